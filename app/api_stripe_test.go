@@ -35,10 +35,11 @@ type stripeAccount struct {
 	underWay map[string]bool         // by idempotency key
 	answers  map[string]stripeAnswer // by idempotency key
 	sessions int
-	refunds  map[string]int // by intent
-	refused  chan struct{}  // the first new session waits until three calls with its key were refused; nil: it does not
-	fails    []int          // the statuses of the next answers that are not repeated
-	loses    bool           // whether answers to what has a key are lost
+	refunds  map[string][]string // by intent: the statuses of its refunds
+	becomes  string              // the status of the next refund
+	refused  chan struct{}       // the first new session waits until three calls with its key were refused; nil: it does not
+	fails    []int               // the statuses of the next answers that are not repeated
+	loses    bool                // whether answers to what has a key are lost
 }
 
 type stripeAnswer struct {
@@ -49,7 +50,7 @@ type stripeAnswer struct {
 
 func newStripeAccount(t *testing.T) *stripeAccount {
 	t.Helper()
-	a := &stripeAccount{underWay: map[string]bool{}, answers: map[string]stripeAnswer{}, refunds: map[string]int{}}
+	a := &stripeAccount{underWay: map[string]bool{}, answers: map[string]stripeAnswer{}, refunds: map[string][]string{}, becomes: "succeeded"}
 	a.Server = httptest.NewServer(a)
 	t.Cleanup(a.Close)
 	return a
@@ -91,12 +92,19 @@ func (a *stripeAccount) do(r *http.Request, answer *stripeAnswer) {
 		answer.status, a.fails = a.fails[0], a.fails[1:]
 		answer.body = `{"error":{"type":"api_error","message":"no"}}`
 		return
-	case id == "refunds" && a.refunds[intent] > 0:
+	case id == "refunds" && r.Method == http.MethodGet:
+		list := []fields{}
+		for _, status := range a.refunds[intent] {
+			list = append(list, fields{"id": "re_1", "object": "refund", "status": status, "amount": 990})
+		}
+		answer.body = text(fields{"object": "list", "data": list, "has_more": false})
+		return
+	case id == "refunds" && a.notFailed(intent) > 0:
 		answer.status, answer.body = http.StatusBadRequest, `{"error":{"type":"invalid_request_error","code":"charge_already_refunded","message":"no"}}`
 		return
 	case id == "refunds":
-		a.refunds[intent]++
-		answer.body = `{"id":"re_1","object":"refund","status":"succeeded"}`
+		a.refunds[intent] = append(a.refunds[intent], a.becomes)
+		answer.body = text(fields{"id": "re_1", "object": "refund", "status": a.becomes})
 		return
 	case id == "sessions":
 		id = fmt.Sprint("cs_test_", a.sessions)
@@ -113,11 +121,31 @@ func (a *stripeAccount) do(r *http.Request, answer *stripeAnswer) {
 	answer.body = fmt.Sprintf(`{"id":%q,"object":"checkout.session","url":"https://checkout.stripe.com/%s","status":"open","payment_status":"unpaid"}`, id, id)
 }
 
+// notFailed returns how many refunds of an intent have not failed.
+func (a *stripeAccount) notFailed(intent string) (n int) {
+	for _, status := range a.refunds[intent] {
+		if status != "failed" {
+			n++
+		}
+	}
+	return n
+}
+
 // sent returns how often the money of an intent went back.
 func (a *stripeAccount) sent(intent string) int {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	return a.refunds[intent]
+	return a.notFailed(intent)
+}
+
+// refund sets what becomes of all refunds of an intent, and of the next ones.
+func (a *stripeAccount) refund(intent, all, next string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for i := range a.refunds[intent] {
+		a.refunds[intent][i] = all
+	}
+	a.becomes = next
 }
 
 // session returns the id of the session of a started payment.
@@ -272,9 +300,9 @@ func TestHole73_StripeIsTriedAnew(t *testing.T) {
 		account.fails, account.loses = fails, loses
 	}
 	is([]int{500, 402, 400}, false)
-	for range 3 {
-		pays().refused(503, "unavailable")
-	}
+	pays().refused(503, "unavailable")
+	pays().refused(409, "payment_refused")
+	pays().refused(409, "payment_refused")
 	is(nil, true)
 	pays().refused(503, "unavailable")
 	is(nil, false)
@@ -292,6 +320,66 @@ func TestHole73_StripeIsTriedAnew(t *testing.T) {
 		return strings.Contains(string(s.operator().get("/api/v1/admin/payments?status=refunded").body), "pi_1")
 	})
 	check.Same(t, "how often the money went back", account.sent("pi_1"), 1)
+}
+
+// Money that Stripe sends back later is not back yet. If it does not arrive it is due again, and it is sent once more.
+func TestStripeRefundFails(t *testing.T) {
+	t.Parallel()
+	account := newStripeAccount(t)
+	s := start(t, takesStripe(account.URL))
+	ann := s.buyer("ann")
+	made := ann.buy(s.createSale(nil).ID, 1)
+	started := ann.startPayment(made.ID)
+	s.stripeSays(time.Now(), "checkout.session.completed", paidSession(started, "pi_1", nil)).want(200)
+	account.refund("pi_1", "", "pending")
+	s.refund(made.ID).want(200)
+	payments := func(status string) string {
+		return string(s.operator().get("/api/v1/admin/payments?status=" + status).body)
+	}
+	s.eventually("the money is on its way", func() bool { return account.sent("pi_1") == 1 })
+	if !strings.Contains(payments("refund_due"), "pi_1") {
+		t.Error("money that is on its way counts as sent back")
+	}
+	account.refund("pi_1", "failed", "succeeded")
+	s.eventually("the money is sent again", func() bool { return strings.Contains(payments("refunded"), "pi_1") })
+	lost := text(fields{"id": "re_2", "object": "refund", "status": "failed", "payment_intent": "pi_1", "amount": 990, "currency": "cny"})
+	for range 2 {
+		s.stripeSays(time.Now(), "refund.failed", lost).want(200)
+	}
+	if !strings.Contains(payments("refund_due"), "pi_1") {
+		t.Error("money that did not arrive is not due")
+	}
+	s.stripeSays(time.Now(), "refund.failed", strings.ReplaceAll(lost, "pi_1", "pi_of_another_use")).want(200)
+	ann.wantStatus(made.ID, "refunded")
+}
+
+// Sales that Stripe could take no money for are refused when they are made. Free orders are paid without it.
+func TestStripeAmounts(t *testing.T) {
+	t.Parallel()
+	s := start(t, takesStripe("http://127.0.0.1:1"))
+	op := s.operator()
+	for currency, prices := range map[string][2][]int{ // those that are refused, and those that are taken
+		"JPY": {{55_350, 4900, 10_000_000_000}, {5000, 55_300}}, "USD": {{30, 100_000_000}, {50, 99_999_999, 0}}, "XXQ": {{100}, {}}, "KWD": {{10_000_000}, {1}},
+	} {
+		for i, status := range []int{400, 201} {
+			for _, price := range prices[i] {
+				op.call("POST", adminSales, newSale(fields{"currency": currency, "price_cents": price, "limit_per_user": 1})).want(status)
+			}
+		}
+	}
+	op.call("POST", adminSales, newSale(fields{"currency": "USD", "price_cents": 50_000_000, "limit_per_user": 2})).refused(400, "bad_request")
+	one := s.createSale(fields{"currency": "USD", "price_cents": 50_000_000, "limit_per_user": 1})
+	op.call("PATCH", adminSales+"/"+one.ID, fields{"limit_per_user": 2}).refused(400, "bad_request")
+
+	ann := s.buyer("ann")
+	made := ann.buy(s.createSale(fields{"price_cents": 0}).ID, 1)
+	started := ann.startPayment(made.ID)
+	check.Same(t, "the page of a free order", started.PayURL, s.url+"/orders")
+	ann.wantStatus(made.ID, "paid")
+	s.refund(made.ID).want(200)
+	s.eventually("nothing is due", func() bool {
+		return strings.Contains(string(op.get("/api/v1/admin/payments?status=refunded").body), made.ID)
+	})
 }
 
 // A buyer who clicks several times gets the same page each time.

@@ -315,7 +315,7 @@ func (a *App) wire(ctx context.Context) error {
 			Grace: a.settings.PayGrace, Wake: a.wakes(), Now: a.now, Log: a.Log,
 		}).Run,
 		(&worker.Refunder{
-			Store: db, Provider: api.Payments.Provider.Name(), Refund: api.Payments.Provider.Refund, Observe: a.observe, Log: a.Log,
+			Store: db, Provider: api.Payments.Provider.Name(), Refund: api.Payments.Refund, Observe: a.observe, Log: a.Log,
 		}).Run,
 		(&worker.Deliverer{
 			Feed: endpoints, Events: (&service.SaleEvents{Record: db.RecordOnce, Catalog: a.Catalog}).Look,

@@ -13,9 +13,10 @@ import (
 // takeMoney makes the payment provider that the settings name, and gives the API what belongs to it.
 func (a *App) takeMoney(api *handler.API, db *repository.Store, pages *web.Pages) (err error) {
 	var provider service.Provider
+	orders := func() string { return a.URL() + "/orders" }
 	switch a.settings.Provider() {
 	case "stripe":
-		provider = stripe.New(a.settings.StripeKey, a.settings.StripeWebhookSecret, a.settings.StripeURL, func() string { return a.URL() + "/orders" })
+		provider = stripe.New(a.settings.StripeKey, a.settings.StripeWebhookSecret, a.settings.StripeURL, orders)
 	case "handoff":
 		checkout, err := handoff.New(a.settings.CheckoutURL, []byte(a.settings.Secret), a.URL, a.Catalog.Now)
 		if err != nil {
@@ -36,8 +37,9 @@ func (a *App) takeMoney(api *handler.API, db *repository.Store, pages *web.Pages
 		a.workers = append(a.workers, bank.Run)
 	}
 	api.Payments = &service.Payments{
-		Provider: provider, Store: db, IDs: a.IDs, Gates: a.gates, Catalog: a.Catalog, Grace: a.settings.PayGrace, Log: a.Log,
+		Provider: provider, Store: db, IDs: a.IDs, Gates: a.gates, Catalog: a.Catalog, Grace: a.settings.PayGrace, Orders: orders, Log: a.Log,
 	}
+	a.Sales.Takes = provider.Takes
 	_, api.Notices = provider.(service.Notifier)
 	if api.HoldKeys != nil {
 		api.Holds = &service.Holds{Desk: db, Payments: api.Payments, Gates: a.gates}

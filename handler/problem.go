@@ -122,6 +122,11 @@ var problems = map[model.Verdict]problem{
 		text{"Amount mismatch", "The amount is not the amount of the payment."},
 		text{"金额不符", "金额与支付单的金额不一致。"},
 	},
+	model.PaymentRefused: {
+		http.StatusConflict,
+		text{"Payment refused", "The payment provider does not take this payment. Trying again does not help; please write to the shop."},
+		text{"支付被拒绝", "支付服务商不接受这笔支付，重试无效，请联系商家。"},
+	},
 	model.RefundDue: {
 		http.StatusConflict,
 		text{"Refund due", "The order can't keep this money, because it has ended or was paid before. Send the money back, and report that."},

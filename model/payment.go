@@ -1,6 +1,10 @@
 package model
 
-import "time"
+import (
+	"math"
+	"slices"
+	"time"
+)
 
 // PaymentStatus is the state of a payment.
 type PaymentStatus string
@@ -24,6 +28,26 @@ type Money struct {
 	Currency string // its code in ISO 4217, in capitals
 	Rounded  bool   // the amount is not a whole number of hundredths, so it is not what any order asks for
 }
+
+// AmountRange is what a payment provider takes of one currency: the multiples of Step from Low to High, all in hundredths. A
+// provider whose Low is above 0 has nothing to do with free orders.
+type AmountRange struct{ Low, High, Step int64 }
+
+// withoutCents are the currencies that have no smaller unit (ISO 4217).
+var withoutCents = []string{
+	"BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF", "UGX", "UYI", "VND", "VUV", "XAF", "XOF", "XPF",
+}
+
+// AllAmounts returns all amounts that a currency has, from low on.
+func AllAmounts(currency string, low int64) AmountRange {
+	if slices.Contains(withoutCents, currency) {
+		return AmountRange{Low: 100 * low, High: math.MaxInt64, Step: 100}
+	}
+	return AmountRange{Low: low, High: math.MaxInt64, Step: 1}
+}
+
+// TakesAll is what a provider takes for which every amount will do, free orders too.
+func TakesAll(currency string) (amounts AmountRange, ok bool) { return AllAmounts(currency, 0), true }
 
 // Payment is one payment for an order, open or finished.
 type Payment struct {
@@ -58,8 +82,9 @@ type Report struct {
 
 // NewReport returns what a provider says about a payment. The reference is that of what the provider has opened for the
 // payment, empty if it opens nothing. txnID is the provider's transaction, and money is what it moved, or what it would have
-// moved. The result is PaymentSucceeded; PaymentFailed; or PaymentRefunded if all the money of the transaction was sent back.
-// A transaction that was refunded is recorded, and identifies the payment by itself, so its report needs no reference.
+// moved. The result is PaymentSucceeded; PaymentFailed; PaymentRefunded if all the money of the transaction was sent back; or
+// PaymentRefundDue if money that was sent back has not arrived. A transaction that was refunded is recorded, and identifies
+// the payment by itself, so its report needs no reference, and that of money that has not arrived no payment.
 func NewReport(paymentID, reference, txnID string, result PaymentStatus, money Money) Report {
 	return Report{paymentID: paymentID, reference: reference, txnID: txnID, result: result, money: money}
 }
@@ -78,6 +103,14 @@ func (r Report) Result() PaymentStatus { return r.result }
 
 // Money returns what the transaction moved, or would have moved.
 func (r Report) Money() Money { return r.money }
+
+// Free returns the report that nothing was to pay.
+func (p Payment) Free() Report {
+	return NewReport(p.ID, p.Reference, "free-"+p.ID, PaymentSucceeded, p.Money())
+}
+
+// IsFree reports whether there was nothing to pay, and so nothing was.
+func (p Payment) IsFree() bool { return p.ProviderTxnID == "free-"+p.ID }
 
 // Unpaid returns the report of a payment whose time is over and for which no money came.
 func (p Payment) Unpaid() Report {

@@ -30,6 +30,7 @@ const (
 	NotCancellable       Verdict = "not_cancellable"
 	NotRefundable        Verdict = "not_refundable"
 	AmountMismatch       Verdict = "amount_mismatch"
+	PaymentRefused       Verdict = "payment_refused"
 	RefundDue            Verdict = "refund_due"
 	TooLarge             Verdict = "too_large"
 	UnsupportedMediaType Verdict = "unsupported_media_type"
@@ -83,6 +84,9 @@ var ErrForeignNotice = errors.New("foreign notice")
 // ErrNotOpened: a payment provider has answered that it does not open a payment. It would answer the same request with the
 // same words.
 var ErrNotOpened = errors.New("the provider does not open the payment")
+
+// ErrPaymentRefused: a payment provider refuses a payment for what it is or for whose it is, and will not take it later.
+var ErrPaymentRefused = errors.New("the provider refuses the payment")
 
 // ErrRefundRefused: a payment provider will not send this money back, however often it is asked.
 var ErrRefundRefused = errors.New("the provider refuses the refund")

@@ -41,6 +41,10 @@ const (
 	lastRefundPause  = time.Hour
 )
 
+func refundPause(tries int) time.Duration {
+	return min(firstRefundPause<<min(tries, 20), lastRefundPause)
+}
+
 // paymentOfOrder is a payment with what it shows of its order.
 type paymentOfOrder struct {
 	Row                   paymentRow `gorm:"embedded"`
@@ -230,25 +234,29 @@ func (s *Store) onePayment(ctx context.Context, where string, args ...any) (paym
 // ApplyReport records what a provider reports about a payment, once for each transaction of the provider, and changes
 // the order. A pending order becomes paid. An expired order is reinstated if the stock and the user's limit allow it.
 // Money that no order can keep becomes due for a refund. If the provider has sent the money of a paid order back, the
-// order becomes refunded. moved means that the order took units again or returned them, which the gate has to be told.
+// order becomes refunded. If money that was sent back has not arrived, it is due again. moved means that the order took units again or returned them, which the gate has to be told.
 //
-// ApplyReport refuses with NotFound if there is no such payment, if the provider has opened something else for it, or, for a
-// refund, if there is no such transaction; and with NotPayable if the transaction belongs to another order. The verdict is
+// ApplyReport refuses with NotFound if there is no such payment, if the provider has opened something else for it, or, for money
+// that went back or has not arrived there, if there is no such transaction; and with NotPayable if the transaction belongs to another order. The verdict is
 // AmountMismatch if the money is not that of the order, or for a refund that of the transaction. Such money never pays an
 // order. If owed is true, nobody else sends it back: it is recorded, as it came, and becomes due for a refund. Otherwise nothing
 // is changed.
 func (s *Store) ApplyReport(
 	ctx context.Context, provider string, report model.Report, owed bool,
 ) (order model.Order, moved bool, verdict model.Verdict, err error) {
-	succeeded, refunded := report.Result() == model.PaymentSucceeded, report.Result() == model.PaymentRefunded
+	succeeded, refunded, failed := report.Result() == model.PaymentSucceeded, report.Result() == model.PaymentRefunded, report.Result() == model.PaymentRefundDue
 	recorded := false // the money is not the order's, and recorded
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		moved, recorded = false, false
-		asked, ok, err := findPayment(tx, "id = ? AND provider = ?", report.PaymentID(), provider)
+		where, is := "id = ? AND provider = ?", report.PaymentID()
+		if failed {
+			where, is = "provider_txn_id = ? AND provider = ?", report.TxnID()
+		}
+		asked, ok, err := findPayment(tx, where, is, provider)
 		switch {
 		case err != nil:
 			return "", err
-		case !ok, !refunded && asked.Reference.String != report.Reference():
+		case !ok, !refunded && !failed && asked.Reference.String != report.Reference():
 			return model.NotFound, nil
 		}
 		// Every report of this order takes the order's lock first, so what is read from here on does not change until the
@@ -267,6 +275,8 @@ func (s *Store) ApplyReport(
 		switch {
 		case err != nil:
 			return "", err
+		case failed:
+			return model.Accepted, s.sendAgain(tx, order, row)
 		case seen && row.OrderID != order.ID:
 			return model.NotPayable, nil
 		case refunded && !seen:
@@ -325,6 +335,22 @@ func (s *Store) returnMoney(tx *gorm.DB, order *model.Order, row paymentRow) (mo
 		return false, nil
 	}
 	return moved, wrap("record a refund", tx.Exec("UPDATE payments SET status = ? WHERE id = ?", string(model.PaymentRefunded), row.ID).Error)
+}
+
+// sendAgain records that money which was sent back has not arrived: it is due again, after a pause that grows with the tries.
+func (s *Store) sendAgain(tx *gorm.DB, order model.Order, row paymentRow) error {
+	if row.Status != string(model.PaymentRefunded) { // it is due as it is, or only a part of it went back
+		return nil
+	}
+	err := tx.Exec("UPDATE payments SET status = ?, tries = tries + 1, look_at_ms = "+s.nowMillis()+" + ? WHERE id = ?",
+		string(model.PaymentRefundDue), refundPause(row.Tries).Milliseconds(), row.ID).Error
+	if err != nil {
+		return wrap("record a refund that has failed", err)
+	}
+	if err := s.logAudit(tx, row.Provider, "refund_failed", order.SaleID, fmt.Sprintf("order %s of %s: its money has not arrived, and will be sent again", order.ID, order.UserID)); err != nil {
+		return err
+	}
+	return s.record(tx, model.EventRefundDue, subject{row.ID, order.SaleID})
 }
 
 // newTransaction returns the row for a new transaction of the provider: the payment's own row, or a new row if the
@@ -475,9 +501,8 @@ func (s *Store) RefundsDue(ctx context.Context, provider string, limit int) (lis
 // TryRefund counts a try of a refund and plans the next one. mine is false if another instance was first, or the refund is no
 // longer due.
 func (s *Store) TryRefund(ctx context.Context, payment model.Payment) (mine bool, err error) {
-	pause := min(firstRefundPause<<min(payment.Tries, 20), lastRefundPause)
 	res := s.write.WithContext(ctx).Exec("UPDATE payments SET tries = tries + 1, look_at_ms = "+s.nowMillis()+" + ? WHERE id = ? AND status = ? AND tries = ?",
-		pause.Milliseconds(), payment.ID, string(model.PaymentRefundDue), payment.Tries)
+		refundPause(payment.Tries).Milliseconds(), payment.ID, string(model.PaymentRefundDue), payment.Tries)
 	return res.RowsAffected == 1, wrap("plan a refund", res.Error)
 }
 

@@ -17,6 +17,9 @@ const (
 	BadText        Reason = "bad_text"         // fewer than Min or more than Max characters, or one that can't be printed
 	BadLink        Reason = "bad_link"         // neither empty, nor a path, nor an http(s) URL of at most Max characters
 	BadCurrency    Reason = "bad_currency"     // not three capital letters
+	OtherCurrency  Reason = "other_currency"   // one that the payment provider does not take
+	NoCents        Reason = "no_cents"         // not a multiple of Min, in a currency whose smallest unit that is
+	OutOfPayment   Reason = "out_of_payment"   // an order of one unit, or of all that a buyer may have, could not be paid
 	BadYear        Reason = "bad_year"         // outside of the years Min to Max
 	InThePast      Reason = "in_the_past"      // a time that is over already
 	NotAfterStart  Reason = "not_after_start"  // an end that is no later than the start

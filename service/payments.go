@@ -16,9 +16,12 @@ import (
 type Provider interface {
 	// Name is stored with each payment: at most 16 characters.
 	Name() string
+	// Takes returns the amounts of a currency that the provider takes; ok is false if it takes none.
+	Takes(currency string) (amounts model.AmountRange, ok bool)
 	// Open returns the page on which the buyer pays, and the provider's reference to what it has opened, empty if it needs
 	// none. It may be called again for the same payment, and then opens nothing new. The error wraps model.ErrNotOpened if
-	// the provider has refused: the next call then asks anew, and not for the same answer.
+	// the provider has answered so: the next call then asks anew, and not for the same answer. It wraps model.ErrPaymentRefused
+	// if the provider will not take the payment later either.
 	Open(ctx context.Context, payment model.Payment, sale model.Sale) (page, reference string, err error)
 	// Look returns what the provider would report about an open payment; known is false while there is nothing to report.
 	// If over is true, the time to pay is over, and the provider takes no money for the payment from now on if it can.
@@ -57,12 +60,14 @@ type Payments struct {
 	Gates    GateTeller
 	Catalog  *Catalog
 	Grace    time.Duration // how long an order may still be paid after its deadline
+	Orders   func() string // the page with a buyer's orders
 	Log      *slog.Logger
 }
 
 // Start opens a payment for a user's pending order, or returns the payment that is already open, and the page on which
-// it is paid. The verdict is NotFound if the order's id was never issued to this user, and NotPayable if the order is not
-// pending or its time to pay is over. The error wraps model.ErrUnavailable if the provider can't be asked now.
+// it is paid. A free order is paid at once, unless the provider takes free orders. The verdict is NotFound if the order's id was
+// never issued to this user, NotPayable if the order is not pending or its time to pay is over, and PaymentRefused if the
+// provider will not take this payment. The error wraps model.ErrUnavailable if the provider can't be asked now.
 func (p *Payments) Start(ctx context.Context, userID, orderID string) (payment model.Payment, page string, verdict model.Verdict, err error) {
 	if !p.IDs.Issued(userID, orderID) {
 		return payment, "", model.NotFound, nil
@@ -78,6 +83,10 @@ func (p *Payments) Start(ctx context.Context, userID, orderID string) (payment m
 	default:
 		return payment, "", verdict, nil
 	}
+	if amounts, _ := p.Provider.Takes(payment.Currency); payment.AmountCents == 0 && amounts.Low > 0 {
+		_, verdict, err := p.apply(ctx, payment.Free(), false)
+		return payment, p.Orders(), verdict, err
+	}
 	offer, ok, err := p.Catalog.Sale(ctx, model.SaleOf(orderID))
 	switch {
 	case err != nil:
@@ -89,7 +98,12 @@ func (p *Payments) Start(ctx context.Context, userID, orderID string) (payment m
 	if errors.Is(err, model.ErrNotOpened) {
 		err = errors.Join(err, p.Store.CountTry(ctx, payment))
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, model.ErrPaymentRefused):
+		p.Log.ErrorContext(ctx, "the payment provider refuses a payment", "payment", payment.ID, "order", orderID,
+			"amount_cents", payment.AmountCents, "currency", payment.Currency, "error", err)
+		return payment, "", model.PaymentRefused, nil
+	case err != nil:
 		return payment, "", "", fmt.Errorf("%w: open payment %s: %w", model.ErrUnavailable, payment.ID, err)
 	}
 	if reference == payment.Reference {
@@ -127,6 +141,10 @@ func (p *Payments) Notify(ctx context.Context, header http.Header, body []byte) 
 		return model.Accepted, err
 	}
 	verdict, err := p.hear(ctx, report)
+	if err == nil && verdict == model.Accepted && report.Result() == model.PaymentRefundDue {
+		p.Log.ErrorContext(ctx, "money that was sent back has not arrived: look after it at the provider; it will be sent again",
+			"transaction", report.TxnID(), "amount_cents", report.Money().Cents, "currency", report.Money().Currency)
+	}
 	if err != nil || verdict != model.NotFound || report.Result() != model.PaymentRefunded {
 		return model.Accepted, err
 	}
@@ -202,6 +220,14 @@ func (p *Payments) Check(ctx context.Context, payment model.Payment) error {
 	}
 	_, err = p.hear(ctx, report)
 	return err
+}
+
+// Refund sends a payment's money back, as Provider.Refund does. No money came for a free order.
+func (p *Payments) Refund(ctx context.Context, payment model.Payment) (done bool, err error) {
+	if payment.IsFree() {
+		return true, nil
+	}
+	return p.Provider.Refund(ctx, payment)
 }
 
 // minLook is the least time between two looks at a payment, and failedLook the time after a look that has failed.

@@ -68,6 +68,7 @@ type Sales struct {
 	Gates   *Gates
 	Catalog *Catalog
 	IDs     model.OrderIDs
+	Takes   func(currency string) (amounts model.AmountRange, ok bool) // as service.Provider
 	Log     *slog.Logger
 }
 
@@ -183,7 +184,11 @@ func (s *Sales) Patch(ctx context.Context, id string, p SalePatch, actor string)
 		if sale.HasLine() && p.CallSeconds == nil {
 			sale.CallSeconds = cmp.Or(sale.CallSeconds, DefaultCallSeconds)
 		}
-		if invalid = validate(*sale); invalid != nil {
+		invalid = validate(*sale)
+		if invalid == nil && p.LimitPerUser != nil {
+			invalid = Payable(*sale, s.Takes)
+		}
+		if invalid != nil {
 			return model.BadRequest
 		}
 		return model.Accepted
@@ -280,10 +285,31 @@ func (s *Sales) ByCode(ctx context.Context, code string) (string, error) {
 // validateNew returns the first invalid field of a sale that is to be created, or nil.
 func (s *Sales) validateNew(sale model.Sale, quota int64) *Invalid {
 	invalid := cmp.Or(Outside("quota", quota, 1, maxQuota), Outside("parts", int64(sale.Shards), 1, model.MaxShards), validate(sale))
-	if invalid == nil && !sale.EndsAt.After(s.Catalog.Now()) {
-		invalid = &Invalid{Field: "ends_at", Reason: InThePast}
+	switch {
+	case invalid != nil:
+		return invalid
+	case !sale.EndsAt.After(s.Catalog.Now()):
+		return &Invalid{Field: "ends_at", Reason: InThePast}
 	}
-	return invalid
+	return Payable(sale, s.Takes)
+}
+
+// Payable returns the first field for which a sale's largest or smallest order could not be paid at a provider that takes these
+// amounts, or nil.
+func Payable(sale model.Sale, takes func(currency string) (amounts model.AmountRange, ok bool)) *Invalid {
+	amounts, ok := takes(sale.Currency)
+	most := amounts.High / int64(sale.LimitPerUser)
+	switch {
+	case sale.PriceCents == 0: // nothing is to pay
+		return nil
+	case !ok:
+		return &Invalid{Field: "currency", Reason: OtherCurrency, Value: sale.Currency}
+	case sale.PriceCents%amounts.Step != 0:
+		return &Invalid{Field: "price_cents", Reason: NoCents, Min: amounts.Step, Value: sale.Currency}
+	case sale.PriceCents < amounts.Low || most < sale.PriceCents:
+		return &Invalid{Field: "price_cents", Reason: OutOfPayment, Min: amounts.Low, Max: most, Value: sale.Currency}
+	}
+	return nil
 }
 
 // validate returns the first invalid field of a sale, or nil.

@@ -76,7 +76,7 @@ func newShop(t *testing.T, offers ...model.Offer) (*Sales, *shop) {
 	t.Helper()
 	s := &shop{gatehouse: newGatehouse(offers...)}
 	catalog := refreshed(t, s)
-	return &Sales{Store: s, Gate: s, Gates: NewGates(s, s, catalog, discard), Catalog: catalog, Log: discard}, s
+	return &Sales{Store: s, Gate: s, Gates: NewGates(s, s, catalog, discard), Catalog: catalog, Takes: model.TakesAll, Log: discard}, s
 }
 
 // draft returns a sale as an operator describes it.
@@ -157,6 +157,9 @@ func TestWrongFields(t *testing.T) {
 		},
 		{Field: "currency", Reason: BadCurrency}: {
 			"a word": func(s *sale, _ *int64) { s.Currency = "yuan" },
+		},
+		{Field: "price_cents", Reason: NoCents, Min: 100, Value: "JPY"}: {
+			"half a yen": func(s *sale, _ *int64) { s.Currency, s.PriceCents = "JPY", 55_350 },
 		},
 		{Field: "limit_per_user", Reason: OutOfRange, Min: 1, Max: maxLimit}: {
 			"zero":     func(s *sale, _ *int64) { s.LimitPerUser = 0 },

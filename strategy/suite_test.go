@@ -172,7 +172,7 @@ func (s *stores) engine(strategyName string, change ...func(*Needs)) *engine {
 		e.purchases.SoldOut.Gate = nil
 	}
 	e.orders = &service.Orders{Desk: db, Ledger: db, IDs: orderIDs, Catalog: e.catalog, Gate: e.gate, Gates: e.gates}
-	e.sales = &service.Sales{Store: db, Gate: e.gate, Gates: e.gates, Catalog: e.catalog, Log: discard}
+	e.sales = &service.Sales{Store: db, Gate: e.gate, Gates: e.gates, Catalog: e.catalog, Takes: model.TakesAll, Log: discard}
 	e.refresh()
 	check.Done(e.gates.Ensure(s.Context()))
 	return e

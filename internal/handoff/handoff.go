@@ -109,6 +109,11 @@ func (p *Provider) Open(_ context.Context, payment model.Payment, sale model.Sal
 	return to.String(), "", nil
 }
 
+// Takes is part of service.Provider. The shop hears of free orders too.
+func (p *Provider) Takes(currency string) (amounts model.AmountRange, ok bool) {
+	return model.TakesAll(currency)
+}
+
 // Look is part of service.Provider. The shop reports by itself; after the end there is only that the buyer has not paid.
 func (p *Provider) Look(_ context.Context, payment model.Payment, over bool) (report model.Report, known bool, err error) {
 	return payment.Unpaid(), over, nil

@@ -70,6 +70,11 @@ func (p *Provider) Pay(ctx context.Context, payment model.Payment, decline bool)
 	return p.report(ctx, t)
 }
 
+// Takes is part of service.Provider.
+func (p *Provider) Takes(currency string) (amounts model.AmountRange, ok bool) {
+	return model.AllAmounts(currency, 1), true
+}
+
 // Name is part of service.Provider.
 func (p *Provider) Name() string { return "sandbox" }
 

@@ -19,6 +19,40 @@ var (
 	withThousandths = []string{"bhd", "jod", "kwd", "omr", "tnd"}
 )
 
+// least is the least charge of a currency, in hundredths, where Stripe has one that is more than its smallest unit:
+// https://docs.stripe.com/currencies#minimum-and-maximum-charge-amounts. It may take even less of some means of payment, and
+// more if it has to exchange the money.
+var least = map[string]int64{
+	"aed": 200, "aud": 50, "bgn": 100, "brl": 50, "cad": 50, "chf": 50, "czk": 1500, "dkk": 250, "eur": 50, "gbp": 30, "hkd": 400,
+	"huf": 17500, "inr": 50, "jpy": 5000, "mxn": 1000, "myr": 200, "nok": 300, "nzd": 50, "pln": 200, "ron": 200, "sek": 300,
+	"sgd": 50, "thb": 1000, "usd": 50,
+}
+
+// The largest charge is a number of eight digits in the smallest unit, and of twelve in rupiahs.
+const most, mostRupiahs = 99_999_999, 999_999_999_999
+
+// taken are the currencies that Stripe takes.
+const taken = `aed afn all amd ang aoa ars aud awg azn bam bbd bdt bgn bhd bif bmd bnd bob brl bsd bwp byn bzd cad cdf chf clp cny cop
+	crc cve czk djf dkk dop dzd egp etb eur fjd fkp gbp gel gip gmd gnf gtq gyd hkd hnl hrk htg huf idr ils inr isk jmd jod
+	jpy kes kgs khr kmf krw kwd kyd kzt lak lbp lkr lrd lsl mad mdl mga mkd mmk mnt mop mro mru mur mvr mwk mxn myr mzn nad
+	ngn nio nok npr nzd omr pab pen pgk php pkr pln pyg qar ron rsd rub rwf sar sbd scr sek sgd shp sle sll sos srd std stn
+	svc szl thb tjs tnd top try ttd twd tzs uah ugx usd uyu uzs vnd vuv wst xaf xcd xcg xof xpf yer zar zmw`
+
+// Takes is part of service.Provider.
+func (p *Provider) Takes(currency string) (amounts model.AmountRange, ok bool) {
+	code := strings.ToLower(currency)
+	amounts = model.AllAmounts(currency, 1)
+	if slices.Contains(withoutCents, code) {
+		amounts.Step = 100
+	}
+	largest := int64(most)
+	if code == "idr" {
+		largest = mostRupiahs
+	}
+	amounts.Low, amounts.High = max(least[code], amounts.Step), moneyOf(api.Currency(code), largest).Cents
+	return amounts, slices.Contains(strings.Fields(taken), code)
+}
+
 // errFraction: a currency without cents can't pay a part of its unit.
 var errFraction = errors.New("the amount is not a whole number in a currency without cents")
 

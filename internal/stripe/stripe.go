@@ -70,14 +70,14 @@ func (p *Provider) Open(ctx context.Context, payment model.Payment, sale model.S
 	if payment.Reference != "" {
 		session, err := p.client.V1CheckoutSessions.Retrieve(ctx, payment.Reference, nil)
 		if err != nil {
-			return "", "", p.hide(err)
+			return "", "", p.notOpened(err)
 		}
 		return cmp.Or(session.URL, p.returnURL()), payment.Reference, nil // a session that the buyer has finished has no page
 	}
 	currency := strings.ToLower(payment.Currency)
 	amount, err := toSmallest(currency, payment.AmountCents)
 	if err != nil {
-		return "", "", err
+		return "", "", fmt.Errorf("%w: %w", model.ErrPaymentRefused, err)
 	}
 	end := payment.ExpiresAt.Add(shortest + margin)
 	if last := payment.CreatedAt.Add(longest - margin); end.After(last) {
@@ -121,19 +121,22 @@ func (p *Provider) Open(ctx context.Context, payment model.Payment, sale model.S
 		session, err = p.client.V1CheckoutSessions.Create(ctx, params)
 	}
 	if err != nil {
-		if answered(err) {
-			return "", "", fmt.Errorf("%w: %w", model.ErrNotOpened, p.hide(err))
-		}
-		return "", "", p.hide(err)
+		return "", "", p.notOpened(err)
 	}
 	return session.URL, session.ID, nil
 }
 
-// answered reports whether an error is an answer of Stripe itself, which Stripe repeats for a day whenever a request has the
+// notOpened returns why no payment was opened, without the key. Stripe repeats an answer for a day whenever a request has the
 // same idempotency key, also one of status 500: https://docs.stripe.com/api/idempotent_requests.
-func answered(err error) bool {
+func (p *Provider) notOpened(err error) error {
 	var refused *api.Error
-	return errors.As(err, &refused) && refused.Code != api.ErrorCodeIdempotencyKeyInUse && refused.HTTPStatusCode != http.StatusTooManyRequests
+	switch {
+	case !errors.As(err, &refused), refused.Code == api.ErrorCodeIdempotencyKeyInUse, refused.HTTPStatusCode == http.StatusTooManyRequests:
+		return p.hide(err)
+	case refused.Type != api.ErrorTypeIdempotency && slices.Contains(slices.Concat(refusals, strangers), refused.HTTPStatusCode):
+		return fmt.Errorf("%w: %w: %w", model.ErrNotOpened, model.ErrPaymentRefused, p.hide(err))
+	}
+	return fmt.Errorf("%w: %w", model.ErrNotOpened, p.hide(err))
 }
 
 // Look is part of service.Provider. When the time is over, it ends the session, unless the buyer has finished it.
@@ -156,29 +159,62 @@ func (p *Provider) Look(ctx context.Context, payment model.Payment, over bool) (
 	return report, known, nil
 }
 
-// Refund is part of service.Provider. A refund that Stripe has accepted but not yet made counts as done. Each try has an
-// idempotency key of its own, since Stripe repeats a refusal under its key for a day. All money of a charge goes back, so a
-// second refund of it is refused as one that was made.
+// Refund is part of service.Provider. Each try has an idempotency key of its own, since Stripe repeats a refusal under its key
+// for a day, and all but the first look first at what has become of the others. What is left of a charge goes back, so a second
+// refund of it is refused as one that was made.
 func (p *Provider) Refund(ctx context.Context, payment model.Payment) (done bool, err error) {
+	if payment.Tries > 0 {
+		if sent, done, err := p.sentBack(ctx, payment); sent || err != nil {
+			return done, err
+		}
+	}
 	params := &api.RefundCreateParams{PaymentIntent: api.String(payment.ProviderTxnID), Metadata: map[string]string{"order": payment.OrderID}}
 	params.SetIdempotencyKey(fmt.Sprintf("refund-%s-%d", payment.ID, payment.Tries))
 	refund, err := p.client.V1Refunds.Create(ctx, params)
 	var refused *api.Error
 	switch {
-	case err == nil && (refund.Status == api.RefundStatusSucceeded || refund.Status == api.RefundStatusPending):
-		return true, nil
+	case err == nil && slices.Contains(underWay, refund.Status):
+		return refund.Status == api.RefundStatusSucceeded, nil
 	case err == nil:
 		return false, fmt.Errorf("%w: the refund %s is %s", model.ErrRefundRefused, refund.ID, refund.Status)
 	case errors.As(err, &refused) && refused.Code == api.ErrorCodeChargeAlreadyRefunded:
-		return true, nil
+		_, done, err := p.sentBack(ctx, payment)
+		return done, err
 	case refused != nil && slices.Contains(refusals, refused.HTTPStatusCode):
 		return false, fmt.Errorf("%w: %w", model.ErrRefundRefused, p.hide(err))
 	}
 	return false, p.hide(err)
 }
 
-// refusals are the statuses by which Stripe refuses a request for what it says, and not for when or by whom it is sent.
-var refusals = []int{http.StatusBadRequest, http.StatusPaymentRequired, http.StatusNotFound}
+// underWay are the statuses of refunds that have not failed. Only RefundStatusSucceeded is final among them.
+var underWay = []api.RefundStatus{api.RefundStatusSucceeded, api.RefundStatusPending, api.RefundStatusRequiresAction}
+
+// sentBack reports whether all money of a payment was sent back, and whether it is done for all of it.
+func (p *Provider) sentBack(ctx context.Context, payment model.Payment) (sent, done bool, err error) {
+	amount, err := toSmallest(strings.ToLower(payment.Currency), payment.AmountCents)
+	if err != nil {
+		return false, false, err
+	}
+	totals := map[api.RefundStatus]int64{}
+	for refund, err := range p.client.V1Refunds.List(ctx, &api.RefundListParams{PaymentIntent: api.String(payment.ProviderTxnID)}) {
+		if err != nil {
+			return false, false, p.hide(err)
+		}
+		totals[refund.Status] += refund.Amount
+	}
+	all := int64(0)
+	for _, status := range underWay {
+		all += totals[status]
+	}
+	return all >= amount, totals[api.RefundStatusSucceeded] >= amount, nil
+}
+
+// refusals are the statuses by which Stripe refuses a request for what it says, and not for when or by whom it is sent;
+// strangers those for whose it is.
+var (
+	refusals  = []int{http.StatusBadRequest, http.StatusPaymentRequired, http.StatusNotFound}
+	strangers = []int{http.StatusUnauthorized, http.StatusForbidden}
+)
 
 // hide returns an error without the key. An error may quote what a proxy has answered, and that may quote the request.
 func (p *Provider) hide(err error) error {
@@ -232,8 +268,22 @@ func (p *Provider) Read(header http.Header, body []byte) (report model.Report, r
 		object, want = charge.Object, "charge"
 		relevant = charge.Refunded && charge.Intent != ""
 		report = model.NewReport(charge.Metadata.Payment, "", string(charge.Intent), model.PaymentRefunded, moneyOf(charge.Currency, charge.Amount))
+	case strings.HasPrefix(string(event.Type), "refund."), event.Type == api.EventTypeChargeRefundUpdated:
+		var refund struct {
+			Object   string
+			Status   api.RefundStatus
+			Intent   idOf `json:"payment_intent"`
+			Amount   int64
+			Currency api.Currency
+		}
+		if err := json.Unmarshal(event.Data.Object, &refund); err != nil {
+			return report, false, fmt.Errorf("%w: %w", model.ErrForeignNotice, err)
+		}
+		object, want = refund.Object, "refund"
+		relevant = refund.Intent != "" && slices.Contains([]api.RefundStatus{api.RefundStatusFailed, api.RefundStatusCanceled}, refund.Status)
+		report = model.NewReport("", "", string(refund.Intent), model.PaymentRefundDue, moneyOf(refund.Currency, refund.Amount))
 	}
-	if !relevant || !model.ValidID(report.PaymentID(), model.PaymentIDLength) {
+	if !relevant || report.Result() != model.PaymentRefundDue && !model.ValidID(report.PaymentID(), model.PaymentIDLength) {
 		return report, false, nil
 	}
 	if event.Account != "" || event.Livemode != p.live || object != want {

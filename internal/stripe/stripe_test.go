@@ -103,9 +103,11 @@ func TestCalls(t *testing.T) {
 	opened.Reference = reference
 	_, _, err = p.Look(t.Context(), opened, false)
 	check.NoError(t, err)
-	done, err := p.Refund(t.Context(), model.Payment{ID: paymentID, OrderID: orderID, ProviderTxnID: "pi_123", Tries: 3})
-	check.NoError(t, err)
-	check.Same(t, "refund", []any{done, s.form.Get("payment_intent"), s.key}, []any{true, "pi_123", "refund-" + paymentID + "-3"})
+	for tries, key := range []string{"refund-" + paymentID + "-0", ""} { // what was tried before is looked for first
+		done, err := p.Refund(t.Context(), model.Payment{ID: paymentID, OrderID: orderID, ProviderTxnID: "pi_123", Currency: "CNY", Tries: tries})
+		check.NoError(t, err)
+		check.Same(t, "refund", []any{done, s.form.Get("payment_intent"), s.key}, []any{true, "pi_123", key})
+	}
 }
 
 // A session ends when Stripe lets it, at the earliest half an hour and at the latest a day after it was made.
@@ -192,24 +194,11 @@ func TestAway(t *testing.T) {
 		_, _, lookErr := p.Look(t.Context(), opened, true)
 		done, refundErr := p.Refund(t.Context(), opened)
 		check.Same(t, fmt.Sprint(status, " would be repeated"), errors.Is(openErr, model.ErrNotOpened), status != 429)
+		check.Same(t, fmt.Sprint(status, " refuses the payment"), errors.Is(openErr, model.ErrPaymentRefused), status == 402 || status == 400)
 		check.Same(t, fmt.Sprint(status, " is final"), errors.Is(refundErr, model.ErrRefundRefused), status == 402 || status == 400)
 		if openErr == nil || lookErr == nil || refundErr == nil || done || strings.Contains(errors.Join(openErr, lookErr, refundErr).Error(), key) {
 			t.Errorf("with %d: %v, %v, %v, %t", status, openErr, lookErr, refundErr, done)
 		}
-	}
-	s.answer = func(w http.ResponseWriter) bool {
-		w.WriteHeader(http.StatusBadRequest)
-		_, _ = io.WriteString(w, `{"error":{"type":"invalid_request_error","code":"charge_already_refunded","message":"no"}}`)
-		return true
-	}
-	done, err := p.Refund(t.Context(), opened)
-	check.Same(t, "a refund that was made", []any{done, err}, []any{true, nil})
-	s.answer = func(w http.ResponseWriter) bool {
-		_, _ = io.WriteString(w, `{"id":"re_1","status":"failed"}`)
-		return true
-	}
-	if done, err := p.Refund(t.Context(), opened); done || !errors.Is(err, model.ErrRefundRefused) {
-		t.Errorf("a refund that has failed: %t, %v", done, err)
 	}
 	s.answer = func(w http.ResponseWriter) bool {
 		w.WriteHeader(http.StatusBadGateway)
@@ -223,6 +212,77 @@ func TestAway(t *testing.T) {
 	cancel()
 	if _, _, err := p.Open(ctx, payment, teapot); err == nil {
 		t.Error("opened without time")
+	}
+}
+
+// A refund is done when all the money has arrived. Before another one is asked for, Stripe is asked what has become of the others.
+func TestRefund(t *testing.T) {
+	const list, create = "GET /v1/refunds", "POST /v1/refunds"
+	refund := func(status string, amount int) string {
+		return fmt.Sprintf(`{"id":"re_1","status":%q,"amount":%d}`, status, amount)
+	}
+	listed := func(refunds ...string) string {
+		return `{"object":"list","data":[` + strings.Join(refunds, ",") + `],"has_more":false}`
+	}
+	type row struct {
+		tries    int
+		answers  map[string]string // a refusal begins with its code
+		requests []string
+		done     bool
+		err      error
+	}
+	check.Each(t, map[string]row{
+		"at once":          {0, map[string]string{create: refund("succeeded", 1980)}, []string{create}, true, nil},
+		"later":            {0, map[string]string{create: refund("pending", 1980)}, []string{create}, false, nil},
+		"not":              {0, map[string]string{create: refund("failed", 1980)}, []string{create}, false, model.ErrRefundRefused},
+		"in another way":   {0, map[string]string{create: "charge_already_refunded", list: listed(refund("succeeded", 1980))}, []string{create, list}, true, nil},
+		"disputed":         {0, map[string]string{create: "charge_disputed"}, []string{create}, false, model.ErrRefundRefused},
+		"on the way":       {1, map[string]string{list: listed(refund("pending", 1980))}, []string{list}, false, nil},
+		"there":            {1, map[string]string{list: listed(refund("failed", 1980), refund("succeeded", 1980))}, []string{list}, true, nil},
+		"in parts":         {1, map[string]string{list: listed(refund("succeeded", 980), refund("succeeded", 1000))}, []string{list}, true, nil},
+		"a part under way": {1, map[string]string{list: listed(refund("succeeded", 980), refund("pending", 1000))}, []string{list}, false, nil},
+		"lost on the way":  {4, map[string]string{list: listed(refund("failed", 1980)), create: refund("succeeded", 1980)}, []string{list, create}, true, nil},
+		"a part is left":   {4, map[string]string{list: listed(refund("succeeded", 980)), create: refund("succeeded", 1000)}, []string{list, create}, true, nil},
+	}, func(t *testing.T, tc row) {
+		p, s := through(t, "")
+		s.answer = func(w http.ResponseWriter) bool {
+			answer := tc.answers[s.requests[len(s.requests)-1]]
+			if !strings.HasPrefix(answer, "{") {
+				w.WriteHeader(http.StatusBadRequest)
+				answer = fmt.Sprintf(`{"error":{"type":"invalid_request_error","code":%q,"message":"no"}}`, answer)
+			}
+			_, _ = io.WriteString(w, answer)
+			return true
+		}
+		paid := payment
+		paid.ProviderTxnID, paid.Tries = "pi_1", tc.tries
+		done, err := p.Refund(t.Context(), paid)
+		check.Error(t, "refund", err, tc.err)
+		check.Same(t, "done", done, tc.done)
+		check.Same(t, "requests", s.requests, tc.requests)
+	})
+}
+
+// What Stripe takes of a currency, in hundredths: https://docs.stripe.com/currencies.
+func TestTakes(t *testing.T) {
+	p := &Provider{}
+	for currency, want := range map[string]model.AmountRange{
+		"USD": {Low: 50, High: 99_999_999, Step: 1}, "JPY": {Low: 5000, High: 9_999_999_900, Step: 100}, "MGA": {Low: 100, High: 9_999_999_900, Step: 100},
+		"KWD": {Low: 1, High: 9_999_999, Step: 1}, "IDR": {Low: 1, High: 999_999_999_999, Step: 1}, "ISK": {Low: 100, High: 99_999_999, Step: 100},
+	} {
+		got, ok := p.Takes(currency)
+		check.Same(t, currency, []any{got, ok}, []any{want, true})
+		for _, cents := range []int64{want.Low, want.High} {
+			amount, err := toSmallest(strings.ToLower(currency), cents)
+			check.Same(t, currency+" there and back", []any{moneyOf(api.Currency(strings.ToLower(currency)), amount).Cents, err}, []any{cents, nil})
+		}
+	}
+	_, ok := p.Takes("XXQ")
+	check.Same(t, "a currency that is none", ok, false)
+	for code := range least {
+		if _, ok := p.Takes(strings.ToUpper(code)); !ok {
+			t.Errorf("%s has a least charge, and is not taken", code)
+		}
 	}
 }
 
@@ -243,6 +303,10 @@ func TestRead(t *testing.T) {
 	charge := func(refunded bool) string {
 		return fmt.Sprintf(`{"id":"ch_1","object":"charge","refunded":%t,"payment_intent":"pi_1","amount":1980,"currency":"cny","metadata":{"payment":%q}}`, refunded, paymentID)
 	}
+	refund := func(status string) string {
+		return fmt.Sprintf(`{"id":"re_1","object":"refund","status":%q,"payment_intent":"pi_1","charge":"ch_1","amount":1980,"currency":"cny","metadata":{}}`, status)
+	}
+	lost := model.NewReport("", "", "pi_1", model.PaymentRefundDue, model.Money{Cents: 1980, Currency: "CNY"})
 	expired := strings.Replace(session(paymentID, "unpaid"), "complete", "expired", 1)
 	report := func(txn string, result model.PaymentStatus) *model.Report {
 		return reported("cs_1", txn, result, 1980, "CNY")
@@ -263,6 +327,9 @@ func TestRead(t *testing.T) {
 		"sent back":            {event("charge.refunded", charge(true)), reported("", "pi_1", model.PaymentRefunded, 1980, "CNY"), nil},
 		"yen that went back":   {yen.Replace(event("charge.refunded", charge(true))), reported("", "pi_1", model.PaymentRefunded, 198000, "JPY"), nil},
 		"partly sent back":     {event("charge.refunded", charge(false)), nil, nil},
+		"did not arrive":       {event("refund.failed", refund("failed")), &lost, nil},
+		"never left":           {event("charge.refund.updated", refund("canceled")), &lost, nil},
+		"on the way back":      {event("refund.updated", refund("pending")), nil, nil},
 		"of another use":       {event("checkout.session.completed", session("cart-7", "paid")), nil, nil},
 		"another event":        {event("customer.created", `{"id":"cus_1"}`), nil, nil},
 		"of another account":   foreign(paid, `"account":"acct_2"`),

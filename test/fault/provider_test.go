@@ -111,6 +111,12 @@ func refusal(kind, code string) bankAnswer {
 func (b *bank) do(r *http.Request) bankAnswer {
 	path, intent := strings.Split(strings.TrimPrefix(r.URL.Path, "/v1/"), "/"), r.Form.Get("payment_intent")
 	switch {
+	case r.Method == http.MethodGet && path[0] == "refunds":
+		list := []any{}
+		if b.charges[intent] > 0 {
+			list = append(list, map[string]any{"id": "re_1", "status": "succeeded", "amount": b.sessions[strings.TrimPrefix(intent, "pi_")].Amount})
+		}
+		return bankAnswer{status: http.StatusOK, body: map[string]any{"object": "list", "data": list, "has_more": false}}
 	case path[0] == "refunds" && b.refuses[intent]:
 		return refusal("invalid_request_error", "charge_disputed")
 	case path[0] == "refunds" && b.charges[intent] > 0:

@@ -456,6 +456,7 @@ func (s *sim) takeBack(rng *rand.Rand, sale string) {
 func (s *sim) desk(i *instance, sale string) *service.Sales {
 	const operator = "operator"
 	return &service.Sales{
-		Store: i.database(operator), Gate: i.redis(operator), Gates: i.teller(operator, sale), Catalog: i.desks[sale].catalog, Log: i.log,
+		Store: i.database(operator), Gate: i.redis(operator), Gates: i.teller(operator, sale), Catalog: i.desks[sale].catalog, Takes: model.TakesAll,
+		Log: i.log,
 	}
 }
