@@ -6,6 +6,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
 	"flashsale/test/kit/check"
 	"flashsale/test/kit/shop"
 )
@@ -60,6 +64,20 @@ func TestConsoleLanguage(t *testing.T) {
 	w.click("button.language[value=zh]")
 	w.see("#campaign-mode", "抢购：先到先得")
 	w.hasNo("#campaign-mode", "Rush")
+}
+
+// An hour that clocks skip when summer time begins is not taken for the next one.
+func TestSkippedHour(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	w := s.open(desktop, "/console")
+	w.must(chromedp.Call(w.ctx, emulation.SetTimezoneOverride, emulation.SetTimezoneOverrideParams{TimezoneID: "Europe/Berlin"}))
+	w.operate()
+	w.describe("Spring")
+	w.write("#starts_at", "03282027"+kb.Tab+"0230AM")
+	w.write("#ends_at", "03282027"+kb.Tab+"0500AM")
+	w.click("#form-send")
+	w.see("#starts_at-error", "03:30 is the next one")
 }
 
 // An unknown path shows a page that says so. Programs get the problem document.

@@ -53,6 +53,10 @@ export function moment(typed) {
   if (Number.isNaN(at.getTime()) || at.getFullYear() < 2000 || at.getFullYear() > 2199) {
     throw new Mistake("wrong_time");
   }
+  const shown = local(at);
+  if (shown.slice(0, 16) !== typed.slice(0, 16)) { // a browser takes the hour after it
+    throw new Mistake("wrong_skipped", { shown: shown.slice(11, 16) });
+  }
   return at.toISOString();
 }
 
