@@ -6,9 +6,11 @@ import (
 	"errors"
 	"io"
 	"maps"
+	"math"
 	"mime"
 	"net/http"
 	"reflect"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -34,6 +36,8 @@ const (
 	// maxOperatorBodyBytes fits the longest sale in Chinese, even if the client escapes each character as six bytes of
 	// ASCII: a description and a title of 2,200 characters then take 13,200 bytes.
 	maxOperatorBodyBytes = 16 << 10
+	// maxNoticeBytes fits the notices of a payment provider, also those with much that nobody reads here. Stripe gives no bound.
+	maxNoticeBytes = 256 << 10
 	// smallBodyBytes is the largest announced length (Content-Length) for which the body is read into one buffer of
 	// exactly that size. Most bodies belong to purchases and are that small.
 	smallBodyBytes = 64
@@ -136,13 +140,34 @@ func decodeObject(body []byte, into any) *service.Invalid {
 	if invalid := checkNames(names, 0); invalid != nil {
 		return invalid
 	}
-	values := json.NewDecoder(bytes.NewReader(body))
-	values.DisallowUnknownFields()
-	if err := values.Decode(into); err != nil {
+	strict := func(body []byte) error {
+		values := json.NewDecoder(bytes.NewReader(body))
+		values.DisallowUnknownFields()
+		return values.Decode(into)
+	}
+	err := strict(body)
+	if _, wrong := errors.AsType[*json.UnmarshalTypeError](err); wrong { // perhaps a whole number that does not look like one
+		err = strict(wholeNumbers(body))
+	}
+	if err != nil {
 		return explain(err, body, into)
 	}
 	return nil
 }
+
+// wholeNumbers returns JSON with whole numbers in the form that encoding/json takes for them: to JSON, 1.0 and 1e0 are 1.
+func wholeNumbers(body []byte) []byte {
+	return numbers.ReplaceAllFunc(body, func(token []byte) []byte {
+		// Beyond 2^53 a float need not be the number that was meant.
+		if f, err := strconv.ParseFloat(string(token), 64); err == nil && f == math.Trunc(f) && math.Abs(f) < 1<<53 {
+			return strconv.AppendInt(nil, int64(f), 10)
+		}
+		return token
+	})
+}
+
+// numbers matches texts, so that numbers in them stay as they are, and numbers with a fraction or an exponent.
+var numbers = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?`)
 
 // checkNames walks one value of valid JSON and finds what encoding/json would accept: a name that is repeated in one
 // object (the last value would win), and a name that differs from a field's name only by case ("Quantity", or "ſ" for

@@ -48,14 +48,17 @@ func tryDecode(t *testing.T, contentType string, body io.Reader, length int) (in
 }
 
 func TestDecodeTakes(t *testing.T) {
+	inQuotes := `" 2.0 \`
 	title, start := "双十一", time.Date(2026, 11, 11, 20, 0, 0, 0, time.UTC)
 	for body, want := range map[string]decoded{
-		`{"quantity": 2}`:             {Quantity: 2},
-		` {"quantity":2} ` + "\n":     {Quantity: 2},
-		`{}`:                          {},
-		`{"quant\u0069ty":2}`:         {Quantity: 2},
-		`{"quantity":-5}`:             {Quantity: -5}, // the handler judges the range
-		`{"quantity":2,"options":{}}`: {Quantity: 2},
+		`{"quantity": 2}`:         {Quantity: 2},
+		` {"quantity":2} ` + "\n": {Quantity: 2},
+		`{}`:                      {},
+		`{"quant\u0069ty":2}`:     {Quantity: 2},
+		`{"quantity":-5}`:         {Quantity: -5}, // the handler judges the range
+		`{"quantity":2.0}`:        {Quantity: 2},
+		`{"quantity":-0.2e1,"title":"\" 2.0 \\"}`:                    {Quantity: -2, Title: &inQuotes},
+		`{"quantity":2,"options":{}}`:                                {Quantity: 2},
 		`{"quantity":2` + strings.Repeat(" ", maxBodyBytes-14) + `}`: {Quantity: 2},
 		`{"title":"双十一","starts_at":"2026-11-11T20:00:00Z"}`:         {Title: &title, StartsAt: &start},
 	} {
