@@ -81,7 +81,7 @@ func TestIssuer(t *testing.T) {
 		}
 		for _, token := range []string{
 			shop.token("eve", jwt.MapClaims{"aud": "other"}), shop.token("eve", jwt.MapClaims{"iss": partner.Issuer()}),
-			shop.token("eve", jwt.MapClaims{"exp": time.Now().Add(-time.Minute).Unix()}), newIssuer(t).token("eve", aud),
+			shop.token("eve", jwt.MapClaims{"exp": time.Now().Add(-2 * time.Minute).Unix()}), newIssuer(t).token("eve", aud),
 		} {
 			s.holding(token).call("GET", "/api/v1/orders", nil).refused(401, "unauthenticated")
 		}

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,9 +39,13 @@ func (a *App) trust(ctx context.Context) error {
 	}
 	a.Tokens.Outside = issuers
 	if a.settings.ClientID != "" {
+		scopes := "openid profile"
+		if a.settings.UserClaim == "email" {
+			scopes += " email"
+		}
 		a.login = &auth.Login{
 			Issuers: issuers, Issuer: list[0].Name, ClientID: a.settings.ClientID, ClientSecret: a.settings.ClientSecret,
-			RedirectURL: func() string { return a.URL() + "/login" },
+			RedirectURL: func() string { return a.URL() + "/login" }, Scopes: cmp.Or(a.settings.Scopes, scopes),
 		}
 	}
 	return nil

@@ -68,7 +68,7 @@ func (a *API) showLogin(c *gin.Context) {
 	}
 	start, err := a.Accounts.Outside.Start(c.Request.Context())
 	answer(c, http.StatusOK, gin.H{"issuer": gin.H{
-		"authorization_url": start.AuthorizationURL, "client_id": start.ClientID, "redirect_url": start.RedirectURL,
+		"authorization_url": start.AuthorizationURL, "client_id": start.ClientID, "redirect_url": start.RedirectURL, "scope": start.Scopes,
 	}}, model.Accepted, err)
 }
 
@@ -92,6 +92,8 @@ func (a *API) logInByCode(c *gin.Context) {
 		refuseInvalid(c, invalid)
 	case errors.Is(err, auth.ErrBadToken): // whoever forges a code learns no more
 		middleware.Refuse(c, middleware.Refusal{Verdict: model.Unauthenticated, Why: err})
+	case errors.Is(err, auth.ErrNotAccepted):
+		middleware.Refuse(c, middleware.Refusal{Verdict: model.Forbidden, Why: err})
 	default:
 		answer(c, http.StatusOK, viewSession(session), verdict, err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -31,6 +32,9 @@ func (s *Settings) Outside() (list []Issuer, err error) {
 	}
 	if s.ClientID != "" && len(s.Issuers) == 0 || s.ClientSecret != "" && s.ClientID == "" {
 		return nil, errors.New("--client-id: needs an --issuer, and --client-secret a --client-id")
+	}
+	if s.Scopes != "" && (s.ClientID == "" || !slices.Contains(strings.Fields(s.Scopes), "openid")) {
+		return nil, errors.New("--scopes: is for --client-id, and must have openid among the scopes, with spaces between them")
 	}
 	if len(list) > 0 && s.Audience == "" {
 		return nil, errors.New("--audience: required with --issuer or --jwks, or tokens for other services would be accepted")

@@ -81,6 +81,7 @@ type Settings struct {
 	Audience      string   `help:"The claim aud that tokens of issuers must have."`
 	ClientID      string   `name:"client-id" help:"Client at the first --issuer by which the pages log people in; default: they don't."`
 	ClientSecret  string   `help:"Secret of the client, if it has one."`
+	Scopes        string   `help:"Scopes that the pages ask the first --issuer for; default: openid profile, and email with --user-claim email."`
 	UserClaim     string   `default:"sub" help:"The claim of issuers' tokens that names the user."`
 	ViewerClaim   string   `placeholder:"CLAIM=VALUE" help:"Users of issuers whose tokens have this value, or have it in a list, may look at everything."`
 	SupportClaim  string   `placeholder:"CLAIM=VALUE" help:"The same for those who may also refund and cancel orders."`

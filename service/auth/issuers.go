@@ -38,6 +38,8 @@ const (
 	// maxKeysWaiting is how many requests wait for keys that are being fetched. It bounds what tokens of forgers can hold
 	// up while an issuer is slow.
 	maxKeysWaiting = 256
+	// leeway is how far an issuer's clock may be from this one.
+	leeway = time.Minute
 	// outsideFresh is how long a checked token of an issuer is not checked again.
 	outsideFresh = 5 * time.Minute
 )
@@ -104,6 +106,7 @@ func (d discovery) text(member string) string {
 func (d discovery) keysURL() string          { return d.text("jwks_uri") }
 func (d discovery) authorizationURL() string { return d.text("authorization_endpoint") }
 func (d discovery) tokenURL() string         { return d.text("token_endpoint") }
+func (d discovery) userInfoURL() string      { return d.text("userinfo_endpoint") }
 
 // secretIn returns where a client shows its secret in a request for tokens: in the header, which is the usual way, or in the
 // form. The issuer lists the ways that it knows, the preferred one first. If the header comes before the form, the form is tried
@@ -127,14 +130,14 @@ func (s *Issuers) Add(i Issuer) {
 		s.all = map[string]*issuer{}
 	}
 	added := &issuer{Issuer: i, of: s}
-	added.verifier = oidc.NewVerifier(i.Name, added, &oidc.Config{ClientID: s.Audience, SupportedSigningAlgs: algorithms, Now: s.Now})
+	added.verifier = oidc.NewVerifier(i.Name, added, &oidc.Config{ClientID: s.Audience, SupportedSigningAlgs: algorithms, SkipExpiryCheck: true})
 	s.all[i.Name] = added
 }
 
 // Fetch fetches the keys of all issuers, and returns the errors of those that are away.
 func (s *Issuers) Fetch(ctx context.Context) (err error) {
 	for _, i := range s.all {
-		if failed := i.refresh(ctx, nil); failed != nil {
+		if failed := i.refresh(ctx, nil, keysPause); failed != nil {
 			err = errors.Join(err, fmt.Errorf("issuer %s: %w", i.Name, failed))
 		}
 	}
@@ -154,45 +157,65 @@ func (s *Issuers) check(ctx context.Context, token string) (good checkedToken, e
 	if err != nil {
 		return good, err
 	}
-	if !s.Now().Before(checked.Expiry) { // the verifier accepts the last instant
-		return good, errors.New("expired")
-	}
-	if good.who, _, err = i.identity(checked); err != nil {
+	claims, err := s.claimsOf(checked)
+	if err != nil {
 		return good, err
 	}
-	if good.expiresAt = s.Now().Add(outsideFresh); checked.Expiry.Before(good.expiresAt) {
-		good.expiresAt = checked.Expiry
+	if good.who, err = i.identity(claims); err != nil {
+		return good, err
+	}
+	if good.expiresAt = s.Now().Add(outsideFresh); checked.Expiry.Add(leeway).Before(good.expiresAt) {
+		good.expiresAt = checked.Expiry.Add(leeway)
 	}
 	return good, nil
 }
 
-// identity returns the user and the role that the claims of an issuer's token give, and the claims. A user may be a number. An
-// address of e-mail is the same in small and capital letters, and is nobody's before the issuer has verified it.
-func (i *issuer) identity(token *oidc.IDToken) (who model.Identity, claims map[string]any, err error) {
+// claimsOf returns the claims of a token that is valid now.
+func (s *Issuers) claimsOf(token *oidc.IDToken) (claims map[string]any, err error) {
 	var raw json.RawMessage
 	if err := token.Claims(&raw); err != nil {
-		return who, nil, err
+		return nil, err
 	}
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.UseNumber() // a long number must not be rounded to another one
-	if err := decoder.Decode(&claims); err != nil {
-		return who, nil, err
+	if err := decode(bytes.NewReader(raw), &claims); err != nil {
+		return nil, err
 	}
+	now := s.Now()
+	if !now.Before(token.Expiry.Add(leeway)) {
+		return nil, fmt.Errorf("the token has expired at %s", token.Expiry)
+	}
+	if from, ok := claims["nbf"].(json.Number); ok {
+		if seconds, err := from.Float64(); err != nil || float64(now.Add(leeway).Unix()) < seconds {
+			return nil, fmt.Errorf("the token is valid from %s on", from)
+		}
+	}
+	return claims, nil
+}
+
+// decode reads JSON without rounding any number: a long one would become that of another user.
+func decode(raw io.Reader, into any) error {
+	decoder := json.NewDecoder(raw)
+	decoder.UseNumber()
+	return decoder.Decode(into)
+}
+
+// identity returns the user and the role that claims give. A user may be a number. An address of e-mail is the same in small and
+// capital letters, and is nobody's before the issuer has verified it.
+func (i *issuer) identity(claims map[string]any) (who model.Identity, err error) {
 	user, named := claims[i.of.UserClaim].(string)
 	if number, ok := claims[i.of.UserClaim].(json.Number); ok && !named {
 		user = number.String()
 	}
 	if user == "" {
-		return who, nil, fmt.Errorf("the claim %s names nobody", i.of.UserClaim)
+		return who, fmt.Errorf("the claim %s names nobody", i.of.UserClaim)
 	}
 	if i.of.UserClaim == "email" {
 		if fmt.Sprint(claims["email_verified"]) == "false" {
-			return who, nil, errors.New("the issuer has not verified the address of e-mail")
+			return who, errors.New("the issuer has not verified the address of e-mail")
 		}
 		user = strings.ToLower(user)
 	}
 	who = model.Identity{UserID: i.userID(user), Role: i.of.roleOf(claims)}
-	return who, claims, checkIdentity(who)
+	return who, checkIdentity(who)
 }
 
 // issuerOf returns the issuer that a token names. Nothing in the token is checked yet.
@@ -248,7 +271,7 @@ func (s *Issuers) roleOf(claims map[string]any) model.Role {
 func (i *issuer) ready(ctx context.Context) (err error) {
 	keys := i.keys.Load()
 	if keys == nil || i.of.Now().Sub(keys.at) >= keysFresh {
-		err = i.refresh(ctx, keys)
+		err = i.refresh(ctx, keys, keysPause)
 		keys = i.keys.Load()
 	}
 	if keys == nil || i.of.Now().Sub(keys.at) > keysMost {
@@ -260,15 +283,28 @@ func (i *issuer) ready(ctx context.Context) (err error) {
 // VerifySignature is part of oidc.KeySet. If no key fits, the keys are fetched again, but not sooner than keysPause after
 // the last time.
 func (i *issuer) VerifySignature(ctx context.Context, token string) (payload []byte, err error) {
+	return i.verify(ctx, token, keysPause)
+}
+
+// trusted is an issuer to which a token is shown that came from itself, and not from anybody who may have forged it. Its keys are
+// fetched again at once.
+type trusted struct{ *issuer }
+
+// VerifySignature is part of oidc.KeySet.
+func (i trusted) VerifySignature(ctx context.Context, token string) (payload []byte, err error) {
+	return i.verify(ctx, token, 0)
+}
+
+func (i *issuer) verify(ctx context.Context, token string, pause time.Duration) (payload []byte, err error) {
 	keys := i.keys.Load()
-	if payload, err = keys.set.VerifySignature(ctx, token); err == nil || i.refresh(ctx, keys) != nil {
+	if payload, err = keys.set.VerifySignature(ctx, token); err == nil || i.refresh(ctx, keys, pause) != nil {
 		return payload, err
 	}
 	return i.keys.Load().set.VerifySignature(ctx, token)
 }
 
-// refresh fetches the keys, unless they are no longer those that the caller has seen, or were asked for a moment ago.
-func (i *issuer) refresh(ctx context.Context, seen *issuerKeys) error {
+// refresh fetches the keys, unless they are no longer those that the caller has seen, or were asked for within the pause.
+func (i *issuer) refresh(ctx context.Context, seen *issuerKeys, pause time.Duration) error {
 	if i.waiting.Add(1) > maxKeysWaiting {
 		i.waiting.Add(-1)
 		return errors.New("too many requests wait for them")
@@ -280,7 +316,7 @@ func (i *issuer) refresh(ctx context.Context, seen *issuerKeys) error {
 	if i.keys.Load() != seen {
 		return nil
 	}
-	if now.Sub(i.asked) < keysPause {
+	if now.Sub(i.asked) < pause {
 		return errors.New("they were asked for a moment ago")
 	}
 	i.asked = now
@@ -298,7 +334,7 @@ func (i *issuer) fetch(ctx context.Context, into *issuerKeys) error {
 	defer cancel()
 	address := i.KeysURL
 	if address == "" {
-		if err := i.get(ctx, strings.TrimSuffix(i.Name, "/")+"/.well-known/openid-configuration", &into.found); err != nil {
+		if err := i.get(ctx, strings.TrimSuffix(i.Name, "/")+"/.well-known/openid-configuration", "", &into.found); err != nil {
 			return err
 		}
 		if name := into.found.text("issuer"); name != i.Name {
@@ -312,7 +348,7 @@ func (i *issuer) fetch(ctx context.Context, into *issuerKeys) error {
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
-	if err := i.get(ctx, address, &set); err != nil {
+	if err := i.get(ctx, address, "", &set); err != nil {
 		return err
 	}
 	// A key that is not understood is ignored: https://www.rfc-editor.org/rfc/rfc7517#section-5.
@@ -335,10 +371,14 @@ func (i *issuer) fetch(ctx context.Context, into *issuerKeys) error {
 	return nil
 }
 
-func (i *issuer) get(ctx context.Context, address string, into any) error {
+// get reads a JSON document of the issuer, as the owner of an access token if there is one.
+func (i *issuer) get(ctx context.Context, address, token string, into any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return err
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	response, err := i.of.Client.Do(request)
 	if err != nil {
@@ -348,7 +388,7 @@ func (i *issuer) get(ctx context.Context, address string, into any) error {
 	if response.StatusCode != http.StatusOK {
 		return fmt.Errorf("%s answers %s", address, response.Status)
 	}
-	if err := json.NewDecoder(io.LimitReader(response.Body, maxKeysBytes)).Decode(into); err != nil {
+	if err := decode(io.LimitReader(response.Body, maxKeysBytes), into); err != nil {
 		return fmt.Errorf("%s: %w", address, err)
 	}
 	return nil

@@ -159,7 +159,7 @@ func TestTokensOfIssuersRefused(t *testing.T) {
 		"another's key, unknown":       stranger.signed("rsa2", jwt.MapClaims{"iss": p.URL}),
 		"another audience":             p.signed("rsa", jwt.MapClaims{"aud": "other"}),
 		"no audience":                  p.signed("rsa", jwt.MapClaims{"aud": nil}),
-		"expired":                      p.signed("rsa", jwt.MapClaims{"exp": p.clock.Add(-time.Second).Unix()}),
+		"expired":                      p.signed("rsa", jwt.MapClaims{"exp": p.clock.Add(-leeway).Unix()}),
 		"without an end":               p.signed("rsa", jwt.MapClaims{"exp": nil}),
 		"not valid yet":                p.signed("rsa", jwt.MapClaims{"nbf": hour}),
 		"nobody":                       p.signed("rsa", jwt.MapClaims{"sub": ""}),
@@ -315,7 +315,7 @@ func TestTokensOfIssuersAreKept(t *testing.T) {
 	check.Must(tokens.Verify(token))
 	p.away.Store(true)
 	p.keys = nil
-	p.clock = p.clock.Add(2*time.Minute - 1)
+	p.clock = p.clock.Add(2*time.Minute + leeway - 1)
 	check.Must(tokens.Verify(token))
 	p.clock = p.clock.Add(1)
 	refuses(t, "expired", tokens, token)

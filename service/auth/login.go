@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 
@@ -21,13 +22,17 @@ type Login struct {
 	Issuer       string // its name; it must be one of Issuers that has a discovery document
 	ClientID     string
 	ClientSecret string        // empty: a public client
+	Scopes       string        // that the browser asks for
 	RedirectURL  func() string // of the page that the issuer sends the browser back to
 }
 
 // LoginStart is what a page needs to send a browser to the issuer.
 type LoginStart struct {
-	AuthorizationURL, ClientID, RedirectURL string
+	AuthorizationURL, ClientID, RedirectURL, Scopes string
 }
+
+// ErrNotAccepted: the issuer has logged somebody in, and its token does not count here. It would not count the next time either.
+var ErrNotAccepted = errors.New("the issuer's token does not count here")
 
 // Start returns where log-ins begin. It returns model.ErrUnavailable if the issuer has not told yet, and another error if its
 // discovery document does not name it.
@@ -36,19 +41,17 @@ func (l *Login) Start(ctx context.Context) (LoginStart, error) {
 	if err != nil {
 		return LoginStart{}, err
 	}
-	return LoginStart{AuthorizationURL: i.keys.Load().found.authorizationURL(), ClientID: l.ClientID, RedirectURL: l.RedirectURL()}, nil
+	return LoginStart{AuthorizationURL: i.keys.Load().found.authorizationURL(), ClientID: l.ClientID, RedirectURL: l.RedirectURL(), Scopes: l.Scopes}, nil
 }
 
 // Finish exchanges a code, and returns who has logged in and a name to show. The error wraps ErrBadToken if the issuer
-// refuses the code or its token is not valid, and model.ErrUnavailable if the issuer is away. Any other error means that the
-// issuer does not take log-ins of this client.
+// refuses the code or its token is for another log-in, ErrNotAccepted if its token does not count here, and model.ErrUnavailable
+// if the issuer is away. Any other error means that the issuer does not take log-ins of this client.
 func (l *Login) Finish(ctx context.Context, code, verifier, nonce string) (who model.Identity, name string, err error) {
 	i, err := l.ready(ctx)
 	if err != nil {
 		return who, "", err
 	}
-	ctx, cancel := context.WithTimeout(context.WithValue(ctx, oauth2.HTTPClient, l.Issuers.Client), keysTimeout)
-	defer cancel()
 	found := i.keys.Load().found
 	config := oauth2.Config{
 		ClientID: l.ClientID, ClientSecret: l.ClientSecret, RedirectURL: l.RedirectURL(),
@@ -57,28 +60,67 @@ func (l *Login) Finish(ctx context.Context, code, verifier, nonce string) (who m
 	if l.ClientSecret == "" {
 		config.Endpoint.AuthStyle = oauth2.AuthStyleInParams
 	}
-	answer, err := config.Exchange(ctx, code, oauth2.VerifierOption(verifier))
+	exchange, cancel := context.WithTimeout(context.WithValue(ctx, oauth2.HTTPClient, l.Issuers.Client), keysTimeout)
+	defer cancel()
+	answer, err := config.Exchange(exchange, code, oauth2.VerifierOption(verifier))
 	if err != nil {
 		return who, "", refusalOf(err)
 	}
 	raw, _ := answer.Extra("id_token").(string)
-	verify := oidc.NewVerifier(i.Name, i, &oidc.Config{ClientID: l.ClientID, SupportedSigningAlgs: algorithms, Now: l.Issuers.Now})
+	verify := oidc.NewVerifier(i.Name, trusted{i}, &oidc.Config{ClientID: l.ClientID, SupportedSigningAlgs: algorithms, SkipExpiryCheck: true})
 	checked, err := verify.Verify(ctx, raw)
-	if err == nil && (nonce == "" || checked.Nonce != nonce) {
-		err = errors.New("the token is for another log-in")
-	}
-	var claims map[string]any
-	if err == nil {
-		who, claims, err = i.identity(checked)
-	}
 	if err != nil {
-		return model.Identity{}, "", fmt.Errorf("%w: %w", ErrBadToken, err)
+		return who, "", fmt.Errorf("%w: %w", ErrNotAccepted, err)
 	}
+	if nonce == "" || checked.Nonce != nonce {
+		return who, "", fmt.Errorf("%w: the token is for another log-in", ErrBadToken)
+	}
+	claims, err := l.Issuers.claimsOf(checked)
+	if err != nil {
+		return who, "", fmt.Errorf("%w: %w", ErrNotAccepted, err)
+	}
+	var missing error
+	if address := found.userInfoURL(); address != "" && l.lacks(claims) {
+		if claims, missing = i.complete(ctx, claims, address, answer.AccessToken); missing != nil {
+			l.Issuers.Log.WarnContext(ctx, "an issuer does not tell more about somebody who logs in, so a name or a role may be missing", "issuer", i.Name, "error", missing)
+		}
+	}
+	if who, err = i.identity(claims); err != nil {
+		return model.Identity{}, "", fmt.Errorf("%w: %w", ErrNotAccepted, errors.Join(err, missing))
+	}
+	return who, cmp.Or(shownName(claims), who.UserID), nil
+}
+
+// shownName returns the name by which somebody is shown, if claims have one.
+func shownName(claims map[string]any) string {
 	text := func(claim string) string {
 		value, _ := claims[claim].(string)
 		return value
 	}
-	return who, cmp.Or(text("preferred_username"), text("name"), text("email"), who.UserID), nil
+	return cmp.Or(text("preferred_username"), text("name"), text("email"))
+}
+
+// lacks reports whether a claim that the engine uses is missing. An issuer may keep all but the subject out of its tokens, and
+// tell it at its userinfo endpoint: https://openid.net/specs/openid-connect-core-1_0.html#ScopeClaims.
+func (l *Login) lacks(claims map[string]any) bool {
+	return claims[l.Issuers.UserClaim] == nil || shownName(claims) == "" ||
+		slices.ContainsFunc(l.Issuers.Roles, func(rule RoleClaim) bool { return claims[rule.Name] == nil })
+}
+
+// complete returns claims with those that the issuer tells the owner of an access token about the same subject. Those of the token,
+// which was signed, count first.
+func (i *issuer) complete(ctx context.Context, claims map[string]any, address, token string) (map[string]any, error) {
+	ctx, cancel := context.WithTimeout(ctx, keysTimeout)
+	defer cancel()
+	var all map[string]any
+	if err := i.get(ctx, address, token, &all); err != nil {
+		return claims, err
+	}
+	if all["sub"] == nil || all["sub"] != claims["sub"] {
+		return claims, fmt.Errorf("%s is about another user", address)
+	}
+	maps.Copy(all, claims)
+	return all, nil
 }
 
 // refusalOf returns what the error of an exchange means: that the code is not valid, that this client is set up wrongly, or that

@@ -1,13 +1,22 @@
 package auth
 
 import (
+	"crypto"
+	"crypto/rand"
+	"crypto/rsa"
+	"crypto/sha256"
+	"encoding/base32"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
 
 	"flashsale/model"
 	"flashsale/test/kit/check"
@@ -20,6 +29,8 @@ type tokenEndpoint struct {
 	status int
 	code   string                // the error
 	asked  func(r *http.Request) // called with each request for a token; may be nil
+	tokens map[string]any        // the answer to a code with status 200
+	about  any                   // what /userinfo tells the owner of the access token "access"; nil: it fails
 }
 
 func (e tokenEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -30,7 +41,17 @@ func (e tokenEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			e.asked(r)
 		}
 		w.WriteHeader(e.status)
+		if e.status == http.StatusOK {
+			_ = json.NewEncoder(w).Encode(e.tokens)
+			return
+		}
 		_ = json.NewEncoder(w).Encode(map[string]string{"error": e.code})
+	case "/userinfo":
+		if e.about == nil || r.Header.Get("Authorization") != "Bearer access" {
+			http.Error(w, "no", http.StatusForbidden)
+			return
+		}
+		_ = json.NewEncoder(w).Encode(e.about)
 	case "/keys":
 		e.keys.ServeHTTP(w, r)
 	default:
@@ -39,11 +60,13 @@ func (e tokenEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // login returns a log-in at an issuer, which answers by the endpoint.
-func (e tokenEndpoint) login(t *testing.T) *Login {
-	p := newProvider(t)
+func (e tokenEndpoint) login(t *testing.T) *Login { return e.at(newProvider(t)) }
+
+// at returns a log-in at this issuer.
+func (e tokenEndpoint) at(p *provider) *Login {
 	e.keys = p.Handler
 	e.found["issuer"], e.found["jwks_uri"] = p.URL, p.URL+"/keys"
-	for _, name := range []string{"authorization_endpoint", "token_endpoint"} {
+	for _, name := range []string{"authorization_endpoint", "token_endpoint", "userinfo_endpoint"} {
 		if path, ok := e.found[name]; ok {
 			e.found[name] = p.URL + path.(string)
 		}
@@ -84,6 +107,79 @@ func TestRefusalsOfCodes(t *testing.T) {
 	}
 }
 
+// completed logs ann in by a token of the issuer with some claims changed.
+func completed(t *testing.T, p *provider, kid string, changes jwt.MapClaims, about any, set func(*Issuers)) (who model.Identity, name string, err error) {
+	e := tokenEndpoint{about: about, status: http.StatusOK, found: map[string]any{"authorization_endpoint": "/a", "token_endpoint": "/token"}}
+	if about != nil {
+		e.found["userinfo_endpoint"] = "/userinfo"
+	}
+	changed := jwt.MapClaims{"nonce": "nonce"}
+	maps.Copy(changed, changes)
+	e.tokens = map[string]any{"access_token": "access", "token_type": "Bearer", "id_token": p.signed(kid, changed)}
+	login := e.at(p)
+	set(login.Issuers)
+	return login.Finish(t.Context(), "code", "verifier", "nonce")
+}
+
+// What the token does not say, the issuer is asked for; what it says counts.
+func TestClaimsAtUserInfo(t *testing.T) {
+	all := map[string]any{"sub": "ann", "preferred_username": "Ann", "groups": []string{"staff"}, "email": "Ann@Shop.example", "email_verified": true}
+	unverified := maps.Clone(all)
+	unverified["email_verified"] = "false"
+	type row struct {
+		claims jwt.MapClaims
+		about  any
+		by     string // the user claim
+		id     string
+		role   model.Role
+		name   string
+		err    error
+	}
+	check.Each(t, map[string]row{
+		"all of them":        {nil, all, "sub", "i0:ann", model.RoleViewer, "Ann", nil},
+		"none":               {nil, nil, "sub", "i0:ann", model.RoleBuyer, "i0:ann", nil},
+		"the token first":    {jwt.MapClaims{"name": "A.", "groups": []string{"bosses"}}, all, "sub", "i0:ann", model.RoleOperator, "Ann", nil},
+		"nothing is missing": {jwt.MapClaims{"name": "A.", "groups": "none", "job": "none"}, "no JSON object", "sub", "i0:ann", model.RoleBuyer, "A.", nil},
+		"another user's":     {nil, map[string]any{"sub": "bob", "groups": "bosses"}, "sub", "i0:ann", model.RoleBuyer, "i0:ann", nil},
+		"nobody's":           {nil, map[string]any{"groups": "bosses"}, "sub", "i0:ann", model.RoleBuyer, "i0:ann", nil},
+		"by e-mail":          {nil, all, "email", "i0::" + hashed("ann@shop.example"), model.RoleViewer, "Ann", nil},
+		"not verified":       {nil, unverified, "email", "", "", "", ErrNotAccepted},
+		"no user":            {nil, nil, "email", "", "", "", ErrNotAccepted},
+		"another audience":   {jwt.MapClaims{"aud": "other"}, nil, "sub", "", "", "", ErrNotAccepted},
+		"another log-in":     {jwt.MapClaims{"nonce": "other"}, nil, "sub", "", "", "", ErrBadToken},
+	}, func(t *testing.T, tc row) {
+		who, name, err := completed(t, newProvider(t), "rsa", tc.claims, tc.about, func(i *Issuers) { i.UserClaim = tc.by })
+		check.Error(t, "log-in", err, tc.err)
+		check.Same(t, "user", []any{who.UserID, who.Role, name}, []any{tc.id, tc.role, tc.name})
+	})
+}
+
+// A log-in may be signed by a key that is newer than the last look at the issuer's keys, however short ago that was. Its clock may
+// be off by less than a minute.
+func TestLogInByANewKey(t *testing.T) {
+	p := newProvider(t)
+	for name, tc := range map[string]struct {
+		claim string
+		from  time.Duration
+		want  error
+	}{
+		"just over": {"exp", -59 * time.Second, nil}, "over": {"exp", -time.Minute, ErrNotAccepted},
+		"soon valid": {"nbf", time.Minute, nil}, "not valid yet": {"nbf", 61 * time.Second, ErrNotAccepted},
+	} {
+		_, _, err := completed(t, p, "rsa", jwt.MapClaims{tc.claim: p.clock.Add(tc.from).Unix()}, nil, func(*Issuers) {})
+		check.Error(t, name, err, tc.want)
+	}
+	old := p.keys["rsa"]
+	p.keys["new"] = check.Must(rsa.GenerateKey(rand.Reader, 2048))
+	_, _, err := completed(t, p, "new", nil, nil, func(i *Issuers) {
+		fresh := p.keys["new"]
+		p.keys = map[string]crypto.Signer{"rsa": old}
+		check.NoError(t, i.Fetch(t.Context()))
+		p.keys["new"] = fresh
+	})
+	check.NoError(t, err)
+}
+
 // The secret of a client goes where the issuer prefers it, and by the header if that does not say: in it both parts are encoded as
 // in a form (RFC 6749, 2.3.1). A client without a secret has no header.
 func TestClientShowsItsSecret(t *testing.T) {
@@ -120,6 +216,11 @@ func TestClientShowsItsSecret(t *testing.T) {
 		check.Error(t, "finish", err, ErrBadToken)
 		check.Same(t, fmt.Sprint(tc.ways), strings.Join(got, ", then "), tc.want)
 	}
+}
+
+func hashed(user string) string {
+	sum := sha256.Sum256([]byte(user))
+	return strings.ToLower(base32.StdEncoding.EncodeToString(sum[:20]))
 }
 
 func kindOf(err error) string {

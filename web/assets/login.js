@@ -40,8 +40,9 @@ async function finish() {
     setSession(await exchange(body));
     return true;
   } catch (refusal) {
-    if (refusal.code === "unauthenticated") {
-      say(at("login-why"), "login_lost");
+    const why = { unauthenticated: "login_lost", forbidden: "login_not_accepted" }[refusal.code];
+    if (why) {
+      say(at("login-why"), why);
     } else {
       reason(at("login-why"), refusal);
     }

@@ -16,7 +16,7 @@ export async function depart() {
   const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(verifier));
   const url = new URL(issuer.authorization_url);
   for (const [name, value] of Object.entries({
-    response_type: "code", client_id: issuer.client_id, redirect_uri: issuer.redirect_url, scope: "openid profile",
+    response_type: "code", client_id: issuer.client_id, redirect_uri: issuer.redirect_url, scope: issuer.scope,
     code_challenge: encoded(new Uint8Array(digest)), code_challenge_method: "S256", state, nonce,
   })) {
     url.searchParams.set(name, value);

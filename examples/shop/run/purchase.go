@@ -136,6 +136,7 @@ func (e *example) logIn(ctx context.Context) (token string, err error) {
 			AuthorizationURL string `json:"authorization_url"`
 			ClientID         string `json:"client_id"`
 			RedirectURL      string `json:"redirect_url"`
+			Scope            string
 		}
 	}
 	if err := e.api(ctx, "GET", "/login", "", nil, &login); err != nil {
@@ -150,7 +151,7 @@ func (e *example) logIn(ctx context.Context) (token string, err error) {
 	verifier, state, nonce := secrets[0], secrets[1], secrets[2]
 	sum := sha256.Sum256([]byte(verifier))
 	form := url.Values{
-		"response_type": {"code"}, "client_id": {login.Issuer.ClientID}, "redirect_uri": {login.Issuer.RedirectURL}, "scope": {"openid profile"},
+		"response_type": {"code"}, "client_id": {login.Issuer.ClientID}, "redirect_uri": {login.Issuer.RedirectURL}, "scope": {login.Issuer.Scope},
 		"code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"}, "state": {state}, "nonce": {nonce},
 	}
 	if _, _, err := e.page(ctx, login.Issuer.AuthorizationURL+"?"+form.Encode(), nil); err != nil {
