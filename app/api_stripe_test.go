@@ -208,7 +208,7 @@ func TestStripe(t *testing.T) {
 		s.stripeSays(now, "checkout.session.completed", notice).want(200)
 	}
 	ann.wantStatus(made.ID, "paid")
-	s.stripeSays(now, "customer.created", `{"id":"cus_1"}`).want(200)
+	s.stripeSays(now, "invoice.created", text(fields{"id": "in_1", "lines": strings.Repeat("x", 200<<10)})).want(200)
 	for range 2 {
 		s.stripeSays(now, "charge.refunded", refunded).want(200)
 	}

@@ -78,7 +78,7 @@ func (a *API) callback(c *gin.Context) {
 
 // notice takes a notice in the provider's own form. The provider repeats it until the answer is 200.
 func (a *API) notice(c *gin.Context) {
-	raw, ok := readBody(c, jsonBody, maxOperatorBodyBytes)
+	raw, ok := readBody(c, jsonBody, maxNoticeBytes)
 	if !ok {
 		return
 	}
