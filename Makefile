@@ -109,11 +109,15 @@ build/.newman:
 
 # What is generated is not committed. The Python client is made when it runs.
 CLIENT := build/clients/typescript
-clients: ## Generate clients from web/openapi.yaml into build/clients, and buy with each; docs/integrate.md tells how to use them
-	mkdir -p $(CLIENT)
-	cp test/clients/package.json test/clients/tsconfig.json test/clients/buy.ts $(CLIENT)
+clients: ## Lint web/openapi.yaml, generate clients from it into build/clients, buy with each, and try what others wrote; docs/integrate.md tells how to use them
+	mkdir -p $(CLIENT) build/clients/go
+	cp test/clients/*.json test/clients/*.yaml test/clients/*.ts test/clients/*.mjs $(CLIENT)
 	npm install --silent --no-audit --no-fund --no-package-lock --prefix $(CLIENT)
+	cd $(CLIENT) && npx --no-install spectral lint --fail-severity=warn -r spectral.yaml ../../../web/openapi.yaml
+	cd $(CLIENT) && npx --no-install redocly lint --config redocly.yaml ../../../web/openapi.yaml
 	cd $(CLIENT) && npx --no-install openapi-typescript ../../../web/openapi.yaml -o schema.d.ts && npx --no-install tsc
+	go run github.com/oapi-codegen/oapi-codegen/v2/cmd/oapi-codegen@v2.8.2 -generate types,client -package api -o build/clients/go/api.go web/openapi.yaml
+	cd build/clients/go && rm -f go.mod && go mod init client && go mod tidy && go build ./...
 	go test -tags bench -count=1 -v ./test/clients
 
 # The profile with which the program is built: the compiler makes faster what it shows as hot.

@@ -15,6 +15,8 @@ import (
 const (
 	// holes is the number of rows in docs/holes.md. Their numbers rise; some are missing.
 	holes = 46 + 33
+	// world is the number of rows in its section about the world.
+	world = 24
 	// features is the number of rows in docs/features.md: 27 of the articles, and nine beyond them.
 	features = 27 + 9
 )
@@ -58,6 +60,13 @@ func TestHolesHaveTests(t *testing.T) {
 	}
 	if count != holes {
 		t.Errorf("docs/holes.md has %d rows, want %d", count, holes)
+	}
+	outside := regexp.MustCompile(`(?m)^\| (W\d+) \| [^|]+ \| ([^|]+) \|$`).FindAllStringSubmatch(read(t, "docs/holes.md"), -1)
+	for _, cells := range outside {
+		listed(t, "hole "+cells[1], cells[2], tests)
+	}
+	if len(outside) != world {
+		t.Errorf("docs/holes.md has %d rows from the world, want %d", len(outside), world)
 	}
 	named := regexp.MustCompile(`^TestHole0*(\d+)_`)
 	for file, names := range tests {

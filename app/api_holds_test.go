@@ -86,6 +86,17 @@ func TestHandoff(t *testing.T) {
 	s.wantStock(saleID, stock{available: 10})
 }
 
+// The shop's checkout gets free orders too, and settles them for nothing.
+func TestHandoffOfFreeOrders(t *testing.T) {
+	t.Parallel()
+	s := start(t, handsOff)
+	ann, shop := s.buyer("ann"), s.checkout()
+	made := ann.buy(s.createSale(fields{"price_cents": 0}).ID, 1)
+	check.Same(t, "the amount of the hold", ann.holdOf(made.ID).Amount, int64(0))
+	ann.wantStatus(made.ID, "pending")
+	shop.call("POST", holds+made.ID+"/settle", fields{"reference": "r-1", "amount_cents": 0}).want(200).contains(`"status":"paid"`)
+}
+
 // Support refunds an order: the money stays due until the shop has reported that it sent it back.
 func TestHandoffRefundBySupport(t *testing.T) {
 	t.Parallel()

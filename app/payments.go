@@ -2,13 +2,23 @@ package app
 
 import (
 	"flashsale/handler"
+	"flashsale/internal/config"
 	"flashsale/internal/handoff"
 	"flashsale/internal/sandbox"
 	"flashsale/internal/stripe"
+	"flashsale/model"
 	"flashsale/repository"
 	"flashsale/service"
 	"flashsale/web"
 )
+
+// Takes returns what the payment provider takes that the settings name.
+func Takes(s config.Settings) func(currency string) (amounts model.AmountRange, ok bool) {
+	if s.Provider() == "stripe" {
+		return (&stripe.Provider{}).Takes
+	}
+	return model.TakesAll
+}
 
 // takeMoney makes the payment provider that the settings name, and gives the API what belongs to it.
 func (a *App) takeMoney(api *handler.API, db *repository.Store, pages *web.Pages) (err error) {

@@ -13,7 +13,6 @@ import (
 	"flashsale/app"
 	"flashsale/gate"
 	"flashsale/internal/config"
-	"flashsale/internal/stripe"
 	"flashsale/model"
 	"flashsale/repository"
 	"flashsale/service"
@@ -497,19 +496,11 @@ func judgeGate(id string, audit service.Audit) Finding {
 	return good(check, "%s: warm at epoch %d, left %d", id, g.Epoch, g.Left)
 }
 
-// takes returns what the payment provider of the settings takes.
-func takes(s config.Settings) func(currency string) (amounts model.AmountRange, ok bool) {
-	if s.Provider() == "stripe" {
-		return (&stripe.Provider{}).Takes
-	}
-	return model.TakesAll
-}
-
 // judgeTerms warns of terms that an operator has probably not intended.
 func judgeTerms(o model.Offer, s config.Settings) (list []Finding) {
 	const check = "sale.terms"
 	pay := time.Duration(o.PayTimeoutSeconds) * time.Second
-	if service.Payable(o.Sale, takes(s)) != nil {
+	if service.Payable(o.Sale, app.Takes(s)) != nil {
 		list = append(list, Fail.of("sale.payment", "create another sale, or choose another --payment",
 			"%s: orders of 1 to %d units at %s %d.%02d can't be paid by --payment %s", o.ID, o.LimitPerUser, o.Currency, o.PriceCents/100, o.PriceCents%100, s.Provider()))
 	}
