@@ -124,8 +124,8 @@ func (a *Accounts) LogIn(ctx context.Context, name, password string) (Session, m
 
 // LogInByCode exchanges an authorization code of the issuer. The verdict is NotFound if there is no issuer to log in at;
 // or BadRequest with the invalid field if the issuer need not be asked. The error wraps auth.ErrBadToken if the issuer refuses the
-// code, auth.ErrNotAccepted if its token does not count here, and model.ErrUnavailable if the issuer is away. Another error means that the issuer refuses the
-// engine itself.
+// code, auth.ErrNotAccepted if its token does not count here, and model.ErrUnavailable if the issuer is away. Another error means
+// that the issuer refuses the engine itself.
 func (a *Accounts) LogInByCode(ctx context.Context, code, verifier, nonce string) (Session, model.Verdict, *Invalid, error) {
 	switch {
 	case a.Outside == nil:

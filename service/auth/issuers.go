@@ -183,9 +183,10 @@ func (s *Issuers) claimsOf(token *oidc.IDToken) (claims map[string]any, err erro
 	if !now.Before(token.Expiry.Add(leeway)) {
 		return nil, fmt.Errorf("the token has expired at %s", token.Expiry)
 	}
-	if from, ok := claims["nbf"].(json.Number); ok {
-		if seconds, err := from.Float64(); err != nil || float64(now.Add(leeway).Unix()) < seconds {
-			return nil, fmt.Errorf("the token is valid from %s on", from)
+	if from := claims["nbf"]; from != nil {
+		seconds, err := json.Number(fmt.Sprint(from)).Float64()
+		if err != nil || float64(now.Add(leeway).Unix()) < seconds {
+			return nil, fmt.Errorf("the token is valid from %v on", from)
 		}
 	}
 	return claims, nil
@@ -283,24 +284,34 @@ func (i *issuer) ready(ctx context.Context) (err error) {
 // VerifySignature is part of oidc.KeySet. If no key fits, the keys are fetched again, but not sooner than keysPause after
 // the last time.
 func (i *issuer) VerifySignature(ctx context.Context, token string) (payload []byte, err error) {
-	return i.verify(ctx, token, keysPause)
+	payload, _, err = i.verify(ctx, token, keysPause)
+	return payload, err
 }
 
 // trusted is an issuer to which a token is shown that came from itself, and not from anybody who may have forged it. Its keys are
 // fetched again at once.
-type trusted struct{ *issuer }
-
-// VerifySignature is part of oidc.KeySet.
-func (i trusted) VerifySignature(ctx context.Context, token string) (payload []byte, err error) {
-	return i.verify(ctx, token, 0)
+type trusted struct {
+	*issuer
+	away error // why they can't be fetched
 }
 
-func (i *issuer) verify(ctx context.Context, token string, pause time.Duration) (payload []byte, err error) {
+// VerifySignature is part of oidc.KeySet.
+func (i *trusted) VerifySignature(ctx context.Context, token string) (payload []byte, err error) {
+	payload, i.away, err = i.verify(ctx, token, 0)
+	return payload, err
+}
+
+// verify checks a signature, by fresh keys if no known one fits. away is why there are no fresh ones.
+func (i *issuer) verify(ctx context.Context, token string, pause time.Duration) (payload []byte, away, err error) {
 	keys := i.keys.Load()
-	if payload, err = keys.set.VerifySignature(ctx, token); err == nil || i.refresh(ctx, keys, pause) != nil {
-		return payload, err
+	if payload, err = keys.set.VerifySignature(ctx, token); err == nil {
+		return payload, nil, nil
 	}
-	return i.keys.Load().set.VerifySignature(ctx, token)
+	if away = i.refresh(ctx, keys, pause); away != nil {
+		return nil, away, err
+	}
+	payload, err = i.keys.Load().set.VerifySignature(ctx, token)
+	return payload, nil, err
 }
 
 // refresh fetches the keys, unless they are no longer those that the caller has seen, or were asked for within the pause.
@@ -371,7 +382,8 @@ func (i *issuer) fetch(ctx context.Context, into *issuerKeys) error {
 	return nil
 }
 
-// get reads a JSON document of the issuer, as the owner of an access token if there is one.
+// get reads a JSON document of the issuer, as the owner of an access token if there is one. The error wraps model.ErrUnavailable if the
+// issuer may answer later.
 func (i *issuer) get(ctx context.Context, address, token string, into any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -382,10 +394,13 @@ func (i *issuer) get(ctx context.Context, address, token string, into any) error
 	}
 	response, err := i.of.Client.Do(request)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", model.ErrUnavailable, err)
 	}
 	defer func() { _ = response.Body.Close() }()
-	if response.StatusCode != http.StatusOK {
+	switch status := response.StatusCode; {
+	case status >= http.StatusInternalServerError, status == http.StatusTooManyRequests:
+		return fmt.Errorf("%w: %s answers %s", model.ErrUnavailable, address, response.Status)
+	case status != http.StatusOK:
 		return fmt.Errorf("%s answers %s", address, response.Status)
 	}
 	if err := decode(io.LimitReader(response.Body, maxKeysBytes), into); err != nil {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"slices"
 
@@ -67,9 +66,13 @@ func (l *Login) Finish(ctx context.Context, code, verifier, nonce string) (who m
 		return who, "", refusalOf(err)
 	}
 	raw, _ := answer.Extra("id_token").(string)
-	verify := oidc.NewVerifier(i.Name, trusted{i}, &oidc.Config{ClientID: l.ClientID, SupportedSigningAlgs: algorithms, SkipExpiryCheck: true})
+	keys := &trusted{issuer: i}
+	verify := oidc.NewVerifier(i.Name, keys, &oidc.Config{ClientID: l.ClientID, SupportedSigningAlgs: algorithms, SkipExpiryCheck: true})
 	checked, err := verify.Verify(ctx, raw)
-	if err != nil {
+	switch {
+	case keys.away != nil:
+		return who, "", fmt.Errorf("%w: the keys of %s: %w", model.ErrUnavailable, i.Name, keys.away)
+	case err != nil:
 		return who, "", fmt.Errorf("%w: %w", ErrNotAccepted, err)
 	}
 	if nonce == "" || checked.Nonce != nonce {
@@ -85,7 +88,11 @@ func (l *Login) Finish(ctx context.Context, code, verifier, nonce string) (who m
 			l.Issuers.Log.WarnContext(ctx, "an issuer does not tell more about somebody who logs in, so a name or a role may be missing", "issuer", i.Name, "error", missing)
 		}
 	}
-	if who, err = i.identity(claims); err != nil {
+	who, err = i.identity(claims)
+	switch {
+	case err != nil && errors.Is(missing, model.ErrUnavailable):
+		return model.Identity{}, "", missing
+	case err != nil:
 		return model.Identity{}, "", fmt.Errorf("%w: %w", ErrNotAccepted, errors.Join(err, missing))
 	}
 	return who, cmp.Or(shownName(claims), who.UserID), nil
@@ -103,7 +110,8 @@ func shownName(claims map[string]any) string {
 // lacks reports whether a claim that the engine uses is missing. An issuer may keep all but the subject out of its tokens, and
 // tell it at its userinfo endpoint: https://openid.net/specs/openid-connect-core-1_0.html#ScopeClaims.
 func (l *Login) lacks(claims map[string]any) bool {
-	return claims[l.Issuers.UserClaim] == nil || shownName(claims) == "" ||
+	byEmail := l.Issuers.UserClaim == "email"
+	return claims[l.Issuers.UserClaim] == nil || byEmail && claims["email_verified"] == nil || shownName(claims) == "" ||
 		slices.ContainsFunc(l.Issuers.Roles, func(rule RoleClaim) bool { return claims[rule.Name] == nil })
 }
 
@@ -119,7 +127,11 @@ func (i *issuer) complete(ctx context.Context, claims map[string]any, address, t
 	if all["sub"] == nil || all["sub"] != claims["sub"] {
 		return claims, fmt.Errorf("%s is about another user", address)
 	}
-	maps.Copy(all, claims)
+	for name, value := range claims {
+		if value != nil && value != "" {
+			all[name] = value
+		}
+	}
 	return all, nil
 }
 

@@ -30,7 +30,7 @@ type tokenEndpoint struct {
 	code   string                // the error
 	asked  func(r *http.Request) // called with each request for a token; may be nil
 	tokens map[string]any        // the answer to a code with status 200
-	about  any                   // what /userinfo tells the owner of the access token "access"; nil: it fails
+	about  any                   // what /userinfo tells the owner of the access token "access"; a status: the refusal
 }
 
 func (e tokenEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -47,8 +47,12 @@ func (e tokenEndpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 		_ = json.NewEncoder(w).Encode(map[string]string{"error": e.code})
 	case "/userinfo":
-		if e.about == nil || r.Header.Get("Authorization") != "Bearer access" {
-			http.Error(w, "no", http.StatusForbidden)
+		status, refused := e.about.(int)
+		if r.Header.Get("Authorization") != "Bearer access" {
+			status, refused = http.StatusUnauthorized, true
+		}
+		if refused {
+			http.Error(w, "no", status)
 			return
 		}
 		_ = json.NewEncoder(w).Encode(e.about)
@@ -144,6 +148,11 @@ func TestClaimsAtUserInfo(t *testing.T) {
 		"nobody's":           {nil, map[string]any{"groups": "bosses"}, "sub", "i0:ann", model.RoleBuyer, "i0:ann", nil},
 		"by e-mail":          {nil, all, "email", "i0::" + hashed("ann@shop.example"), model.RoleViewer, "Ann", nil},
 		"not verified":       {nil, unverified, "email", "", "", "", ErrNotAccepted},
+		"verified there":     {jwt.MapClaims{"email": "ann@shop.example", "groups": "none", "job": "none"}, unverified, "email", "", "", "", ErrNotAccepted},
+		"empty in the token": {jwt.MapClaims{"preferred_username": "", "groups": nil}, all, "sub", "i0:ann", model.RoleViewer, "Ann", nil},
+		"refused there":      {nil, http.StatusForbidden, "email", "", "", "", ErrNotAccepted},
+		"away there":         {nil, http.StatusBadGateway, "email", "", "", "", model.ErrUnavailable},
+		"away, not needed":   {nil, http.StatusBadGateway, "sub", "i0:ann", model.RoleBuyer, "i0:ann", nil},
 		"no user":            {nil, nil, "email", "", "", "", ErrNotAccepted},
 		"another audience":   {jwt.MapClaims{"aud": "other"}, nil, "sub", "", "", "", ErrNotAccepted},
 		"another log-in":     {jwt.MapClaims{"nonce": "other"}, nil, "sub", "", "", "", ErrBadToken},
@@ -178,6 +187,13 @@ func TestLogInByANewKey(t *testing.T) {
 		p.keys["new"] = fresh
 	})
 	check.NoError(t, err)
+	_, _, err = completed(t, p, "new", nil, nil, func(i *Issuers) {
+		p.keys = map[string]crypto.Signer{"rsa": old}
+		check.NoError(t, i.Fetch(t.Context()))
+		p.Handler.(tokenEndpoint).found["jwks_uri"] = "https://" // nobody is there
+		i.Client.Transport.(providers)["https://"] = &provider{Handler: http.NotFoundHandler()}
+	})
+	check.Error(t, "while the keys are away", err, model.ErrUnavailable)
 }
 
 // The secret of a client goes where the issuer prefers it, and by the header if that does not say: in it both parts are encoded as
