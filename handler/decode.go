@@ -6,7 +6,7 @@ import (
 	"errors"
 	"io"
 	"maps"
-	"math"
+	"math/big"
 	"mime"
 	"net/http"
 	"reflect"
@@ -158,15 +158,21 @@ func decodeObject(body []byte, into any) *service.Invalid {
 // wholeNumbers returns JSON with whole numbers in the form that encoding/json takes for them: to JSON, 1.0 and 1e0 are 1.
 func wholeNumbers(body []byte) []byte {
 	return numbers.ReplaceAllFunc(body, func(token []byte) []byte {
-		// Beyond 2^53 a float need not be the number that was meant.
-		if f, err := strconv.ParseFloat(string(token), 64); err == nil && f == math.Trunc(f) && math.Abs(f) < 1<<53 {
-			return strconv.AppendInt(nil, int64(f), 10)
+		_, exponent, _ := bytes.Cut(bytes.ToLower(token), []byte("e"))
+		if len(token) > longestNumber || len(bytes.TrimLeft(exponent, "+-")) > longestExponent {
+			return token
+		}
+		if n, ok := new(big.Rat).SetString(string(token)); ok && n.IsInt() {
+			return n.Num().Append(nil, 10)
 		}
 		return token
 	})
 }
 
-// numbers matches texts, so that numbers in them stay as they are, and numbers with a fraction or an exponent.
+// Longer numbers, and exponents of more digits, are not converted: no field takes these.
+const longestNumber, longestExponent = 64, 2
+
+// numbers matches texts, so that what looks like a number in one stays as it is, and numbers.
 var numbers = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?`)
 
 // checkNames walks one value of valid JSON and finds what encoding/json would accept: a name that is repeated in one

@@ -126,6 +126,8 @@ func TestDecodeRefuses(t *testing.T) {
 		`{"quantity":1,"quant\u0069ty":2}`:    {`field "quantity" comes twice`, "quantity"},
 		`{"options":{"sizes":[],"sizes":[]}}`: {`field "sizes" comes twice`, "sizes"},
 		`{"quantity":1.5}`:                    {number + `1.5`, "quantity"},
+		`{"quantity":0.99999999999999999}`:    {number + `0.99999999999999999`, "quantity"},
+		`{"quantity":1e-400}`:                 {number + `1e-400`, "quantity"},
 		`{"quantity":9223372036854775808}`:    {number + `9223372036854775808`, "quantity"},
 		`{"quantity":1e309}`:                  {number + `1e309`, "quantity"},
 		`{"quantity":"1"}`:                    {`field "quantity" has the wrong type or range: string`, "quantity"},

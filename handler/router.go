@@ -112,7 +112,8 @@ func Router(a *API) (http.Handler, error) {
 	if err := middleware.TrustProxies(r, a.Limits.TrustedProxies, a.Log); err != nil {
 		return nil, err
 	}
-	r.Use(middleware.RequestID(), a.observe, middleware.AccessLog(a.Log, a.Now), Problems(a.Log), middleware.Recovery(), middleware.Headers(), middleware.MaxBody(maxNoticeBytes))
+	r.Use(middleware.RequestID(), a.observe, middleware.AccessLog(a.Log, a.Now), Problems(a.Log), middleware.Recovery(), middleware.Headers(),
+		middleware.MaxBody(maxOperatorBodyBytes, map[string]int64{"/api/v1/payments/notices": maxNoticeBytes}))
 	if len(a.Limits.Origins) > 0 {
 		r.Use(middleware.Origins(a.Limits.Origins))
 	}
