@@ -1,4 +1,4 @@
-// Package app wires the engine together. It is the only package that imports all the others.
+// Package app wires the engine together: it makes each part, and gives it what it needs.
 package app
 
 import (

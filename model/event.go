@@ -5,7 +5,7 @@ import "time"
 // EventType names what has happened.
 type EventType string
 
-// The types of events. OrderConfirmed means that the order is in the database; it is not paid yet.
+// The types of events. EventConfirmed means that the order is in the database; it is not paid yet.
 const (
 	EventConfirmed  EventType = "order.confirmed"
 	EventPaid       EventType = "order.paid"
