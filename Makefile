@@ -109,7 +109,7 @@ build/.newman:
 
 # What is generated is not committed. The Python client is made when it runs.
 CLIENT := build/clients/typescript
-clients: ## Lint web/openapi.yaml, generate clients from it into build/clients, buy with each, and try what others wrote; docs/integrate.md tells how to use them
+clients: ## Lint web/openapi.yaml, generate clients from it into build/clients, buy with them, and try what others wrote; docs/integrate.md tells how to use them
 	mkdir -p $(CLIENT) build/clients/go
 	cp test/clients/*.json test/clients/*.yaml test/clients/*.ts test/clients/*.mjs $(CLIENT)
 	npm install --silent --no-audit --no-fund --no-package-lock --prefix $(CLIENT)

@@ -77,7 +77,7 @@ func TestSkippedHour(t *testing.T) {
 	w.write("#starts_at", "03282027"+kb.Tab+"0230AM")
 	w.write("#ends_at", "03282027"+kb.Tab+"0500AM")
 	w.click("#form-send")
-	w.see("#starts_at-error", "03:30 is the next one")
+	w.see("#starts_at-error", "03:30 is one")
 }
 
 // An unknown path shows a page that says so. Programs get the problem document.
