@@ -242,7 +242,7 @@ func (a *App) wire(ctx context.Context) error {
 	}
 	auditor := &service.Auditor{Store: live, Gate: a.gate}
 	orders := &service.Orders{Desk: db, Ledger: db, IDs: a.IDs, Catalog: a.Catalog, Gate: a.gate, Gates: a.gates}
-	a.Sales = &service.Sales{Store: db, Lines: db, History: db, Gate: a.gate, Gates: a.gates, Catalog: a.Catalog, IDs: a.IDs, Log: a.Log}
+	a.Sales = &service.Sales{Store: db, Lines: db, History: db, Gate: a.gate, Gates: a.gates, Catalog: a.Catalog, IDs: a.IDs, Takes: Takes(a.settings), Log: a.Log}
 	a.Tokens, a.Paths = auth.NewTokens(secret, a.now), auth.NewPaths(secret, a.Catalog.Now)
 	if err := a.trust(ctx); err != nil {
 		return err

@@ -49,7 +49,6 @@ func (a *App) takeMoney(api *handler.API, db *repository.Store, pages *web.Pages
 	api.Payments = &service.Payments{
 		Provider: provider, Store: db, IDs: a.IDs, Gates: a.gates, Catalog: a.Catalog, Grace: a.settings.PayGrace, Orders: orders, Log: a.Log,
 	}
-	a.Sales.Takes = provider.Takes
 	_, api.Notices = provider.(service.Notifier)
 	if api.HoldKeys != nil {
 		api.Holds = &service.Holds{Desk: db, Payments: api.Payments, Gates: a.gates}

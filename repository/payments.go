@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -234,29 +235,27 @@ func (s *Store) onePayment(ctx context.Context, where string, args ...any) (paym
 // ApplyReport records what a provider reports about a payment, once for each transaction of the provider, and changes
 // the order. A pending order becomes paid. An expired order is reinstated if the stock and the user's limit allow it.
 // Money that no order can keep becomes due for a refund. If the provider has sent the money of a paid order back, the
-// order becomes refunded. If money that was sent back has not arrived, it is due again. moved means that the order took units again or returned them, which the gate has to be told.
+// order becomes refunded. moved means that the order took units again or returned them, which the gate has to be told.
 //
-// ApplyReport refuses with NotFound if there is no such payment, if the provider has opened something else for it, or, for money
-// that went back or has not arrived there, if there is no such transaction; and with NotPayable if the transaction belongs to another order. The verdict is
-// AmountMismatch if the money is not that of the order, or for a refund that of the transaction. Such money never pays an
-// order. If owed is true, nobody else sends it back: it is recorded, as it came, and becomes due for a refund. Otherwise nothing
-// is changed.
+// ApplyReport refuses with NotFound if there is no such payment, if the provider has opened something else for it, or, for a
+// refund, if there is no such transaction; and with NotPayable if the transaction belongs to another order. The verdict is
+// AmountMismatch if the money is not that of the order, or for a refund that of the transaction. Such money never pays an order.
+//
+// If owed is true, the engine sends money back, and nobody else. Then other money is recorded, as it came, and becomes due for a
+// refund; otherwise nothing is changed. And money that has gone back stays due until the provider, when it is asked for that
+// refund, says that it is done: the report is perhaps older than one that it has not arrived.
 func (s *Store) ApplyReport(
 	ctx context.Context, provider string, report model.Report, owed bool,
 ) (order model.Order, moved bool, verdict model.Verdict, err error) {
-	succeeded, refunded, failed := report.Result() == model.PaymentSucceeded, report.Result() == model.PaymentRefunded, report.Result() == model.PaymentRefundDue
+	succeeded, refunded := report.Result() == model.PaymentSucceeded, report.Result() == model.PaymentRefunded
 	recorded := false // the money is not the order's, and recorded
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		moved, recorded = false, false
-		where, is := "id = ? AND provider = ?", report.PaymentID()
-		if failed {
-			where, is = "provider_txn_id = ? AND provider = ?", report.TxnID()
-		}
-		asked, ok, err := findPayment(tx, where, is, provider)
+		asked, ok, err := findPayment(tx, "id = ? AND provider = ?", report.PaymentID(), provider)
 		switch {
 		case err != nil:
 			return "", err
-		case !ok, !refunded && !failed && asked.Reference.String != report.Reference():
+		case !ok, !refunded && asked.Reference.String != report.Reference():
 			return model.NotFound, nil
 		}
 		// Every report of this order takes the order's lock first, so what is read from here on does not change until the
@@ -275,8 +274,6 @@ func (s *Store) ApplyReport(
 		switch {
 		case err != nil:
 			return "", err
-		case failed:
-			return model.Accepted, s.sendAgain(tx, order, row)
 		case seen && row.OrderID != order.ID:
 			return model.NotPayable, nil
 		case refunded && !seen:
@@ -284,7 +281,7 @@ func (s *Store) ApplyReport(
 		case other && (!owed || !succeeded):
 			return model.AmountMismatch, nil
 		case refunded:
-			moved, err = s.returnMoney(tx, &order, row)
+			moved, err = s.returnMoney(tx, &order, row, owed)
 			return model.Accepted, err
 		case seen && (!succeeded || row.Status != string(model.PaymentFailed)):
 			return model.Accepted, nil // the transaction is recorded already: the same answer
@@ -317,9 +314,10 @@ func (s *Store) ApplyReport(
 	return order, moved, verdict, err
 }
 
-// returnMoney records that the provider has sent the money of a recorded transaction back. If that money had paid the
-// order, the order becomes refunded and its units return; then moved is true.
-func (s *Store) returnMoney(tx *gorm.DB, order *model.Order, row paymentRow) (moved bool, err error) {
+// returnMoney records that the provider has sent the money of a recorded transaction back, or, if the engine does that, that it
+// is to be asked whether it has. If that money had paid the order, the order becomes refunded and its units return; then moved is
+// true.
+func (s *Store) returnMoney(tx *gorm.DB, order *model.Order, row paymentRow, owed bool) (moved bool, err error) {
 	switch model.PaymentStatus(row.Status) {
 	case model.PaymentSucceeded:
 		order.Status, moved = model.OrderRefunded, true
@@ -334,23 +332,42 @@ func (s *Store) returnMoney(tx *gorm.DB, order *model.Order, row paymentRow) (mo
 	default: // it was sent back already, or there was none
 		return false, nil
 	}
-	return moved, wrap("record a refund", tx.Exec("UPDATE payments SET status = ? WHERE id = ?", string(model.PaymentRefunded), row.ID).Error)
+	status := model.PaymentRefunded
+	if owed {
+		status = model.PaymentRefundDue
+	}
+	return moved, wrap("record a refund", tx.Exec("UPDATE payments SET status = ?, look_at_ms = NULL WHERE id = ?", string(status), row.ID).Error)
 }
 
-// sendAgain records that money which was sent back has not arrived: it is due again, after a pause that grows with the tries.
-func (s *Store) sendAgain(tx *gorm.DB, order model.Order, row paymentRow) error {
-	if row.Status != string(model.PaymentRefunded) { // it is due as it is, or only a part of it went back
-		return nil
-	}
-	err := tx.Exec("UPDATE payments SET status = ?, tries = tries + 1, look_at_ms = "+s.nowMillis()+" + ? WHERE id = ?",
-		string(model.PaymentRefundDue), refundPause(row.Tries).Milliseconds(), row.ID).Error
-	if err != nil {
-		return wrap("record a refund that has failed", err)
-	}
-	if err := s.logAudit(tx, row.Provider, "refund_failed", order.SaleID, fmt.Sprintf("order %s of %s: its money has not arrived, and will be sent again", order.ID, order.UserID)); err != nil {
-		return err
-	}
-	return s.record(tx, model.EventRefundDue, subject{row.ID, order.SaleID})
+// RefundFailed records that money which a provider has sent back has not arrived: it is due for a refund again, after a pause that
+// grows with the tries, and a try under way does not end it. again is false if the money was due already, or there is none.
+func (s *Store) RefundFailed(ctx context.Context, provider, txnID string) (again bool, err error) {
+	err = s.transact(ctx, func(tx *gorm.DB) error {
+		again = false
+		row, ok, err := findPayment(tx, "provider = ? AND provider_txn_id = ?", provider, txnID)
+		if err != nil || !ok {
+			return err
+		}
+		order, _, err := s.lockOrder(tx, row.OrderID)
+		if err != nil {
+			return err
+		}
+		if row, _, err = findPayment(tx, "id = ?", row.ID); err != nil {
+			return err
+		}
+		again = row.Status == string(model.PaymentRefunded)
+		if !again && row.Status != string(model.PaymentRefundDue) { // its order keeps it: a part of it was to go back
+			return nil
+		}
+		err = tx.Exec("UPDATE payments SET status = ?, tries = tries + 1, look_at_ms = "+s.nowMillis()+" + ? WHERE id = ?",
+			string(model.PaymentRefundDue), refundPause(row.Tries).Milliseconds(), row.ID).Error
+		if err != nil || !again {
+			return err
+		}
+		found := fmt.Sprintf("order %s of %s: its money has not arrived, and will be sent again", order.ID, order.UserID)
+		return errors.Join(s.logAudit(tx, row.Provider, "refund_failed", order.SaleID, found), s.record(tx, model.EventRefundDue, subject{row.ID, order.SaleID}))
+	})
+	return again, wrap("record that a refund has failed", err)
 }
 
 // newTransaction returns the row for a new transaction of the provider: the payment's own row, or a new row if the
@@ -506,11 +523,12 @@ func (s *Store) TryRefund(ctx context.Context, payment model.Payment) (mine bool
 	return res.RowsAffected == 1, wrap("plan a refund", res.Error)
 }
 
-// MarkRefunded records that the provider has refunded a payment.
-func (s *Store) MarkRefunded(ctx context.Context, paymentID string) (err error) {
+// MarkRefunded records that the provider has refunded a payment, by the try that came after payment.Tries others. It changes nothing
+// if there was another one, or that refund has failed meanwhile.
+func (s *Store) MarkRefunded(ctx context.Context, payment model.Payment) (err error) {
 	ctx, end := s.observe.Begin(ctx, observe.Step{Name: observe.MarkRefunded})
 	defer func() { end(err) }()
-	err = s.write.WithContext(ctx).Exec("UPDATE payments SET status = ? WHERE id = ? AND status = ?",
-		string(model.PaymentRefunded), paymentID, string(model.PaymentRefundDue)).Error
+	err = s.write.WithContext(ctx).Exec("UPDATE payments SET status = ? WHERE id = ? AND status = ? AND tries = ?",
+		string(model.PaymentRefunded), payment.ID, string(model.PaymentRefundDue), payment.Tries+1).Error
 	return wrap("mark refunded", err)
 }

@@ -292,12 +292,13 @@ func TestRefundsDue(t *testing.T) {
 		check.Same(t, "at most 2 refunds due", len(due(2)), 2)
 		for i, p := range list {
 			for range 2 {
-				check.NoError(t, d.MarkRefunded(t.Context(), p.ID))
+				_, err := d.TryRefund(t.Context(), p)
+				check.NoError(t, err, d.MarkRefunded(t.Context(), p))
 			}
 			check.Same(t, "refunds still due", due(9), append([]model.Payment{}, list[i+1:]...))
 		}
 		d.exec(t, "UPDATE payments SET status = 'open' WHERE id = ?", list[0].ID)
-		check.NoError(t, d.MarkRefunded(t.Context(), list[0].ID)) // which changes nothing: it is not due
+		check.NoError(t, d.MarkRefunded(t.Context(), list[0])) // which changes nothing: it is not due
 		for status, want := range map[string]int64{"refunded": 2, "succeeded": 1, "open": 1} {
 			check.Same(t, status+" payments", d.count(t, "SELECT COUNT(*) FROM payments WHERE status = ?", status), want)
 		}
@@ -356,7 +357,10 @@ func TestTryRefund(t *testing.T) {
 		check.Same(t, "due in the longest pause", due(), []string{good.ID})
 		d.exec(t, "UPDATE payments SET look_at_ms = look_at_ms + 10000000 WHERE id = ?", bad.ID)
 		check.Same(t, "due when the clock was set back", due(), []string{good.ID, bad.ID})
-		check.NoError(t, d.MarkRefunded(t.Context(), bad.ID))
+		check.NoError(t, d.MarkRefunded(t.Context(), bad)) // after the wrong number of tries
+		check.Same(t, "due after another try", due(), []string{good.ID, bad.ID})
+		bad.Tries = 40
+		check.NoError(t, d.MarkRefunded(t.Context(), bad))
 		mine, err := d.TryRefund(t.Context(), bad)
 		check.Same(t, "a try of what is refunded", []any{mine, err}, []any{false, nil})
 	})
@@ -438,31 +442,64 @@ func TestOtherMoney(t *testing.T) {
 	})
 }
 
-// The provider has sent money back by itself. A paid order is refunded thereby, once; money that was due is no longer; and a
-// refund of what nobody has paid is refused.
+// Money has gone back by itself. A paid order is refunded thereby, once; a refund of what nobody has paid is refused. Money that a
+// shop has sent back is done. What a provider reports is due until it is asked for it, and due again if it does not arrive.
 func TestApplyRefund(t *testing.T) {
 	onBoth(t, func(t *testing.T, d *testDB) {
-		sale := d.newSale(t, 2)
-		o := d.buy(t, sale.ID, "me", 1)
-		p := d.startPayment(t, o)
-		back := func(txn string, want model.Verdict, moves bool, status model.OrderStatus) {
-			t.Helper()
-			order, moved, verdict, err := d.ApplyReport(t.Context(), "bank", reported(p, txn, model.PaymentRefunded), true)
-			check.Same(t, "refund of "+txn, []any{verdict, moved, err}, []any{want, moves, nil})
-			if want == model.Accepted {
-				check.Same(t, "status", order.Status, status)
-			}
+		for _, owed := range []bool{false, true} {
+			d.moneyGoesBack(t, owed)
 		}
-		back("a", model.NotFound, false, "")
-		d.pay(t, p, "a")
-		d.pay(t, p, "b") // a second time
-		back("b", model.Accepted, false, model.OrderPaid)
-		for i := range 2 {
-			back("a", model.Accepted, i == 0, model.OrderRefunded)
-		}
-		check.Same(t, "payments", d.statuses(t, o.ID), payments{"a": model.PaymentRefunded, "b": model.PaymentRefunded})
-		d.wantUnits(t, sale.ID, units{available: 2})
 	})
+}
+
+func (d *testDB) moneyGoesBack(t *testing.T, owed bool) {
+	sale := d.newSale(t, 2)
+	o := d.buy(t, sale.ID, "me", 1)
+	p := d.startPayment(t, o)
+	a, b := "a of "+sale.ID, "b of "+sale.ID
+	back := func(txn string, want model.Verdict, moves bool, status model.OrderStatus) {
+		t.Helper()
+		order, moved, verdict, err := d.ApplyReport(t.Context(), "bank", reported(p, txn, model.PaymentRefunded), owed)
+		check.Same(t, "refund of "+txn, []any{verdict, moved, err}, []any{want, moves, nil})
+		if want == model.Accepted {
+			check.Same(t, "status", order.Status, status)
+		}
+	}
+	fails := func(txn string, want bool) {
+		t.Helper()
+		again, err := d.RefundFailed(t.Context(), "bank", txn)
+		check.Same(t, "due again: "+txn, []any{again, err}, []any{want, nil})
+	}
+	back(a, model.NotFound, false, "")
+	fails(a, false)
+	d.pay(t, p, a)
+	d.pay(t, p, b) // a second time
+	fails(a, false)
+	check.Same(t, "after a part has not arrived", d.statuses(t, o.ID), payments{a: model.PaymentSucceeded, b: model.PaymentRefundDue})
+	back(b, model.Accepted, false, model.OrderPaid)
+	for i := range 2 {
+		back(a, model.Accepted, i == 0, model.OrderRefunded)
+	}
+	want := model.PaymentRefunded
+	if owed {
+		want = model.PaymentRefundDue
+	}
+	check.Same(t, "payments", d.statuses(t, o.ID), payments{a: want, b: want})
+	d.wantUnits(t, sale.ID, units{available: 2})
+
+	// A refund that fails while a try is under way is not done by that try.
+	for _, due := range d.refundsDue(t, o) {
+		_, err := d.TryRefund(t.Context(), due)
+		check.NoError(t, err)
+		fails(due.ProviderTxnID, false)
+		check.NoError(t, d.MarkRefunded(t.Context(), due))
+	}
+	check.Same(t, "payments", d.statuses(t, o.ID), payments{a: want, b: want})
+	d.exec(t, "UPDATE payments SET status = 'refunded' WHERE order_id = ?", o.ID)
+	fails(a, true)
+	fails(a, false)
+	check.Same(t, "payments", d.statuses(t, o.ID), payments{a: model.PaymentRefundDue, b: model.PaymentRefunded})
+	d.wantUnits(t, sale.ID, units{available: 2})
 }
 
 // Unreported payments are listed when their time has come, and no longer when they are reported.

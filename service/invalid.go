@@ -19,7 +19,8 @@ const (
 	BadCurrency    Reason = "bad_currency"     // not three capital letters
 	OtherCurrency  Reason = "other_currency"   // one that the payment provider does not take
 	NoCents        Reason = "no_cents"         // not a multiple of Min, in a currency whose smallest unit that is
-	OutOfPayment   Reason = "out_of_payment"   // an order of one unit, or of all that a buyer may have, could not be paid
+	OutOfPayment   Reason = "out_of_payment"   // neither 0 nor an amount from Min to Max that the payment provider takes
+	TooMuchToPay   Reason = "too_much_to_pay"  // more than Max units at once cost more than the payment provider takes
 	BadYear        Reason = "bad_year"         // outside of the years Min to Max
 	InThePast      Reason = "in_the_past"      // a time that is over already
 	NotAfterStart  Reason = "not_after_start"  // an end that is no later than the start

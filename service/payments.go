@@ -49,6 +49,7 @@ type PaymentStore interface {
 	Payments(ctx context.Context, f model.PaymentFilter) (list []model.Payment, next string, err error)
 	CountTry(ctx context.Context, payment model.Payment) error
 	LookAgain(ctx context.Context, paymentID string, at time.Time) error
+	RefundFailed(ctx context.Context, provider, txnID string) (again bool, err error)
 	ApplyReport(ctx context.Context, provider string, report model.Report, owed bool) (order model.Order, moved bool, verdict model.Verdict, err error)
 }
 
@@ -84,7 +85,10 @@ func (p *Payments) Start(ctx context.Context, userID, orderID string) (payment m
 		return payment, "", verdict, nil
 	}
 	if amounts, _ := p.Provider.Takes(payment.Currency); payment.AmountCents == 0 && amounts.Low > 0 {
-		_, verdict, err := p.apply(ctx, payment.Free(), false)
+		order, verdict, err := p.apply(ctx, payment.Free(), false)
+		if verdict == model.Accepted && order.Status != model.OrderPaid { // it has just been cancelled
+			verdict = model.NotPayable
+		}
 		return payment, p.Orders(), verdict, err
 	}
 	offer, ok, err := p.Catalog.Sale(ctx, model.SaleOf(orderID))
@@ -140,11 +144,15 @@ func (p *Payments) Notify(ctx context.Context, header http.Header, body []byte) 
 	case err != nil || !relevant:
 		return model.Accepted, err
 	}
-	verdict, err := p.hear(ctx, report)
-	if err == nil && verdict == model.Accepted && report.Result() == model.PaymentRefundDue {
-		p.Log.ErrorContext(ctx, "money that was sent back has not arrived: look after it at the provider; it will be sent again",
-			"transaction", report.TxnID(), "amount_cents", report.Money().Cents, "currency", report.Money().Currency)
+	if report.Result() == model.PaymentRefundDue {
+		again, err := p.Store.RefundFailed(ctx, p.Provider.Name(), report.TxnID())
+		if again {
+			p.Log.ErrorContext(ctx, "money that was sent back has not arrived: look after it at the provider; it is also sent again",
+				"transaction", report.TxnID(), "amount_cents", report.Money().Cents, "currency", report.Money().Currency)
+		}
+		return model.Accepted, err
 	}
+	verdict, err := p.hear(ctx, report)
 	if err != nil || verdict != model.NotFound || report.Result() != model.PaymentRefunded {
 		return model.Accepted, err
 	}

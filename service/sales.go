@@ -184,12 +184,14 @@ func (s *Sales) Patch(ctx context.Context, id string, p SalePatch, actor string)
 		if sale.HasLine() && p.CallSeconds == nil {
 			sale.CallSeconds = cmp.Or(sale.CallSeconds, DefaultCallSeconds)
 		}
-		invalid = validate(*sale)
-		if invalid == nil && p.LimitPerUser != nil {
-			invalid = Payable(*sale, s.Takes)
-		}
-		if invalid != nil {
+		if invalid = validate(*sale); invalid != nil {
 			return model.BadRequest
+		}
+		if p.LimitPerUser != nil { // an older sale may have another price or currency than the provider takes, and keeps it
+			if invalid = Payable(*sale, s.Takes); invalid != nil && invalid.Field == "limit_per_user" {
+				return model.BadRequest
+			}
+			invalid = nil
 		}
 		return model.Accepted
 	}
@@ -298,7 +300,6 @@ func (s *Sales) validateNew(sale model.Sale, quota int64) *Invalid {
 // amounts, or nil.
 func Payable(sale model.Sale, takes func(currency string) (amounts model.AmountRange, ok bool)) *Invalid {
 	amounts, ok := takes(sale.Currency)
-	most := amounts.High / int64(sale.LimitPerUser)
 	switch {
 	case sale.PriceCents == 0: // nothing is to pay
 		return nil
@@ -306,8 +307,10 @@ func Payable(sale model.Sale, takes func(currency string) (amounts model.AmountR
 		return &Invalid{Field: "currency", Reason: OtherCurrency, Value: sale.Currency}
 	case sale.PriceCents%amounts.Step != 0:
 		return &Invalid{Field: "price_cents", Reason: NoCents, Min: amounts.Step, Value: sale.Currency}
-	case sale.PriceCents < amounts.Low || most < sale.PriceCents:
-		return &Invalid{Field: "price_cents", Reason: OutOfPayment, Min: amounts.Low, Max: most, Value: sale.Currency}
+	case sale.PriceCents < amounts.Low || amounts.High < sale.PriceCents:
+		return &Invalid{Field: "price_cents", Reason: OutOfPayment, Min: amounts.Low, Max: amounts.High, Value: sale.Currency}
+	case sale.PriceCents > amounts.High/int64(sale.LimitPerUser):
+		return &Invalid{Field: "limit_per_user", Reason: TooMuchToPay, Max: amounts.High / sale.PriceCents, Value: sale.Currency}
 	}
 	return nil
 }

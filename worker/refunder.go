@@ -20,7 +20,7 @@ const (
 type Refunds interface {
 	RefundsDue(ctx context.Context, provider string, limit int) (list []model.Payment, all int, err error)
 	TryRefund(ctx context.Context, payment model.Payment) (mine bool, err error)
-	MarkRefunded(ctx context.Context, paymentID string) error
+	MarkRefunded(ctx context.Context, payment model.Payment) error
 }
 
 // Refunder sends back money that no order keeps. The provider refunds a transaction only once, so a repeat after a lost
@@ -65,7 +65,7 @@ func (r *Refunder) try(ctx context.Context, p model.Payment) error {
 	if !done {
 		return nil
 	}
-	if err := r.Store.MarkRefunded(ctx, p.ID); err != nil {
+	if err := r.Store.MarkRefunded(ctx, p); err != nil {
 		return err
 	}
 	r.failing.Delete(p.ID)

@@ -63,8 +63,9 @@ func (f *fakeRefunds) TryRefund(_ context.Context, p model.Payment) (mine bool, 
 	return !f.taken[p.ID], nil
 }
 
-func (f *fakeRefunds) MarkRefunded(_ context.Context, id string) error {
+func (f *fakeRefunds) MarkRefunded(_ context.Context, p model.Payment) error {
 	defer locked()()
+	id := p.ID
 	if f.errMark[id] == nil {
 		f.marked = append(f.marked, id)
 		f.due = slices.DeleteFunc(f.due, func(p model.Payment) bool { return p.ID == id })

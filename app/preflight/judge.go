@@ -496,7 +496,7 @@ func judgeGate(id string, audit service.Audit) Finding {
 	return good(check, "%s: warm at epoch %d, left %d", id, g.Epoch, g.Left)
 }
 
-// judgeTerms warns of terms that an operator has probably not intended.
+// judgeTerms warns of terms that an operator has probably not intended, and fails for orders that nobody could pay.
 func judgeTerms(o model.Offer, s config.Settings) (list []Finding) {
 	const check = "sale.terms"
 	pay := time.Duration(o.PayTimeoutSeconds) * time.Second

@@ -11,7 +11,8 @@ import (
 )
 
 // Stripe takes amounts in the smallest unit of a currency: https://docs.stripe.com/currencies. These have no cents, or
-// thousandths instead. Stripe treats the others, also HUF, ISK, TWD and UGX, as currencies with cents.
+// thousandths instead. Stripe treats the others, also HUF, ISK, TWD and UGX, as currencies with cents, although an amount in ISK or
+// UGX must be whole (model.AllAmounts).
 var (
 	withoutCents = []string{
 		"bif", "clp", "djf", "gnf", "jpy", "kmf", "krw", "mga", "pyg", "rwf", "vnd", "vuv", "xaf", "xof", "xpf",
@@ -20,8 +21,8 @@ var (
 )
 
 // least is the least charge of a currency, in hundredths, where Stripe has one that is more than its smallest unit:
-// https://docs.stripe.com/currencies#minimum-and-maximum-charge-amounts. It may take even less of some means of payment, and
-// more if it has to exchange the money.
+// https://docs.stripe.com/currencies#minimum-and-maximum-charge-amounts. Stripe takes less by some means of payment. Where it
+// exchanges the money, the least charge is that of the account's currency, and may be less or more.
 var least = map[string]int64{
 	"aed": 200, "aud": 50, "bgn": 100, "brl": 50, "cad": 50, "chf": 50, "czk": 1500, "dkk": 250, "eur": 50, "gbp": 30, "hkd": 400,
 	"huf": 17500, "inr": 50, "jpy": 5000, "mxn": 1000, "myr": 200, "nok": 300, "nzd": 50, "pln": 200, "ron": 200, "sek": 300,

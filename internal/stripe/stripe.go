@@ -40,6 +40,7 @@ type Provider struct {
 	live          bool // the key is not one of a test mode
 	webhookSecret string
 	returnURL     func() string
+	now           func() time.Time
 }
 
 // New takes the secret key of the account, the secret of its webhook endpoint, and the page to which buyers return. url
@@ -56,7 +57,7 @@ func New(key, webhookSecret, url string, returnURL func() string) *Provider {
 		client:        api.NewClient(key, api.WithBackends(api.NewBackendsWithConfig(config))),
 		key:           key,
 		live:          !strings.Contains(key, "_test_"),
-		webhookSecret: webhookSecret, returnURL: returnURL,
+		webhookSecret: webhookSecret, returnURL: returnURL, now: time.Now,
 	}
 }
 
@@ -79,8 +80,13 @@ func (p *Provider) Open(ctx context.Context, payment model.Payment, sale model.S
 	if err != nil {
 		return "", "", fmt.Errorf("%w: %w", model.ErrPaymentRefused, err)
 	}
-	end := payment.ExpiresAt.Add(shortest + margin)
-	if last := payment.CreatedAt.Add(longest - margin); end.After(last) {
+	// A payment that has waited long for its session counts as made now. Stripe refuses the other end under the same idempotency
+	// key once, and then there is another key.
+	end, made := payment.ExpiresAt.Add(shortest+margin), payment.CreatedAt
+	if now := p.now(); now.Sub(made) > longest/2 {
+		made = now.Truncate(time.Hour) // the same for all clicks
+	}
+	if last := made.Add(longest - margin); end.After(last) {
 		end = last
 	}
 	params := &api.CheckoutSessionCreateParams{
@@ -133,7 +139,7 @@ func (p *Provider) notOpened(err error) error {
 	switch {
 	case !errors.As(err, &refused), refused.Code == api.ErrorCodeIdempotencyKeyInUse, refused.HTTPStatusCode == http.StatusTooManyRequests:
 		return p.hide(err)
-	case refused.Type != api.ErrorTypeIdempotency && slices.Contains(slices.Concat(refusals, strangers), refused.HTTPStatusCode):
+	case refused.Type != api.ErrorTypeIdempotency && slices.Contains(refusals, refused.HTTPStatusCode):
 		return fmt.Errorf("%w: %w: %w", model.ErrNotOpened, model.ErrPaymentRefused, p.hide(err))
 	}
 	return fmt.Errorf("%w: %w", model.ErrNotOpened, p.hide(err))
@@ -209,12 +215,8 @@ func (p *Provider) sentBack(ctx context.Context, payment model.Payment) (sent, d
 	return all >= amount, totals[api.RefundStatusSucceeded] >= amount, nil
 }
 
-// refusals are the statuses by which Stripe refuses a request for what it says, and not for when or by whom it is sent;
-// strangers those for whose it is.
-var (
-	refusals  = []int{http.StatusBadRequest, http.StatusPaymentRequired, http.StatusNotFound}
-	strangers = []int{http.StatusUnauthorized, http.StatusForbidden}
-)
+// refusals are the statuses by which Stripe refuses a request for what it says, and not for when or by whom it is sent.
+var refusals = []int{http.StatusBadRequest, http.StatusPaymentRequired, http.StatusNotFound}
 
 // hide returns an error without the key. An error may quote what a proxy has answered, and that may quote the request.
 func (p *Provider) hide(err error) error {

@@ -80,7 +80,9 @@ func through(t *testing.T, server string) (*Provider, *spy) {
 		check.Error(t, "body of the answer", err, errors.Join(res.Body.Close()))
 	}))
 	t.Cleanup(front.Close)
-	return New(key, webhookSecret, front.URL, func() string { return "https://shop.example/orders" }), s
+	p := New(key, webhookSecret, front.URL, func() string { return "https://shop.example/orders" })
+	p.now = func() time.Time { return made }
+	return p, s
 }
 
 // The calls are those of Stripe's API, which its mock server checks.
@@ -112,19 +114,22 @@ func TestCalls(t *testing.T) {
 
 // A session ends when Stripe lets it, at the earliest half an hour and at the latest a day after it was made.
 func TestEndOfTheSession(t *testing.T) {
-	for left, want := range map[time.Duration]time.Duration{
-		time.Second: 31*time.Minute + time.Second, time.Hour: 91 * time.Minute, 7 * 24 * time.Hour: 24*time.Hour - time.Minute,
+	for _, tc := range []struct{ left, age, want time.Duration }{
+		{time.Second, 0, 31*time.Minute + time.Second}, {time.Hour, time.Minute, 91 * time.Minute},
+		{7 * 24 * time.Hour, 12 * time.Hour, 24*time.Hour - time.Minute},
+		{7 * 24 * time.Hour, 30*time.Hour + time.Minute, 54*time.Hour - time.Minute}, // its first try to open has failed long ago
 	} {
 		p, s := through(t, "")
+		p.now = func() time.Time { return made.Add(tc.age) }
 		s.answer = func(w http.ResponseWriter) bool {
 			_, _ = io.WriteString(w, `{"id":"cs_1","url":"https://pay"}`)
 			return true
 		}
 		long := payment
-		long.ExpiresAt = made.Add(left)
+		long.ExpiresAt = made.Add(tc.left)
 		_, _, err := p.Open(t.Context(), long, teapot)
 		check.NoError(t, err)
-		check.Same(t, left.String(), s.form.Get("expires_at"), fmt.Sprint(made.Add(want).Unix()))
+		check.Same(t, tc.left.String(), s.form.Get("expires_at"), fmt.Sprint(made.Add(tc.want).Unix()))
 	}
 }
 

@@ -358,7 +358,7 @@ func (d storeView) TryRefund(ctx context.Context, payment model.Payment) (bool, 
 	return ask(ctx, d.writes("refund of %v", payment.ProviderTxnID), func() (bool, error) { return d.Store.TryRefund(free(ctx), payment) })
 }
 
-func (d storeView) MarkRefunded(ctx context.Context, payment string) error {
+func (d storeView) MarkRefunded(ctx context.Context, payment model.Payment) error {
 	return ask0(ctx, d.writes("mark a payment refunded"), func() error { return d.Store.MarkRefunded(free(ctx), payment) })
 }
 
