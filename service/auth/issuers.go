@@ -210,7 +210,7 @@ func (i *issuer) identity(claims map[string]any) (who model.Identity, err error)
 		return who, fmt.Errorf("the claim %s names nobody", i.of.UserClaim)
 	}
 	if i.of.UserClaim == "email" {
-		if fmt.Sprint(claims["email_verified"]) == "false" {
+		if verified := claims["email_verified"]; verified != nil && fmt.Sprint(verified) != "true" {
 			return who, errors.New("the issuer has not verified the address of e-mail")
 		}
 		user = strings.ToLower(user)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 
 	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
@@ -89,6 +90,9 @@ func (l *Login) Finish(ctx context.Context, code, verifier, nonce string) (who m
 		}
 	}
 	who, err = i.identity(claims)
+	if err == nil && missing != nil && l.Issuers.UserClaim == "email" && claims["email_verified"] == nil {
+		err = errors.New("whether the address of e-mail was verified is not known")
+	}
 	switch {
 	case err != nil && errors.Is(missing, model.ErrUnavailable):
 		return model.Identity{}, "", missing
@@ -126,6 +130,9 @@ func (i *issuer) complete(ctx context.Context, claims map[string]any, address, t
 	}
 	if all["sub"] == nil || all["sub"] != claims["sub"] {
 		return claims, fmt.Errorf("%s is about another user", address)
+	}
+	if own := claims["email"]; own != nil && own != "" && !strings.EqualFold(fmt.Sprint(own), fmt.Sprint(all["email"])) {
+		return claims, fmt.Errorf("%s is about another address of e-mail", address)
 	}
 	for name, value := range claims {
 		if value != nil && value != "" {
