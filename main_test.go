@@ -560,6 +560,9 @@ func TestAuditOfTheGate(t *testing.T) {
 	saleID, _ := s.buy(t, s.register(t))
 	operator := s.logIn(t, "admin", "12345678")
 	within(t, "the books agree with the gate", func() bool { return s.audit(t, operator, saleID)["ok"] == true })
+	s.ask(t, operator, "POST", "/api/v1/admin/campaigns", fields{ // whose id is among those of the sales
+		"title": "shoe", "starts_at": time.Now(), "ends_at": time.Now().Add(time.Hour), "sales": []fields{{"variant": "41", "quota": 1, "price_cents": 1}},
+	}, 201)
 	s.stop(t)
 	audit := append([]string{"audit"}, settings...)
 	if code, stdout, stderr := execute(t, nil, audit...); code != 0 || !strings.Contains(stdout, "left 99 + inflight 0, drift 0") {

@@ -231,7 +231,7 @@ func auditStores(ctx context.Context, cmd config.Command, stdout io.Writer) (err
 		}
 		ids = slices.Sorted(maps.Keys(codes))
 	}
-	wrong, err := auditSales(ctx, auditor, ids, stdout)
+	wrong, err := auditSales(ctx, auditor, ids, cmd.Audit.Sale != "", stdout)
 	if err == nil && wrong > 0 {
 		err = ErrViolation
 	}
@@ -239,16 +239,20 @@ func auditStores(ctx context.Context, cmd config.Command, stdout io.Writer) (err
 }
 
 // auditSales prints a line for each sale and returns how many sales are wrong.
-func auditSales(ctx context.Context, auditor *service.Auditor, ids []string, stdout io.Writer) (wrong int, err error) {
-	w := bufio.NewWriter(stdout)
+func auditSales(ctx context.Context, auditor *service.Auditor, ids []string, named bool, stdout io.Writer) (wrong int, err error) {
+	audited, w := 0, bufio.NewWriter(stdout)
 	for _, id := range ids {
 		audit, ok, err := auditor.AuditSettled(ctx, id)
 		if err != nil {
 			return wrong, errors.Join(err, w.Flush())
 		}
-		if !ok {
+		if !ok && named {
 			return wrong, errors.Join(fmt.Errorf("--sale: there is no sale %s", id), w.Flush())
 		}
+		if !ok { // it is the id of a campaign that has no line, or of a sale that was erased meanwhile
+			continue
+		}
+		audited++
 		word := "ok"
 		if !audit.OK() {
 			word = "WRONG"
@@ -264,6 +268,6 @@ func auditSales(ctx context.Context, auditor *service.Auditor, ids []string, std
 			fmt.Fprintln(w, "  "+v)
 		}
 	}
-	fmt.Fprintf(w, "sales: %d, wrong: %d\n", len(ids), wrong)
+	fmt.Fprintf(w, "sales: %d, wrong: %d\n", audited, wrong)
 	return wrong, w.Flush()
 }
