@@ -94,6 +94,7 @@ func TestHandoffOfFreeOrders(t *testing.T) {
 	made := ann.buy(s.createSale(fields{"price_cents": 0}).ID, 1)
 	check.Same(t, "the amount of the hold", ann.holdOf(made.ID).Amount, int64(0))
 	ann.wantStatus(made.ID, "pending")
+	shop.call("POST", holds+made.ID+"/settle", fields{"reference": "r-1"}).refused(400, "bad_request")
 	shop.call("POST", holds+made.ID+"/settle", fields{"reference": "r-1", "amount_cents": 0}).want(200).contains(`"status":"paid"`)
 }
 

@@ -93,9 +93,9 @@ func (a *stripeAccount) do(r *http.Request, answer *stripeAnswer) {
 		answer.body = `{"error":{"type":"api_error","message":"no"}}`
 		return
 	case id == "refunds" && r.Method == http.MethodGet:
-		list := []fields{}
+		list := []fields{} // each one has all the money of the charge, whatever that was
 		for _, status := range a.refunds[intent] {
-			list = append(list, fields{"id": "re_1", "object": "refund", "status": status, "amount": 990})
+			list = append(list, fields{"id": "re_1", "object": "refund", "status": status, "amount": 1 << 40})
 		}
 		answer.body = text(fields{"object": "list", "data": list, "has_more": false})
 		return
@@ -363,7 +363,7 @@ func TestStripeAmounts(t *testing.T) {
 	} {
 		for i, status := range []int{400, 201} {
 			for _, price := range prices[i] {
-				op.call("POST", adminSales, newSale(fields{"currency": currency, "price_cents": price, "limit_per_user": 1})).want(status)
+				op.call("POST", adminSales, newSale(fields{"currency": currency, "price_cents": price, "original_price_cents": 0, "limit_per_user": 1})).want(status)
 			}
 		}
 	}

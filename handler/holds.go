@@ -24,12 +24,16 @@ func (a *API) getHold(c *gin.Context) {
 func (a *API) settleHold(c *gin.Context) {
 	var body struct {
 		Reference   string `json:"reference"`
-		AmountCents int64  `json:"amount_cents"`
+		AmountCents *int64 `json:"amount_cents"`
 	}
 	if !decode(c, maxBodyBytes, &body) || !isReference(c, body.Reference) {
 		return
 	}
-	order, verdict, err := a.Holds.Settle(c.Request.Context(), c.Param("id"), body.Reference, body.AmountCents)
+	if body.AmountCents == nil {
+		refuseInvalid(c, &service.Invalid{Field: "amount_cents", Reason: missingField})
+		return
+	}
+	order, verdict, err := a.Holds.Settle(c.Request.Context(), c.Param("id"), body.Reference, *body.AmountCents)
 	answerHold(c, order, verdict, err)
 }
 

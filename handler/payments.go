@@ -57,7 +57,7 @@ func (a *API) callback(c *gin.Context) {
 		PaymentID     string `json:"payment_id"`
 		ProviderTxnID string `json:"provider_txn_id"`
 		Status        string `json:"status"`
-		AmountCents   int64  `json:"amount_cents"`
+		AmountCents   *int64 `json:"amount_cents"`
 	}
 	if invalid := decodeObject(raw, &body); invalid != nil {
 		refuseInvalid(c, invalid)
@@ -71,8 +71,11 @@ func (a *API) callback(c *gin.Context) {
 	case !model.ValidUserID(body.ProviderTxnID): // a transaction id has the form of a user id: 1 to 64 plain characters
 		refuseInvalid(c, &service.Invalid{Field: "provider_txn_id", Reason: notAnID, Min: 1, Max: model.MaxUserID})
 		return
+	case body.AmountCents == nil:
+		refuseInvalid(c, &service.Invalid{Field: "amount_cents", Reason: missingField})
+		return
 	}
-	order, verdict, err := a.Payments.Settle(c.Request.Context(), body.PaymentID, body.ProviderTxnID, result, body.AmountCents)
+	order, verdict, err := a.Payments.Settle(c.Request.Context(), body.PaymentID, body.ProviderTxnID, result, *body.AmountCents)
 	answer(c, http.StatusOK, gin.H{"order": viewOrder(order)}, verdict, err)
 }
 

@@ -221,6 +221,7 @@ func (p *Payments) Check(ctx context.Context, payment model.Payment) error {
 	}
 	report, known, err := p.Provider.Look(ctx, payment, !now.Before(last))
 	if err != nil { // the provider may be there again soon, and units wait for the end of the payment
+		err = fmt.Errorf("look at payment %s of order %s: %w", payment.ID, payment.OrderID, err)
 		return errors.Join(err, p.Store.LookAgain(ctx, payment.ID, now.Add(failedLook)))
 	}
 	if !known {

@@ -307,6 +307,8 @@ func Payable(sale model.Sale, takes func(currency string) (amounts model.AmountR
 		return &Invalid{Field: "currency", Reason: OtherCurrency, Value: sale.Currency}
 	case sale.PriceCents%amounts.Step != 0:
 		return &Invalid{Field: "price_cents", Reason: NoCents, Min: amounts.Step, Value: sale.Currency}
+	case sale.OriginalPriceCents%amounts.Step != 0:
+		return &Invalid{Field: "original_price_cents", Reason: NoCents, Min: amounts.Step, Value: sale.Currency}
 	case sale.PriceCents < amounts.Low || amounts.High < sale.PriceCents:
 		return &Invalid{Field: "price_cents", Reason: OutOfPayment, Min: amounts.Low, Max: amounts.High, Value: sale.Currency}
 	case sale.PriceCents > amounts.High/int64(sale.LimitPerUser):

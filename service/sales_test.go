@@ -161,6 +161,9 @@ func TestWrongFields(t *testing.T) {
 		{Field: "price_cents", Reason: NoCents, Min: 100, Value: "JPY"}: {
 			"half a yen": func(s *sale, _ *int64) { s.Currency, s.PriceCents = "JPY", 55_350 },
 		},
+		{Field: "original_price_cents", Reason: NoCents, Min: 100, Value: "JPY"}: {
+			"half a yen": func(s *sale, _ *int64) { s.Currency, s.PriceCents, s.OriginalPriceCents = "JPY", 55_300, 60_050 },
+		},
 		{Field: "limit_per_user", Reason: OutOfRange, Min: 1, Max: maxLimit}: {
 			"zero":     func(s *sale, _ *int64) { s.LimitPerUser = 0 },
 			"too high": func(s *sale, _ *int64) { s.LimitPerUser = maxLimit + 1 },

@@ -154,7 +154,11 @@ func (p *Provider) Look(ctx context.Context, payment model.Payment, over bool) (
 	if err == nil && over && answer.Status == api.CheckoutSessionStatusOpen {
 		answer, err = p.client.V1CheckoutSessions.Expire(ctx, payment.Reference, nil)
 	}
-	if err != nil {
+	var refused *api.Error
+	switch {
+	case errors.As(err, &refused) && refused.HTTPStatusCode == http.StatusNotFound: // it is of another account, whose key was here before
+		return payment.Unpaid(), over, nil
+	case err != nil:
 		return report, false, p.hide(err)
 	}
 	var s session
@@ -179,8 +183,9 @@ func (p *Provider) Refund(ctx context.Context, payment model.Payment) (done bool
 	refund, err := p.client.V1Refunds.Create(ctx, params)
 	var refused *api.Error
 	switch {
-	case err == nil && slices.Contains(underWay, refund.Status):
-		return refund.Status == api.RefundStatusSucceeded, nil
+	case err == nil && slices.Contains(underWay, refund.Status): // another one may have sent a part of the money
+		_, done, err := p.sentBack(ctx, payment)
+		return done, err
 	case err == nil:
 		return false, fmt.Errorf("%w: the refund %s is %s", model.ErrRefundRefused, refund.ID, refund.Status)
 	case errors.As(err, &refused) && refused.Code == api.ErrorCodeChargeAlreadyRefunded:

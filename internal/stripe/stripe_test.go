@@ -1,6 +1,7 @@
 package stripe
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -66,7 +67,7 @@ func through(t *testing.T, server string) (*Provider, *spy) {
 		if form, err := url.ParseQuery(string(body)); err == nil && len(body) > 0 {
 			s.form = form
 		}
-		s.requests, s.key = append(s.requests, r.Method+" "+r.URL.Path), r.Header.Get("Idempotency-Key")
+		s.requests, s.key = append(s.requests, r.Method+" "+r.URL.Path), cmp.Or(r.Header.Get("Idempotency-Key"), s.key)
 		if s.answer != nil && s.answer(w) {
 			return
 		}
@@ -106,6 +107,7 @@ func TestCalls(t *testing.T) {
 	_, _, err = p.Look(t.Context(), opened, false)
 	check.NoError(t, err)
 	for tries, key := range []string{"refund-" + paymentID + "-0", ""} { // what was tried before is looked for first
+		s.key = ""
 		done, err := p.Refund(t.Context(), model.Payment{ID: paymentID, OrderID: orderID, ProviderTxnID: "pi_123", Currency: "CNY", Tries: tries})
 		check.NoError(t, err)
 		check.Same(t, "refund", []any{done, s.form.Get("payment_intent"), s.key}, []any{true, "pi_123", key})
@@ -153,13 +155,20 @@ func TestLook(t *testing.T) {
 		"paid":                      {false, map[string]string{retrieve: session("complete", "paid")}, []string{retrieve}, report("pi_1", model.PaymentSucceeded)},
 		"paid at the end":           {true, map[string]string{retrieve: session("complete", "paid")}, []string{retrieve}, report("pi_1", model.PaymentSucceeded)},
 		"the bank is slow":          {true, map[string]string{retrieve: session("complete", "unpaid")}, []string{retrieve}, nil},
+		"unknown":                   {false, nil, []string{retrieve}, nil},
+		"unknown at the end":        {true, nil, []string{retrieve}, reported("cs_1", "ended-"+paymentID, model.PaymentFailed, 1980, "CNY")},
 		"ended":                     {false, map[string]string{retrieve: session("expired", "unpaid")}, []string{retrieve}, report("cs_1", model.PaymentFailed)},
 		"ended by the engine":       {true, map[string]string{retrieve: session("open", "unpaid"), end: session("expired", "unpaid")}, []string{retrieve, end}, report("cs_1", model.PaymentFailed)},
 		"paid just before this end": {true, map[string]string{retrieve: session("open", "unpaid"), end: session("complete", "paid")}, []string{retrieve, end}, report("pi_1", model.PaymentSucceeded)},
 	}, func(t *testing.T, tc row) {
 		p, s := through(t, "")
 		s.answer = func(w http.ResponseWriter) bool {
-			_, _ = io.WriteString(w, tc.answers[s.requests[len(s.requests)-1]])
+			answer := tc.answers[s.requests[len(s.requests)-1]]
+			if answer == "" {
+				w.WriteHeader(http.StatusNotFound)
+				answer = `{"error":{"type":"invalid_request_error","code":"resource_missing","message":"no such session"}}`
+			}
+			_, _ = io.WriteString(w, answer)
 			return true
 		}
 		opened := payment
@@ -237,8 +246,9 @@ func TestRefund(t *testing.T) {
 		err      error
 	}
 	check.Each(t, map[string]row{
-		"at once":          {0, map[string]string{create: refund("succeeded", 1980)}, []string{create}, true, nil},
-		"later":            {0, map[string]string{create: refund("pending", 1980)}, []string{create}, false, nil},
+		"at once":          {0, map[string]string{create: refund("succeeded", 1980), list: listed(refund("succeeded", 1980))}, []string{create, list}, true, nil},
+		"later":            {0, map[string]string{create: refund("pending", 1980), list: listed(refund("pending", 1980))}, []string{create, list}, false, nil},
+		"the rest":         {0, map[string]string{create: refund("succeeded", 1000), list: listed(refund("pending", 980), refund("succeeded", 1000))}, []string{create, list}, false, nil},
 		"not":              {0, map[string]string{create: refund("failed", 1980)}, []string{create}, false, model.ErrRefundRefused},
 		"in another way":   {0, map[string]string{create: "charge_already_refunded", list: listed(refund("succeeded", 1980))}, []string{create, list}, true, nil},
 		"disputed":         {0, map[string]string{create: "charge_disputed"}, []string{create}, false, model.ErrRefundRefused},
@@ -246,8 +256,8 @@ func TestRefund(t *testing.T) {
 		"there":            {1, map[string]string{list: listed(refund("failed", 1980), refund("succeeded", 1980))}, []string{list}, true, nil},
 		"in parts":         {1, map[string]string{list: listed(refund("succeeded", 980), refund("succeeded", 1000))}, []string{list}, true, nil},
 		"a part under way": {1, map[string]string{list: listed(refund("succeeded", 980), refund("pending", 1000))}, []string{list}, false, nil},
-		"lost on the way":  {4, map[string]string{list: listed(refund("failed", 1980)), create: refund("succeeded", 1980)}, []string{list, create}, true, nil},
-		"a part is left":   {4, map[string]string{list: listed(refund("succeeded", 980)), create: refund("succeeded", 1000)}, []string{list, create}, true, nil},
+		"lost on the way":  {4, map[string]string{list: listed(refund("failed", 1980)), create: refund("succeeded", 1980)}, []string{list, create, list}, false, nil},
+		"a part is left":   {4, map[string]string{list: listed(refund("succeeded", 980)), create: refund("succeeded", 1000)}, []string{list, create, list}, false, nil},
 	}, func(t *testing.T, tc row) {
 		p, s := through(t, "")
 		s.answer = func(w http.ResponseWriter) bool {
