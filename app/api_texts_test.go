@@ -53,8 +53,17 @@ func (d document) isText(schema any) bool {
 
 // spot is a place for a text in a request of the API. The rest of the request is as in the document's examples.
 type spot struct {
-	name, method, security string
-	fill                   func(text string) (path string, body any)
+	name, kind, method, security string
+	fill                         func(text string) (path string, body any)
+}
+
+// kindOf returns what the request of a path is about. Staff and buyers log in by the same names.
+func kindOf(path string) string {
+	for _, prefix := range []string{"/api/v1/", "admin/", "sessions", "users", "staff", "staff-operations"} {
+		path = strings.TrimPrefix(path, prefix)
+	}
+	kind, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
+	return kind
 }
 
 // spots finds every place for a text in paths, queries and JSON bodies.
@@ -112,7 +121,7 @@ func (d document) spots() (list []spot) {
 }
 
 func (d document) spot(path, method string, op map[string]any, name string, fill func(string) (string, any)) spot {
-	return spot{method + " " + path + " " + name, strings.ToUpper(method), fmt.Sprint(op["security"]), fill}
+	return spot{method + " " + path + " " + name, kindOf(path), strings.ToUpper(method), fmt.Sprint(op["security"]), fill}
 }
 
 // emptied returns a path with an id that nothing has in the remaining places.
@@ -153,28 +162,30 @@ func TestOddTexts(t *testing.T) {
 	var d document
 	check.NoError(t, yaml.Unmarshal(check.Must(os.ReadFile("../web/openapi.yaml")), &d))
 	spots := d.spots()
+	kinds := map[string]bool{}
+	for _, spot := range spots {
+		kinds[spot.kind] = true
+	}
 	if len(spots) < 60 {
 		t.Errorf("%d places for texts", len(spots))
 	}
 	var answers [2][][]string
+	var askers sync.WaitGroup
 	for i, database := range []string{kit.SQLite(t), kit.SharedMariaDB(t).NewDatabase(t)} {
 		s := start(t, func(c *config.Settings) { c.Database = database })
 		answers[i] = make([][]string, len(spots))
-		next := make(chan int)
-		var askers sync.WaitGroup
-		for range 4 {
+		// One place after the other on each kind of thing, since an answer depends on what is there.
+		for kind := range kinds {
 			askers.Go(func() {
-				for n := range next {
-					answers[i][n] = s.told(spots[n])
+				for n, spot := range spots {
+					if spot.kind == kind {
+						answers[i][n] = s.told(spot)
+					}
 				}
 			})
 		}
-		for n := range spots {
-			next <- n
-		}
-		close(next)
-		askers.Wait()
 	}
+	askers.Wait()
 	for n, spot := range spots {
 		for k, text := range oddTexts {
 			sqlite, mariadb := answers[0][n][k], answers[1][n][k]
@@ -201,6 +212,10 @@ func (s *server) told(place spot) (list []string) {
 			body = nil
 		}
 		answer, err := who.try(s.t.Context(), place.method, path, body)
+		for err == nil && answer.status == http.StatusTooManyRequests { // operators have a limit of their own
+			<-time.After(100 * time.Millisecond)
+			answer, err = who.try(s.t.Context(), place.method, path, body)
+		}
 		if err != nil {
 			list = append(list, fmt.Sprint("599 ", err))
 			continue
