@@ -59,10 +59,10 @@ type spot struct {
 
 // kindOf returns what the request of a path is about. Staff and buyers log in by the same names.
 func kindOf(path string) string {
-	for _, prefix := range []string{"/api/v1/", "admin/", "sessions", "users", "staff", "staff-operations"} {
-		path = strings.TrimPrefix(path, prefix)
+	kind, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(path, "/api/v1/"), "admin/"), "/")
+	if slices.Contains([]string{"sessions", "users", "staff"}, kind) {
+		return "accounts"
 	}
-	kind, _, _ := strings.Cut(strings.TrimPrefix(path, "/"), "/")
 	return kind
 }
 
@@ -212,7 +212,9 @@ func (s *server) told(place spot) (list []string) {
 			body = nil
 		}
 		answer, err := who.try(s.t.Context(), place.method, path, body)
-		for err == nil && answer.status == http.StatusTooManyRequests { // operators have a limit of their own
+		// Operators have a limit of their own, and a busy machine may need longer than a request has. A text that a store does not
+		// take is 503 each time.
+		for tries := 0; err == nil && tries < 50 && (answer.status == http.StatusTooManyRequests || answer.status == http.StatusServiceUnavailable); tries++ {
 			<-time.After(100 * time.Millisecond)
 			answer, err = who.try(s.t.Context(), place.method, path, body)
 		}
