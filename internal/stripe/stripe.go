@@ -174,8 +174,8 @@ func (p *Provider) Look(ctx context.Context, payment model.Payment, over bool) (
 // refund of it is refused as one that was made.
 func (p *Provider) Refund(ctx context.Context, payment model.Payment) (done bool, err error) {
 	if payment.Tries > 0 {
-		if sent, done, err := p.sentBack(ctx, payment); sent || err != nil {
-			return done, err
+		if sent, waits, err := p.sentBack(ctx, payment); sent || err != nil {
+			return sent && !waits, err
 		}
 	}
 	params := &api.RefundCreateParams{PaymentIntent: api.String(payment.ProviderTxnID), Metadata: map[string]string{"order": payment.OrderID}}
@@ -183,14 +183,14 @@ func (p *Provider) Refund(ctx context.Context, payment model.Payment) (done bool
 	refund, err := p.client.V1Refunds.Create(ctx, params)
 	var refused *api.Error
 	switch {
-	case err == nil && slices.Contains(underWay, refund.Status): // another one may have sent a part of the money
-		_, done, err := p.sentBack(ctx, payment)
-		return done, err
+	case err == nil && slices.Contains(underWay, refund.Status): // it sends the rest; another one may have sent a part
+		_, waits, err := p.sentBack(ctx, payment)
+		return err == nil && !waits, err
 	case err == nil:
 		return false, fmt.Errorf("%w: the refund %s is %s", model.ErrRefundRefused, refund.ID, refund.Status)
 	case errors.As(err, &refused) && refused.Code == api.ErrorCodeChargeAlreadyRefunded:
-		_, done, err := p.sentBack(ctx, payment)
-		return done, err
+		_, waits, err := p.sentBack(ctx, payment)
+		return err == nil && !waits, err
 	case refused != nil && slices.Contains(refusals, refused.HTTPStatusCode):
 		return false, fmt.Errorf("%w: %w", model.ErrRefundRefused, p.hide(err))
 	}
@@ -200,8 +200,8 @@ func (p *Provider) Refund(ctx context.Context, payment model.Payment) (done bool
 // underWay are the statuses of refunds that have not failed. Only RefundStatusSucceeded is final among them.
 var underWay = []api.RefundStatus{api.RefundStatusSucceeded, api.RefundStatusPending, api.RefundStatusRequiresAction}
 
-// sentBack reports whether all money of a payment was sent back, and whether it is done for all of it.
-func (p *Provider) sentBack(ctx context.Context, payment model.Payment) (sent, done bool, err error) {
+// sentBack reports whether all money of a payment was sent back, and whether some of that has not arrived yet.
+func (p *Provider) sentBack(ctx context.Context, payment model.Payment) (sent, waits bool, err error) {
 	amount, err := toSmallest(strings.ToLower(payment.Currency), payment.AmountCents)
 	if err != nil {
 		return false, false, err
@@ -217,7 +217,7 @@ func (p *Provider) sentBack(ctx context.Context, payment model.Payment) (sent, d
 	for _, status := range underWay {
 		all += totals[status]
 	}
-	return all >= amount, totals[api.RefundStatusSucceeded] >= amount, nil
+	return all >= amount, all > totals[api.RefundStatusSucceeded], nil
 }
 
 // refusals are the statuses by which Stripe refuses a request for what it says, and not for when or by whom it is sent.
