@@ -26,7 +26,7 @@ func (a *App) takeMoney(api *handler.API, db *repository.Store, pages *web.Pages
 	orders := func() string { return a.URL() + "/orders" }
 	switch a.settings.Provider() {
 	case "stripe":
-		provider = stripe.New(a.settings.StripeKey, a.settings.StripeWebhookSecret, a.settings.StripeURL, orders)
+		provider = stripe.New(a.settings.StripeKey, a.settings.StripeWebhookSecret, a.settings.StripeURL, orders, a.Catalog.Now)
 	case "handoff":
 		checkout, err := handoff.New(a.settings.CheckoutURL, []byte(a.settings.Secret), a.URL, a.Catalog.Now)
 		if err != nil {

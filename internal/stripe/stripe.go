@@ -45,7 +45,7 @@ type Provider struct {
 
 // New takes the secret key of the account, the secret of its webhook endpoint, and the page to which buyers return. url
 // is the address of the API, empty for Stripe itself.
-func New(key, webhookSecret, url string, returnURL func() string) *Provider {
+func New(key, webhookSecret, url string, returnURL func() string, now func() time.Time) *Provider {
 	config := &api.BackendConfig{
 		HTTPClient: &http.Client{Timeout: callTimeout}, MaxNetworkRetries: api.Int64(1), EnableTelemetry: api.Bool(false),
 		LeveledLogger: &api.LeveledLogger{Level: api.LevelNull}, // the callers log errors
@@ -57,7 +57,7 @@ func New(key, webhookSecret, url string, returnURL func() string) *Provider {
 		client:        api.NewClient(key, api.WithBackends(api.NewBackendsWithConfig(config))),
 		key:           key,
 		live:          !strings.Contains(key, "_test_"),
-		webhookSecret: webhookSecret, returnURL: returnURL, now: time.Now,
+		webhookSecret: webhookSecret, returnURL: returnURL, now: now,
 	}
 }
 

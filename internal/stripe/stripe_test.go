@@ -81,9 +81,7 @@ func through(t *testing.T, server string) (*Provider, *spy) {
 		check.Error(t, "body of the answer", err, errors.Join(res.Body.Close()))
 	}))
 	t.Cleanup(front.Close)
-	p := New(key, webhookSecret, front.URL, func() string { return "https://shop.example/orders" })
-	p.now = func() time.Time { return made }
-	return p, s
+	return New(key, webhookSecret, front.URL, func() string { return "https://shop.example/orders" }, func() time.Time { return made }), s
 }
 
 // The calls are those of Stripe's API, which its mock server checks.
@@ -117,7 +115,8 @@ func TestCalls(t *testing.T) {
 // A session ends when Stripe lets it, at the earliest half an hour and at the latest a day after it was made.
 func TestEndOfTheSession(t *testing.T) {
 	for _, tc := range []struct{ left, age, want time.Duration }{
-		{time.Second, 0, 31*time.Minute + time.Second}, {time.Hour, time.Minute, 91 * time.Minute},
+		{time.Second, 0, 31*time.Minute + time.Second},
+		{time.Hour, time.Minute, 91 * time.Minute},
 		{7 * 24 * time.Hour, 12 * time.Hour, 24*time.Hour - time.Minute},
 		{7 * 24 * time.Hour, 30*time.Hour + time.Minute, 54*time.Hour - time.Minute}, // its first try to open has failed long ago
 	} {
@@ -308,7 +307,7 @@ func TestRead(t *testing.T) {
 		want *model.Report // nil: it has none
 		err  error
 	}
-	p := New(key, webhookSecret, "", nil)
+	p := New(key, webhookSecret, "", nil, nil)
 	event := func(kind, object string) string {
 		return fmt.Sprintf(`{"id":"evt_1","object":"event","api_version":"2020-08-27","type":%q,"data":{"object":%s}}`, kind, object)
 	}
@@ -381,7 +380,7 @@ func TestRead(t *testing.T) {
 // What a notice says beside what is read may have any form. If what is read has another form, the notice changes nothing, and
 // need not come again.
 func TestHole72_OddNotices(t *testing.T) {
-	p := New(key, webhookSecret, "", nil)
+	p := New(key, webhookSecret, "", nil, nil)
 	read := func(event map[string]any) (model.Report, bool, error) {
 		signed := webhook.GenerateTestSignedPayload(&webhook.UnsignedPayload{Payload: check.Must(json.Marshal(event)), Secret: webhookSecret})
 		return p.Read(http.Header{"Stripe-Signature": {signed.Header}}, signed.Payload)
@@ -435,7 +434,7 @@ func TestHole72_OddNotices(t *testing.T) {
 
 // A key of live money takes no notices of test money.
 func TestLiveKey(t *testing.T) {
-	p := New("sk_live_123", webhookSecret, "", nil)
+	p := New("sk_live_123", webhookSecret, "", nil, nil)
 	for live, want := range map[bool]error{true: nil, false: model.ErrForeignNotice} {
 		body := fmt.Sprintf(`{"id":"evt_1","object":"event","livemode":%t,"type":"checkout.session.expired","data":{"object":{"id":"cs_1",
 			"object":"checkout.session","client_reference_id":%q,"status":"expired","amount_total":1980,"currency":"cny"}}}`, live, paymentID)
