@@ -208,7 +208,7 @@ func (a *App) wire(ctx context.Context) error {
 	live := repository.NewLiveSales(db)
 	a.Catalog = service.NewCatalog(a.shown(live), a.now)
 	a.tally = service.NewTally(a.Catalog)
-	a.Waiters = service.NewWaiters()
+	a.Waiters = service.NewWaiters(a.now)
 	lock, truth := make(chan struct{}, 1), db
 	if a.settings.Strategy == "mutex" {
 		db = db.Exclusive(lock) // every other write to stock rows takes the strategy's lock
@@ -223,14 +223,14 @@ func (a *App) wire(ctx context.Context) error {
 	a.Settler = worker.NewSettler(worker.SettlerNeeds{
 		Stream: a.gate, Ledger: db, Live: a.Catalog.LiveGates, Instance: a.instance, Batch: a.settings.Batch,
 		Running: a.running, Queue: a.Stores.Queue, Grace: a.settings.PayGrace,
-		Linger: linger, AckPause: ackPause, Wake: a.Waiters.WakeAll, Lost: a.lost, Now: a.now, Log: a.Log,
+		Linger: linger, AckPause: ackPause, Apart: a.Waiters.Apart, Wake: a.Waiters.Wake, Lost: a.lost, Now: a.now, Log: a.Log,
 	})
 	var ok bool
 	if a.kind, ok = strategy.Of(a.settings.Strategy); !ok {
 		return fmt.Errorf("unknown strategy %q", a.settings.Strategy)
 	}
 	a.Strategy = a.kind.New(strategy.Needs{
-		Gate: a.gate, Database: truth, Control: a.gates, Settle: a.Settler.Add, Log: a.Log, Now: a.now, Lock: lock, Batch: a.settings.Batch,
+		Gate: a.gate, Database: truth, Control: a.gates, Settler: a.Settler, Log: a.Log, Now: a.now, Lock: lock, Batch: a.settings.Batch,
 		LocalShare: a.settings.LocalShare, LocalBuffer: a.settings.LocalBuffer,
 	})
 	if a.kind.Oversells != strategy.Never {
@@ -275,7 +275,7 @@ func (a *App) wire(ctx context.Context) error {
 	api := &handler.API{
 		Purchases: &service.Purchases{
 			Catalog: a.Catalog, IDs: a.IDs, Strategy: a.Strategy, Called: a.called, Orders: db, Waiters: a.Waiters, SoldOut: a.soldOut,
-			Observe: a.observe, Closing: a.closing,
+			Observe:   a.observe,
 			AckQueued: a.settings.Ack == "queued", AckWait: a.settings.AckWait,
 		},
 		Orders: orders, Sales: a.Sales, Campaigns: &service.Campaigns{Store: db, Sales: a.Sales}, Lines: a.lines, Proofs: service.NewProofs(db, a.Catalog, rounds.PublicKey()), Accounts: a.accounts, Staff: staff, Auditor: auditor, Catalog: a.Catalog, Streams: a.streams,

@@ -44,6 +44,7 @@ func (a *App) Run(ctx context.Context) error {
 	}
 	a.Log.Info("stopping")
 	close(a.closing)
+	a.Waiters.Close()
 	err = errors.Join(err, a.stop(context.WithoutCancel(ctx)))
 	stopWorkers()
 	running.Wait()

@@ -57,7 +57,7 @@ func (g *Gate) Admit(ctx context.Context, attempts []model.Attempt) (answers []m
 	})
 	defer func() { end(err) }()
 	batches := byShard(attempts)
-	g.judge(ctx, batches...)
+	g.read(batches, g.scriptOnGates(ctx, admitScript, g.admissions(batches)))
 	sharded := slices.DeleteFunc(slices.Clone(batches), func(b *shardBatch) bool { return len(b.tags) == 1 })
 	err = each(len(sharded), func(i int) error { return g.bringUnits(ctx, sharded[i]) })
 	answers = make([]model.Admission, len(attempts))
@@ -104,12 +104,11 @@ func byShard(attempts []model.Attempt) (batches []*shardBatch) {
 	return batches
 }
 
-// judge sends batches of attempts to their gates, and stores in each batch the answers of its gate, or the error.
-func (g *Gate) judge(ctx context.Context, batches ...*shardBatch) {
-	common := func(from, to int) ([]string, []any) { return g.commonOf(batches[from:to]) }
-	replies := g.scriptOnGates(ctx, admitScript, len(batches), common, func(i int) ([]string, []any) { return batches[i].admission() })
-	for i, b := range batches {
-		g.read(b, replies[i])
+// admissions returns the calls of admit.lua for batches.
+func (g *Gate) admissions(batches []*shardBatch) gateCalls {
+	return gateCalls{
+		len(batches), func(from, to int) ([]string, []any) { return g.commonOf(batches[from:to]) },
+		func(i int) ([]string, []any) { return batches[i].admission() },
 	}
 }
 
@@ -178,35 +177,40 @@ func (b *shardBatch) admission() (keys []string, args []any) {
 	return keysOf(b.tags[b.home]), args
 }
 
-// read gives a batch the answers in a reply of admit.lua, or an error.
-func (g *Gate) read(b *shardBatch, r gateReply) {
-	b.answers, b.err = nil, nil
-	if r.err != nil {
-		b.err = fmt.Errorf("admit: %w", r.err)
-		return
+// read stores in each batch the answers of its gate, or the error.
+func (g *Gate) read(batches []*shardBatch, replies []gateReply) {
+	for i, b := range batches {
+		if b.answers, b.err = g.answers(b.attempts, replies[i]); b.err != nil {
+			b.err = fmt.Errorf("admit: %w", b.err)
+		}
 	}
+}
+
+// answers reads a reply of admit.lua to attempts.
+func (g *Gate) answers(attempts []model.Attempt, r gateReply) ([]model.Admission, error) {
 	reply, _ := r.value.([]any)
-	n := len(b.attempts)
-	if len(reply) != 2*n+1 {
-		b.err = fmt.Errorf("admit: %d values for %d attempts", len(reply), n)
-		return
+	switch {
+	case r.err != nil:
+		return nil, r.err
+	case len(reply) != 2*len(attempts)+1:
+		return nil, fmt.Errorf("%d values for %d attempts", len(reply), len(attempts))
 	}
 	epoch, _ := reply[0].(int64)
-	b.answers = make([]model.Admission, n)
-	for i, a := range b.attempts {
+	answers := make([]model.Admission, len(attempts))
+	for i, a := range attempts {
 		code, _ := reply[2*i+1].(int64)
 		if code < 0 || code >= int64(len(verdicts)) {
-			b.err = fmt.Errorf("admit: unknown code %d", code)
-			return
+			return nil, fmt.Errorf("unknown code %d", code)
 		}
-		b.answers[i].Outcome = verdicts[code]
+		answers[i].Outcome = verdicts[code]
 		switch more := reply[2*i+2].(type) {
 		case string:
 			e := model.Entry{Attempt: a, StreamID: more, Epoch: epoch, Instance: g.instance}
 			e.Frequency, e.LeastEpoch, e.Keyless, e.Common = model.Frequency{}, 0, false, nil // the stream does not have them either
-			b.answers[i].Entry = &e
+			answers[i].Entry = &e
 		case int64:
-			b.answers[i].RetryAfter = time.Duration(more) * time.Millisecond
+			answers[i].RetryAfter = time.Duration(more) * time.Millisecond
 		}
 	}
+	return answers, nil
 }

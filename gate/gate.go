@@ -127,26 +127,31 @@ type gateReply struct {
 	err   error
 }
 
-// scriptOnGates runs a script that serves several gates in a run, with one round trip to each node. call returns the keys
-// and arguments of a gate, and common those that precede them in the run that serves the gates from from to before to. On a
-// Cluster the keys of each gate are in a slot of their own, so each gate has its own run.
-func (g *Gate) scriptOnGates(
-	ctx context.Context, script *redis.Script, n int, common func(from, to int) (keys []string, args []any), call func(i int) (keys []string, args []any),
-) []gateReply {
+// gateCalls are the calls of a script for n gates. call returns the keys and arguments of a gate, and common those that precede
+// them in the run that serves the gates from from to before to.
+type gateCalls struct {
+	n      int
+	common func(from, to int) (keys []string, args []any)
+	call   func(i int) (keys []string, args []any)
+}
+
+// scriptOnGates runs a script that serves several gates in a run, with one round trip to each node. On a Cluster the keys of each
+// gate are in a slot of their own, so each gate has its own run.
+func (g *Gate) scriptOnGates(ctx context.Context, script *redis.Script, c gateCalls) []gateReply {
 	most := gatesInARun
 	if g.isCluster() {
 		most = 1
 	}
-	runs := g.scripts(ctx, script, (n+most-1)/most, func(run int) (keys []string, args []any) {
-		from, to := run*most, min(n, (run+1)*most)
-		keys, args = common(from, to)
+	runs := g.scripts(ctx, script, (c.n+most-1)/most, func(run int) (keys []string, args []any) {
+		from, to := run*most, min(c.n, (run+1)*most)
+		keys, args = c.common(from, to)
 		for i := from; i < to; i++ {
-			ofGate, values := call(i)
+			ofGate, values := c.call(i)
 			keys, args = append(keys, ofGate...), append(args, values...)
 		}
 		return keys, args
 	})
-	replies := make([]gateReply, n)
+	replies := make([]gateReply, c.n)
 	for i := range replies {
 		values, err := runs[i/most].Slice()
 		if err == nil && i%most >= len(values) {

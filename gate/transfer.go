@@ -138,7 +138,8 @@ func (g *Gate) again(ctx context.Context, b *shardBatch, places []int) (short []
 		retry.attempts[at] = b.attempts[i]
 		retry.attempts[at].Frequency = model.Frequency{}
 	}
-	g.judge(ctx, retry)
+	once := []*shardBatch{retry}
+	g.read(once, g.scriptOnGates(ctx, admitScript, g.admissions(once)))
 	if b.err = retry.err; b.err != nil {
 		return nil
 	}

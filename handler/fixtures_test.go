@@ -98,7 +98,7 @@ func newShop(tb testing.TB) *shop {
 	meter := metrics.New(time.Now)
 	s.api = &API{
 		Purchases: &service.Purchases{
-			Catalog: catalog, IDs: model.NewOrderIDs(benchSecret), Strategy: yes{}, Waiters: service.NewWaiters(),
+			Catalog: catalog, IDs: model.NewOrderIDs(benchSecret), Strategy: yes{}, Waiters: service.NewWaiters(time.Now),
 			Observe: observe.All{meter},
 		},
 		Catalog: catalog, Paths: auth.NewPaths(benchSecret, catalog.Now), Staff: &service.Staff{Tokens: auth.NewTokens(benchSecret, time.Now)},

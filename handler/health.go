@@ -108,7 +108,6 @@ const purchaseRoute = "/api/v1/sales/:sale/:path/orders"
 
 // Verdicts for the tally of purchase requests that ended without a verdict of the engine.
 const (
-	queued     = model.Verdict(model.OrderQueued)
 	clientGone = model.Verdict("client_gone")
 )
 
@@ -121,7 +120,7 @@ func verdictOf(c *gin.Context) model.Verdict {
 	case http.StatusCreated:
 		return model.Accepted
 	case http.StatusAccepted:
-		return queued
+		return model.Queued
 	case http.StatusServiceUnavailable:
 		return model.Unavailable
 	case statusClientGone:

@@ -42,7 +42,7 @@ func (a *API) purchase(c *gin.Context) {
 		return
 	}
 	switch outcome.Verdict {
-	case model.Accepted:
+	case model.Accepted, model.Queued:
 		answerOutcome(c, outcome)
 	case model.BadRequest:
 		refuseInvalid(c, &service.Invalid{Field: "quantity", Reason: overLimit})
@@ -68,7 +68,7 @@ func answerOutcome(c *gin.Context, outcome model.Outcome) {
 	}
 	c.Header("Location", "/api/v1/orders/"+outcome.Order.ID)
 	status := http.StatusCreated
-	if outcome.Order.Status == model.OrderQueued {
+	if outcome.Verdict == model.Queued {
 		status = http.StatusAccepted
 		c.Header("Retry-After", "1")
 	}

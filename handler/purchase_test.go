@@ -121,7 +121,7 @@ func TestPurchase(t *testing.T) {
 	check.Each(t, map[string]test{
 		"accepted":      {`{"quantity":2}`, 201, "pending", model.Accepted, true, none},
 		"a padded body": {padded, 201, "pending", model.Accepted, true, none},
-		"queued":        {oneUnit, 202, "queued", "queued", true, says(model.Accepted)},
+		"queued":        {oneUnit, 202, "queued", "queued", true, says(model.Queued)},
 		"sold out":      {oneUnit, 409, "sold_out", model.SoldOut, false, func(s *shop, _ *http.Request, _ *answering) { s.soldOut() }},
 		"too frequent":  {oneUnit, 429, "too_frequent", model.TooFrequent, true, says(model.TooFrequent)},
 		"rate limited": {oneUnit, 429, "rate_limited", model.RateLimited, false, func(s *shop, _ *http.Request, _ *answering) {

@@ -18,6 +18,7 @@ type Attempt struct {
 	CampaignID     string       // of the sale, or empty
 	Common         *CommonLimit // of the campaign, for the gate; nil: the gate leaves this limit to the database
 	LeastEpoch     int64        // the newest epoch of the gate that this instance has read; an older gate must not admit
+	Waiter         *Waiter      // waits on this instance; nil: nobody does
 }
 
 // GateRef names the gate that judges the attempt.
@@ -47,9 +48,8 @@ type Frequency struct {
 	Window time.Duration
 }
 
-// Outcome is the result of an attempt. Accepted without an Order means that the attempt is queued. Accepted with an
-// Order means that the order is durable, unless the order's status is queued. The refusal of an attempt that was
-// queued first carries a rejected Order.
+// Outcome is the result of an attempt. With Accepted the Order is durable. Queued means that the attempt was admitted and is
+// not settled yet. The refusal of an attempt that was queued first carries a rejected Order.
 type Outcome struct {
 	Verdict    Verdict
 	Order      *Order        `json:",omitempty"`
@@ -57,10 +57,8 @@ type Outcome struct {
 	RetryAfter time.Duration `json:",omitempty"` // with TooFrequent
 }
 
-// Queued reports whether the attempt was admitted and waits to be settled.
-func (o Outcome) Queued() bool { return o.Verdict == Accepted && o.Order == nil }
-
-// Admission is the gate's answer to an attempt. After an error the attempt may have been admitted.
+// Admission is the gate's answer to an attempt: Accepted if it has admitted the attempt, now or before (Repeated). After an
+// error the attempt may have been admitted.
 type Admission struct {
 	Outcome
 	Entry *Entry // of an attempt that was just admitted

@@ -18,6 +18,9 @@ const (
 	SoldOut      Verdict = "sold_out"
 )
 
+// Queued is the verdict on an attempt that was admitted and is not settled yet. It is neither a confirmation nor a refusal.
+const Queued Verdict = "queued"
+
 // Verdicts of the middleware and handlers, on later steps of an order's life, and on operators' requests.
 const (
 	BadRequest           Verdict = "bad_request"

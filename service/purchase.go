@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"sync"
 	"time"
 
 	"flashsale/internal/observe"
@@ -49,7 +50,6 @@ type Purchases struct {
 	Waiters  *Waiters
 	SoldOut  *SoldOut
 	Observe  observe.All
-	Closing  <-chan struct{} // closed when the server stops, so that no request waits any longer
 	// AckQueued makes the answer follow the admission. Without it, the answer waits for the order, at most for AckWait.
 	AckQueued bool
 	AckWait   time.Duration
@@ -72,20 +72,16 @@ type Preference struct {
 	Wait  time.Duration
 }
 
-// fromMemory decides a request from this instance's memory; ok is false if the stores have to decide it. While the
+// fromMemory refuses a request from this instance's memory; ok is false if the stores have to decide it. While the
 // database answers, the memory is at most one refresh period of the catalog old. A request with a key may repeat a
 // request that succeeded, so memory only refuses it if the sale is sold out and its id is certainly new. A sale with
 // a waiting list is refused as sold out only under a refusal lease.
-func (p *Purchases) fromMemory(r Request) (outcome model.Outcome, ok bool) {
-	offer := p.Catalog.InMemory(r.SaleID)
-	if offer == nil {
-		return outcome, false
-	}
-	verdict := model.BadRequest
+func (p *Purchases) fromMemory(r Request, offer *model.Offer) (verdict model.Verdict, ok bool) {
+	verdict = model.BadRequest
 	if r.Quantity >= 1 && r.Quantity <= offer.LimitPerUser {
 		if verdict = offer.Judge(p.Catalog.Now()); verdict == model.Accepted {
 			if offer.Stock.Lined == model.InLine || !p.Catalog.Latched(r.SaleID) {
-				return outcome, false
+				return "", false
 			}
 			verdict = model.SoldOut
 		}
@@ -93,36 +89,43 @@ func (p *Purchases) fromMemory(r Request) (outcome model.Outcome, ok bool) {
 	// While a lease holds, no unit comes back that somebody in a waiting list could be called for.
 	needsLease := r.Key != "" || verdict == model.SoldOut && offer.WaitingList
 	if needsLease && (verdict != model.SoldOut || !p.SoldOut.Refuses(r.SaleID, p.IDs.Derive(r.UserID, r.SaleID, r.Key))) {
-		return outcome, false
+		return "", false
 	}
-	return model.Outcome{Verdict: verdict}, true
+	return verdict, true
 }
 
 // Purchase decides a request. The outcome is a durable order, a queued order, or a refusal. A repeated key gets the
 // outcome of its first request. Purchase returns model.ErrUnavailable if neither store could take the attempt, or if
 // Redis may have admitted it, so that a refusal might be wrong. In both cases nothing was promised. A purchase takes at
-// most purchaseLimit; requests that memory refuses need no timer.
+// most purchaseLimit.
 func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outcome, err error) {
 	defer func() {
 		verdict := outcome.Verdict
-		switch {
-		case err != nil:
+		if err != nil {
 			verdict = model.Unavailable
-		case outcome.Order != nil && outcome.Order.Status == model.OrderQueued:
-			verdict = "queued"
 		}
 		p.Observe.Note(observe.Event{Name: observe.Purchase, Label: string(verdict)})
 	}()
-	if outcome, ok := p.fromMemory(r); ok {
-		return outcome, nil
+	offer := p.Catalog.InMemory(r.SaleID)
+	if offer != nil {
+		if verdict, ok := p.fromMemory(r, offer); ok {
+			return model.Outcome{Verdict: verdict}, nil
+		}
 	}
-	ctx, cancel := context.WithTimeout(ctx, purchaseLimit)
-	defer cancel()
-	offer, ok, err := p.Catalog.Sale(ctx, r.SaleID)
-	switch {
-	case err != nil:
-		return model.Outcome{}, err
-	case !ok || offer.IsCampaignLine():
+	began := p.Waiters.now()
+	limited := &limit{Context: ctx, at: began.Add(purchaseLimit), now: p.Waiters.now}
+	defer limited.end()
+	if offer == nil {
+		found, ok, err := p.Catalog.Sale(limited, r.SaleID)
+		switch {
+		case err != nil:
+			return model.Outcome{}, err
+		case !ok:
+			return model.Outcome{Verdict: model.NotFound}, nil
+		}
+		offer = &found
+	}
+	if offer.IsCampaignLine() {
 		return model.Outcome{Verdict: model.NotFound}, nil
 	}
 	tooMany := r.Quantity > offer.LimitPerUser
@@ -131,34 +134,28 @@ func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outc
 	if r.Quantity < 1 || r.Quantity > maxLimit || tooMany && r.Key == "" {
 		return model.Outcome{Verdict: model.BadRequest}, nil
 	}
-	a := model.Attempt{
-		SaleID: r.SaleID, UserID: r.UserID, Quantity: r.Quantity, IdempotencyKey: r.Key,
-		Frequency: r.Frequency, Keyless: r.Key == "", Shards: offer.Shards,
-		CampaignID: offer.Campaign.ID, Common: p.Catalog.CommonLimit(offer.Campaign.ID),
-	}
-	if a.Keyless {
-		a.IdempotencyKey = rand.Text()
-	}
-	a.ID = p.IDs.Derive(a.UserID, a.SaleID, a.IdempotencyKey)
-
-	settled, done := p.Waiters.Wait(a.ID)
-	defer done()
-	deducting, deducted := p.Observe.Begin(ctx, observe.Step{Name: observe.Deduct, Items: 1, OrderID: func(int) string { return a.ID }})
-	strategy := p.Strategy
-	if offer.Stock.Lined == model.InLine {
+	wait := p.patience(r.Prefer)
+	a := p.attempt(ctx, r, offer, wait)
+	strategy, inLine := p.Strategy, offer.Stock.Lined == model.InLine
+	if inLine {
 		strategy = p.Called
 	}
+	deducting, deducted := p.Observe.Begin(limited, observe.Step{Name: observe.Deduct, Items: 1, OrderID: func(int) string { return a.ID }})
 	outcome, err = strategy.Deduct(deducting, a)
-	lacks := (outcome.Verdict == model.SoldOut || outcome.Verdict == model.LimitReached) && !outcome.Repeated
-	if err == nil && lacks && offer.Stock.Lined != model.InLine && (r.Key != "" || offer.WaitingList) {
+	at, admitted := a.Waiter.AdmittedAt()
+	lacks := (outcome.Verdict == model.SoldOut || outcome.Verdict == model.LimitReached) && !outcome.Repeated && !admitted
+	if err == nil && lacks && !inLine && (r.Key != "" || offer.WaitingList) {
 		outcome, err = p.unlessInLine(deducting, a, outcome)
 	}
 	deducted(err)
+	p.measure(began, at)
 	switch {
 	case err != nil:
 		return model.Outcome{}, err
-	case outcome.Queued():
-		return p.follow(ctx, a, offer, outcome.Repeated, settled, r.Prefer)
+	case outcome.Verdict == model.Queued:
+		return p.follow(limited, a, offer, outcome.Repeated, wait)
+	case admitted: // and settled, so the outcome is final
+		return outcome, nil
 	case outcome.Verdict == model.SoldOut && a.Quantity == 1:
 		p.Catalog.Latch(a.SaleID)
 	}
@@ -167,9 +164,46 @@ func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outc
 			outcome.Verdict = model.BadRequest
 		}
 		// The first request with this key may have led to an order, or a refusal, that the strategy does not know.
-		return p.replay(ctx, a, outcome)
+		return p.replay(limited, a, outcome)
 	}
 	return outcome, nil
+}
+
+// patience returns how long a buyer waits for the settler; 0: a queued order is enough.
+func (p *Purchases) patience(wish Preference) time.Duration {
+	switch {
+	case wish.Wait > 0:
+		return min(wish.Wait, maxWait)
+	case wish.Async || p.AckQueued:
+		return 0
+	}
+	return p.AckWait
+}
+
+// attempt returns the attempt of a request, with its buyer.
+func (p *Purchases) attempt(ctx context.Context, r Request, offer *model.Offer, wait time.Duration) model.Attempt {
+	a := model.Attempt{
+		SaleID: r.SaleID, UserID: r.UserID, Quantity: r.Quantity, IdempotencyKey: r.Key,
+		Frequency: r.Frequency, Keyless: r.Key == "", Shards: offer.Shards, LeastEpoch: offer.Stock.Epoch,
+		CampaignID: offer.Campaign.ID, Common: p.Catalog.CommonLimit(offer.Campaign.ID),
+	}
+	if a.Keyless {
+		a.IdempotencyKey = rand.Text()
+	}
+	a.ID = p.IDs.Derive(a.UserID, a.SaleID, a.IdempotencyKey)
+	a.Waiter = p.Waiters.Waiter(ctx.Done(), a.ID, wait, purchaseLimit)
+	return a
+}
+
+// measure notes how long a purchase that began at a time took until the gate had admitted it, and then until it was settled. One
+// that was not admitted has no such time, and all of it counts as the first stage.
+func (p *Purchases) measure(began, admitted time.Time) {
+	ended := p.Waiters.now()
+	if !admitted.IsZero() {
+		p.Observe.Note(observe.Event{Name: observe.Stage, Label: observe.SettleWait, Took: ended.Sub(admitted)})
+		ended = admitted
+	}
+	p.Observe.Note(observe.Event{Name: observe.Stage, Label: observe.Deduct, Took: ended.Sub(began)})
 }
 
 // unlessInLine returns a refusal, unless the sale is in line by now: the memory of this instance, and the gate, may be older than
@@ -185,53 +219,36 @@ func (p *Purchases) unlessInLine(ctx context.Context, a model.Attempt, refusal m
 	return p.Called.Deduct(ctx, a)
 }
 
-// follow waits for a queued attempt's order, as long as the buyer wishes or else AckWait. Without an order by then,
-// the outcome is a queued order.
-func (p *Purchases) follow(ctx context.Context, a model.Attempt, offer model.Offer, repeated bool, settled <-chan model.Outcome, wish Preference) (model.Outcome, error) {
-	queued := model.Outcome{Verdict: model.Accepted, Repeated: repeated, Order: &model.Order{
+// follow returns the order of a queued attempt if the database has one by now, since a wake-up may have been lost, or else a
+// queued order. The wake-up of a repeated attempt goes to the first request, so follow looks until the wait is over.
+func (p *Purchases) follow(ctx context.Context, a model.Attempt, offer *model.Offer, repeated bool, wait time.Duration) (model.Outcome, error) {
+	queued := model.Outcome{Verdict: model.Queued, Repeated: repeated, Order: &model.Order{
 		ID: a.ID, SaleID: a.SaleID, UserID: a.UserID, Quantity: a.Quantity, Status: model.OrderQueued,
 		AmountCents: int64(a.Quantity) * offer.PriceCents, Currency: offer.Currency, CreatedAt: p.Catalog.Now(),
 	}}
-	if repeated { // the attempt may already be settled
-		if outcome, err := p.replay(ctx, a, queued); err != nil || outcome.Order != queued.Order {
-			return outcome, err
-		}
-	}
-	wait := p.AckWait
 	switch {
-	case wish.Wait > 0:
-		wait = min(wish.Wait, maxWait)
-	case wish.Async || p.AckQueued:
+	case !repeated && wait == 0:
 		return queued, nil
-	}
-	_, waited := p.Observe.Begin(ctx, observe.Step{Name: observe.SettleWait})
-	defer waited(nil)
-	// The wake-up of a repeated attempt may go to the instance of its first request, so the database is asked meanwhile.
-	for look := firstLook; ; look *= 2 {
-		if !repeated || look > wait {
-			look = wait
-		}
-		timer := time.NewTimer(look)
-		defer timer.Stop()
-		select {
-		case outcome := <-settled:
-			if outcome.Verdict != "" {
-				outcome.Repeated = repeated
-				return outcome, nil
-			}
-		case <-ctx.Done():
-			return queued, nil
-		case <-p.Closing:
-			return queued, nil
-		case <-timer.C:
-		}
-		// Either another instance has reported that the attempt is settled, or the wake-up may have been lost.
+	case !repeated:
 		outcome := p.lookUp(ctx, a, queued)
-		outcome.Repeated = repeated
-		if wait -= look; wait <= 0 || outcome.Order != queued.Order {
-			return outcome, nil
-		}
+		outcome.Repeated = false
+		return outcome, nil
 	}
+	outcome, err := p.replay(ctx, a, queued)
+	for look := firstLook; err == nil && outcome.Verdict == model.Queued && wait > 0; look *= 2 {
+		look = min(look, wait)
+		timer := time.NewTimer(look)
+		select {
+		case <-timer.C:
+		case <-p.Waiters.closing:
+			wait = look
+		case <-ctx.Done():
+			timer.Stop()
+			return queued, nil
+		}
+		outcome, wait = p.lookUp(ctx, a, queued), wait-look
+	}
+	return outcome, err
 }
 
 // lookUp is replay with a limit of lastLook. The attempt is queued even if the look-up fails.
@@ -260,4 +277,50 @@ func (p *Purchases) replay(ctx context.Context, a model.Attempt, otherwise model
 		known.Verdict = order.Reason
 	}
 	return a.Replay(known), nil
+}
+
+// limit is a context that ends at a time. It needs a timer only if somebody waits for its end, and most purchases wait for
+// nothing but the outcome.
+type limit struct {
+	context.Context
+	at  time.Time
+	now func() time.Time
+
+	mu     sync.Mutex
+	armed  context.Context
+	cancel context.CancelFunc
+}
+
+// Deadline is part of context.Context.
+func (l *limit) Deadline() (time.Time, bool) { return l.at, true }
+
+// Done is part of context.Context.
+func (l *limit) Done() <-chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.armed == nil {
+		l.armed, l.cancel = context.WithTimeout(l.Context, l.at.Sub(l.now()))
+	}
+	return l.armed.Done()
+}
+
+// Err is part of context.Context.
+func (l *limit) Err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.armed != nil {
+		return l.armed.Err()
+	}
+	if err := l.Context.Err(); err != nil || l.now().Before(l.at) {
+		return err
+	}
+	return context.DeadlineExceeded
+}
+
+func (l *limit) end() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.cancel != nil {
+		l.cancel()
+	}
 }

@@ -23,7 +23,7 @@ type till struct {
 	mu       sync.Mutex
 	attempts []model.Attempt
 	verdicts []model.Verdict
-	stages   map[string]int
+	stages   map[string][]time.Duration
 	orders   map[string]model.Order
 	errOrder error
 	looked   int
@@ -33,10 +33,10 @@ type till struct {
 
 func newTill(t *testing.T, deduct func(a model.Attempt) (model.Outcome, error)) *till {
 	t.Helper()
-	x := &till{offer: openOffer(), stages: map[string]int{}, orders: map[string]model.Order{}}
+	x := &till{offer: openOffer(), stages: map[string][]time.Duration{}, orders: map[string]model.Order{}}
 	x.store = newFakeStores(x.offer)
 	x.Purchases = &Purchases{
-		Catalog: refreshed(t, x.store), IDs: purchaseIDs, Orders: x, Waiters: NewWaiters(), Observe: observe.All{x},
+		Catalog: refreshed(t, x.store), IDs: purchaseIDs, Orders: x, Waiters: NewWaiters(time.Now), Observe: observe.All{x},
 		SoldOut: &SoldOut{Store: &leaser{leases: map[string]model.RefusalLease{x.offer.ID: {}}, fakeStores: x.store}, Now: time.Now},
 		Strategy: strategyFunc(func(a model.Attempt) (model.Outcome, error) {
 			x.note(func() { x.attempts = append(x.attempts, a) })
@@ -57,12 +57,18 @@ func (x *till) note(fn func()) {
 	fn()
 }
 
-func (x *till) Begin(ctx context.Context, s observe.Step) (context.Context, func(error)) {
-	return ctx, func(error) { x.note(func() { x.stages[s.Name]++ }) }
+func (x *till) Begin(ctx context.Context, _ observe.Step) (context.Context, func(error)) {
+	return ctx, nil
 }
 
 func (x *till) Note(e observe.Event) {
-	x.note(func() { x.verdicts = append(x.verdicts, model.Verdict(e.Label)) })
+	x.note(func() {
+		if e.Name == observe.Stage {
+			x.stages[e.Label] = append(x.stages[e.Label], e.Took)
+			return
+		}
+		x.verdicts = append(x.verdicts, model.Verdict(e.Label))
+	})
 }
 
 func (x *till) Order(_ context.Context, id string) (model.Order, bool, error) {
@@ -115,13 +121,10 @@ func (x *till) alter(change func(*model.Offer)) {
 func (x *till) metered(t *testing.T, want ...model.Verdict) {
 	t.Helper()
 	check.Same(t, "metered", x.verdicts, want)
-	check.Same(t, "ids with waiters", x.Waiters.waited(), 0)
 }
 
-func queue(model.Attempt) (model.Outcome, error) { return model.Outcome{Verdict: model.Accepted}, nil }
-
 func repeat(model.Attempt) (model.Outcome, error) {
-	return model.Outcome{Verdict: model.Accepted, Repeated: true}, nil
+	return model.Outcome{Verdict: model.Queued, Repeated: true}, nil
 }
 
 func refuse(v model.Verdict) func(model.Attempt) (model.Outcome, error) {
@@ -163,9 +166,11 @@ func TestRefusedBeforeTheStrategy(t *testing.T) {
 		x := newTill(t, refuse(asked))
 		r := x.request("")
 		tc.change(x, &r)
-		got, ok := x.fromMemory(r)
-		check.Same(t, "decided from memory", ok, tc.memory != "")
-		check.Same(t, "outcome from memory", got, model.Outcome{Verdict: tc.memory})
+		if offer := x.Catalog.InMemory(r.SaleID); offer != nil {
+			got, ok := x.fromMemory(r, offer)
+			check.Same(t, "decided from memory", ok, tc.memory != "")
+			check.Same(t, "verdict from memory", got, tc.memory)
+		}
 		check.Same(t, "attempts, look-ups", []int{len(x.attempts), x.looked}, []int{0, 0})
 		check.Same(t, "outcome", check.Must(x.Purchase(t.Context(), r)), model.Outcome{Verdict: tc.want})
 		check.Same(t, "attempts", len(x.attempts), map[bool]int{true: 1}[tc.want == asked])
@@ -221,13 +226,16 @@ func TestLatchKeepsTheOrderOfRefusals(t *testing.T) {
 		r := x.request("")
 		for name, memory := range map[string]func() model.Outcome{
 			"purchase":    func() model.Outcome { return check.Must(x.Purchase(t.Context(), r)) },
-			"from memory": func() model.Outcome { outcome, _ := x.fromMemory(r); return outcome },
+			"from memory": func() model.Outcome {
+				verdict, _ := x.fromMemory(r, x.Catalog.InMemory(x.offer.ID))
+				return model.Outcome{Verdict: verdict}
+			},
 		} {
 			check.Same(t, name, memory(), model.Outcome{Verdict: tc.want})
 		}
 		x.metered(t, tc.want)
 		r.Key = "key"
-		if outcome, ok := x.fromMemory(r); ok {
+		if outcome, ok := x.fromMemory(r, x.Catalog.InMemory(r.SaleID)); ok {
 			t.Errorf("under a key, memory decides %+v", outcome)
 		}
 	})
@@ -244,7 +252,10 @@ func TestAttemptsAreDerived(t *testing.T) {
 		check.Must(x.Purchase(t.Context(), r))
 	}
 	want := x.keyed(2)
-	want.Frequency, want.Shards = r.Frequency, x.offer.Shards
+	want.Frequency, want.Shards, want.LeastEpoch = r.Frequency, x.offer.Shards, x.offer.Stock.Epoch
+	for i := range x.attempts {
+		x.attempts[i].Waiter = nil
+	}
 	check.Same(t, "attempts under the same key", x.attempts[:2], []model.Attempt{want, want})
 	ids := map[string]bool{}
 	for _, a := range x.attempts {
@@ -274,7 +285,7 @@ func TestDurableAnswers(t *testing.T) {
 	}, func(t *testing.T, tc test) {
 		x := newTill(t, func(model.Attempt) (model.Outcome, error) { return tc.outcome, nil })
 		check.Same(t, "outcome", check.Must(x.Purchase(t.Context(), x.request(tc.key))), tc.outcome)
-		check.Same(t, "look-ups, deductions", []int{x.looked, x.stages["deduct"]}, []int{0, 1})
+		check.Same(t, "look-ups, deductions", []int{x.looked, len(x.stages["deduct"])}, []int{0, 1})
 		x.metered(t, tc.outcome.Verdict)
 	})
 }
@@ -304,89 +315,89 @@ func TestQueuedIsFollowed(t *testing.T) {
 		never = time.Duration(-1)
 		ms    = time.Millisecond
 	)
+	const atTheGate = 20 * ms
 	settled := model.Outcome{Verdict: model.Accepted, Order: &model.Order{ID: "settled", Status: model.OrderPending}}
 	soldOut := model.Outcome{Verdict: model.SoldOut}
 	wait := func(milliseconds time.Duration) Preference { return Preference{Wait: milliseconds * ms} }
 	type test struct {
 		ackQueued bool
 		prefer    Preference
-		woken     time.Duration // after the start
+		told      time.Duration // after the admission
 		with      model.Outcome
 		stored    bool  // the order is in the database
 		errOrder  error // of the look-up of the order
 		leaves    time.Duration
 		closing   time.Duration
 
-		waited time.Duration
-		want   string // the status of the order, or a refusal
+		waited time.Duration // from the admission on
+		want   string        // the status of the order, or a refusal
 	}
+	queued := model.Outcome{Verdict: model.Queued} // the buyer is to look
 	check.EachInBubble(t, map[string]test{
 		"settled at once":            {with: settled, waited: 0, want: "pending"},
-		"settled in time":            {woken: 799 * ms, with: settled, waited: 799 * ms, want: "pending"},
-		"refused in time":            {woken: ms, with: soldOut, waited: ms, want: "sold_out"},
-		"settled too late":           {woken: 801 * ms, with: settled, waited: 800 * ms, want: "queued"},
-		"never settled":              {woken: never, waited: 800 * ms, want: "queued"},
-		"the wake-up was lost":       {woken: never, stored: true, waited: 800 * ms, want: "pending"},
-		"another instance settled":   {woken: ms, stored: true, waited: ms, want: "pending"},
-		"a forged wake-up":           {woken: ms, waited: ms, want: "queued"},
-		"no database at the end":     {woken: never, errOrder: errAway, waited: 800 * ms, want: "queued"},
-		"AckQueued":                  {ackQueued: true, woken: ms, with: settled, waited: 0, want: "queued"},
-		"prefer async":               {prefer: Preference{Async: true}, woken: ms, with: settled, waited: 0, want: "queued"},
-		"AckQueued, prefer to wait":  {ackQueued: true, prefer: wait(2000), woken: ms, with: settled, waited: ms, want: "pending"},
-		"prefer to wait longer":      {prefer: wait(5000), woken: 4000 * ms, with: settled, waited: 4000 * ms, want: "pending"},
-		"prefer to wait shorter":     {prefer: wait(1), woken: never, waited: ms, want: "queued"},
-		"prefer to wait for an hour": {prefer: wait(3_600_000), woken: never, waited: maxWait, want: "queued"},
-		"the buyer leaves":           {woken: never, leaves: 100 * ms, waited: 100 * ms, want: "queued"},
-		"the server stops":           {woken: never, closing: 100 * ms, waited: 100 * ms, want: "queued"},
+		"settled in time":            {told: 790 * ms, with: settled, waited: 790 * ms, want: "pending"},
+		"refused in time":            {told: ms, with: soldOut, waited: ms, want: "sold_out"},
+		"settled too late":           {told: 801 * ms, with: settled, waited: 800 * ms, want: "queued"},
+		"never settled":              {told: never, waited: 800 * ms, want: "queued"},
+		"nobody told":                {told: never, stored: true, waited: 800 * ms, want: "pending"},
+		"another instance settled":   {told: ms, with: queued, stored: true, waited: ms, want: "pending"},
+		"a forged wake-up":           {told: ms, with: queued, waited: ms, want: "queued"},
+		"no database at the end":     {told: never, errOrder: errAway, waited: 800 * ms, want: "queued"},
+		"AckQueued":                  {ackQueued: true, told: ms, with: settled, waited: 0, want: "queued"},
+		"prefer async":               {prefer: Preference{Async: true}, told: ms, with: settled, waited: 0, want: "queued"},
+		"AckQueued, prefer to wait":  {ackQueued: true, prefer: wait(2000), told: ms, with: settled, waited: ms, want: "pending"},
+		"prefer to wait longer":      {prefer: wait(5000), told: 4000 * ms, with: settled, waited: 4000 * ms, want: "pending"},
+		"prefer to wait shorter":     {prefer: wait(10), told: never, waited: 10 * ms, want: "queued"},
+		"prefer to wait for an hour": {prefer: wait(3_600_000), told: never, waited: maxWait - atTheGate, want: "queued"},
+		"the buyer leaves":           {told: never, leaves: 100 * ms, waited: 100 * ms, want: "queued"},
+		"the server stops":           {told: never, closing: 100 * ms, waited: 100 * ms, want: "queued"},
 	}, func(t *testing.T, tc test) {
 		ctx, leave := context.WithCancel(t.Context())
 		defer leave()
-		closing := make(chan struct{})
 		after := func(d time.Duration, fn func()) {
 			timer := time.AfterFunc(d, fn)
 			t.Cleanup(func() { timer.Stop() })
 		}
 		var x *till
 		x = newTill(t, func(a model.Attempt) (model.Outcome, error) {
-			if tc.woken == 0 {
-				x.Waiters.Wake(a.ID, tc.with) // before the strategy returns
-			} else if tc.woken != never {
-				after(tc.woken, func() { x.Waiters.Wake(a.ID, tc.with) })
+			time.Sleep(atTheGate)
+			a.Waiter.Admit(time.Now())
+			if tc.told == 0 {
+				a.Waiter.Tell(tc.with, nil)
+			} else if tc.told != never {
+				after(tc.told, func() { a.Waiter.Tell(tc.with, nil) })
+			}
+			if tc.leaves > 0 {
+				after(tc.leaves, leave)
+			}
+			if tc.closing > 0 {
+				after(tc.closing, x.Waiters.Close)
 			}
 			if tc.stored {
 				x.made(a, model.OrderPending, "")
 			}
-			return queue(a)
+			return a.Waiter.Told()
 		})
-		x.AckQueued, x.errOrder, x.Closing = tc.ackQueued, tc.errOrder, closing
-		if tc.leaves > 0 {
-			after(tc.leaves, leave)
-		}
-		if tc.closing > 0 {
-			after(tc.closing, func() { close(closing) })
-		}
+		x.AckQueued, x.errOrder = tc.ackQueued, tc.errOrder
 		r := x.request("")
 		r.Prefer = tc.prefer
-		start := time.Now()
 		got := check.Must(x.Purchase(ctx, r))
-		check.Same(t, "waited", time.Since(start), tc.waited)
+		check.Same(t, "stages", x.stages, map[string][]time.Duration{"deduct": {atTheGate}, "settle_wait": {tc.waited}})
 		check.Same(t, "repeated", got.Repeated, false)
-		meter := got.Verdict
 		if got.Order == nil {
 			check.Same(t, "refusal", string(got.Verdict), tc.want)
 		} else {
-			check.Same(t, "verdict", got.Verdict, model.Accepted)
 			check.Same(t, "order", string(got.Order.Status), tc.want)
+			check.Same(t, "queued", got.Verdict == model.Queued, tc.want == "queued")
 		}
-		if tc.want == "queued" {
-			meter = "queued"
+		if got.Verdict == model.Queued {
 			check.Same(t, "the order has a time", got.Order.CreatedAt.IsZero(), false)
 			check.Same(t, "queued order", *got.Order, model.Order{
 				ID: x.attempts[0].ID, SaleID: x.offer.ID, UserID: "buyer", Quantity: 1, Status: model.OrderQueued,
 				AmountCents: 150, Currency: "CNY", CreatedAt: got.Order.CreatedAt,
 			})
 		}
-		x.metered(t, meter)
+		x.metered(t, got.Verdict)
 	})
 }
 
@@ -409,7 +420,7 @@ func TestRepeatedQueuedAttempt(t *testing.T) {
 		"refused when settled":     {made(model.OrderRejected, model.SoldOut), 0, model.SoldOut, model.OrderRejected, nil},
 		"another request, settled": {pending(2), 0, model.IdempotencyMismatch, "", nil},
 		"settled by another":       {meanwhile, 3 * firstLook, model.Accepted, model.OrderPending, nil},
-		"not settled":              {func(*till) {}, 800 * time.Millisecond, model.Accepted, model.OrderQueued, nil},
+		"not settled":              {func(*till) {}, 800 * time.Millisecond, model.Queued, model.OrderQueued, nil},
 		"no database":              {(*till).noDatabase, 0, "", "", model.ErrUnavailable},
 	}, func(t *testing.T, tc test) {
 		x := newTill(t, repeat)
@@ -506,5 +517,46 @@ func TestHole61_RefusalsOfAWaitingList(t *testing.T) {
 		got, err := x.Purchase(t.Context(), x.request(tc.key))
 		check.Same(t, "verdict", got.Verdict, tc.want)
 		check.Same(t, "unavailable", errors.Is(err, model.ErrUnavailable), tc.err != nil)
+	})
+}
+
+// A limit ends with the request, at its time, and with the purchase, also for contexts below it.
+func TestLimit(t *testing.T) {
+	type test struct {
+		leaves time.Duration
+		want   error
+	}
+	check.EachInBubble(t, map[string]test{
+		"its time is over": {want: context.DeadlineExceeded}, "the buyer leaves": {leaves: time.Second, want: context.Canceled},
+	}, func(t *testing.T, tc test) {
+		for _, waits := range []bool{false, true} {
+			ctx, leave := context.WithCancel(t.Context())
+			l := &limit{Context: ctx, at: time.Now().Add(purchaseLimit), now: time.Now}
+			check.Error(t, "at first", l.Err(), nil)
+			below, cancel := context.WithCancel(ctx)
+			if waits {
+				below, cancel = context.WithCancel(l)
+			}
+			if tc.leaves > 0 {
+				time.Sleep(tc.leaves)
+				leave()
+			} else {
+				time.Sleep(purchaseLimit)
+			}
+			if waits {
+				<-below.Done()
+				check.Error(t, "below", below.Err(), tc.want)
+			}
+			check.Error(t, "in the end", l.Err(), tc.want)
+			l.end()
+			cancel()
+			leave()
+		}
+		l := &limit{Context: t.Context(), at: time.Now().Add(purchaseLimit), now: time.Now}
+		below, cancel := context.WithCancel(l)
+		defer cancel()
+		l.end()
+		<-below.Done()
+		check.Error(t, "after the purchase", below.Err(), context.Canceled)
 	})
 }

@@ -110,7 +110,7 @@ func TestShownStockRefusesNobody(t *testing.T) {
 	check.Done(c.Refresh(t.Context()))
 	check.Same(t, "latched although the database has units", c.Latched(o.ID), false)
 	p := &Purchases{Catalog: c}
-	if outcome, decided := p.fromMemory(Request{SaleID: o.ID, UserID: "u-1", Quantity: 1}); decided {
+	if outcome, decided := p.fromMemory(Request{SaleID: o.ID, UserID: "u-1", Quantity: 1}, p.Catalog.InMemory(o.ID)); decided {
 		t.Errorf("refused from memory: %+v", outcome)
 	}
 }

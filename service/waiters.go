@@ -1,90 +1,159 @@
 package service
 
 import (
-	"hash/maphash"
+	"cmp"
+	"context"
 	"sync"
+	"time"
 
 	"flashsale/model"
 )
 
-// waiterShards is the number of locks, so that waiters for different orders rarely wait for the same lock.
-const waiterShards = 64
+const (
+	// tick is how exactly waits end.
+	tick = 10 * time.Millisecond
+	// hurriedLook is after what time the alarm first looks at a buyer who does not wait for the settler. Such a buyer nearly
+	// always has its answer by then.
+	hurriedLook = time.Second
+)
 
-// Waiters are the requests on this instance that wait until their queued attempts are settled.
+// Waiters ends the waits of this instance's buyers that last too long, and wakes the buyers whose entries this instance does
+// not settle from its memory. One alarm serves them all: nearly all buyers are told their outcomes long before.
 type Waiters struct {
-	seed   maphash.Seed
-	shards [waiterShards]waiterShard
+	now   func() time.Time
+	began time.Time
+
+	mu     sync.Mutex
+	due    map[int64][]waiter       // by the tick at which the alarm looks at them
+	looked int64                    // the tick at which it last looked
+	alarm  bool                     // whether it is set
+	apart  map[string]*model.Waiter // by order's id
+
+	closing chan struct{} // closed by Close
 }
 
-type waiterShard struct {
-	mu   sync.Mutex
-	byID map[string][]chan model.Outcome
+type waiter struct {
+	*model.Waiter
+	orderID string
+	wait    time.Duration // for the settler; 0: the buyer does not
+	until   time.Time     // the end, whether the attempt was admitted or not
 }
 
-// NewWaiters makes an empty set.
-func NewWaiters() *Waiters {
-	w := &Waiters{seed: maphash.MakeSeed()}
-	for i := range w.shards {
-		w.shards[i].byID = map[string][]chan model.Outcome{}
+// NewWaiters makes an empty set. now is this process's clock.
+func NewWaiters(now func() time.Time) *Waiters {
+	return &Waiters{now: now, began: now(), due: map[int64][]waiter{}, apart: map[string]*model.Waiter{}, closing: make(chan struct{})}
+}
+
+// Waiter makes the buyer of an attempt, who leaves when gone is closed. Its wait for the settler ends some time after the
+// admission, and its whole wait at the limit. A wait of 0 makes the admission its answer.
+func (w *Waiters) Waiter(gone <-chan struct{}, orderID string, wait, limit time.Duration) *model.Waiter {
+	now := w.now()
+	b := waiter{model.NewWaiter(gone), orderID, wait, now.Add(limit)}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if wait == 0 || w.closed() {
+		b.Hurry()
 	}
-	return w
+	w.await(b, now)
+	return b.Waiter
 }
 
-func (w *Waiters) shard(orderID string) *waiterShard {
-	return &w.shards[maphash.String(w.seed, orderID)%waiterShards]
-}
-
-// Wait returns a channel that receives the outcome of an order's id, and a function that ends the waiting. A zero
-// outcome means that the waiter has to look in the database. Wait must be called before the attempt is admitted;
-// otherwise the outcome could arrive before the waiter is registered.
-func (w *Waiters) Wait(orderID string) (outcome <-chan model.Outcome, done func()) {
-	c, s := make(chan model.Outcome, 1), w.shard(orderID)
-	s.mu.Lock()
-	s.byID[orderID] = append(s.byID[orderID], c)
-	s.mu.Unlock()
-	return c, func() { s.remove(orderID, c) }
-}
-
-func (s *waiterShard) remove(orderID string, c chan model.Outcome) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	list := s.byID[orderID]
-	for i, other := range list {
-		if other == c {
-			list = append(list[:i:i], list[i+1:]...)
-			break
-		}
+// await has the alarm look at a buyer when its wait may be over, or ends the wait if it is. The caller holds mu.
+func (w *Waiters) await(b waiter, now time.Time) {
+	at := now.Add(cmp.Or(b.wait, hurriedLook))
+	if admitted, ok := b.AdmittedAt(); ok {
+		at = admitted.Add(b.wait)
 	}
-	if len(list) == 0 {
-		delete(s.byID, orderID)
+	if at.After(b.until) {
+		at = b.until
+	}
+	if !at.After(now) {
+		b.GiveUp(context.DeadlineExceeded)
+		delete(w.apart, b.orderID)
 		return
 	}
-	s.byID[orderID] = list
-}
-
-// Wake sends the outcome of an order's id to its waiters.
-func (w *Waiters) Wake(orderID string, outcome model.Outcome) {
-	s := w.shard(orderID)
-	s.mu.Lock()
-	list := s.byID[orderID]
-	delete(s.byID, orderID)
-	s.mu.Unlock()
-	for _, c := range list {
-		c <- outcome // does not block: the channel has room for one outcome and is no longer in the list
+	due := int64((at.Sub(w.began) + tick - 1) / tick)
+	w.due[due] = append(w.due[due], b)
+	if !w.alarm {
+		w.looked = int64(now.Sub(w.began) / tick)
+		w.set(now)
 	}
 }
 
-// WakeAll sends the outcomes of many orders' ids to their waiters.
-func (w *Waiters) WakeAll(outcomes map[string]model.Outcome) {
+// set sets the alarm to the next tick, if there is anybody to look at.
+func (w *Waiters) set(now time.Time) {
+	if w.alarm = len(w.due) > 0; w.alarm {
+		time.AfterFunc(tick-now.Sub(w.began)%tick, w.ring)
+	}
+}
+
+// ring looks at the buyers who are due.
+func (w *Waiters) ring() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := w.now()
+	for last := int64(now.Sub(w.began) / tick); w.looked < last; {
+		w.looked++
+		due := w.due[w.looked]
+		delete(w.due, w.looked)
+		for _, b := range due {
+			w.await(b, now)
+		}
+	}
+	w.set(now)
+}
+
+func (w *Waiters) closed() bool {
+	select {
+	case <-w.closing:
+		return true
+	default:
+		return false
+	}
+}
+
+// Close ends the waits of all buyers whose attempts were admitted; those of the others end at their admission. It is called once,
+// when the server stops.
+func (w *Waiters) Close() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	close(w.closing)
+	for _, due := range w.due {
+		for _, b := range due {
+			b.Hurry()
+		}
+	}
+}
+
+// Apart keeps the buyers of entries that leave the settler's memory before they are settled: for a queue, or for a later sweep.
+// They are woken by their orders' ids.
+func (w *Waiters) Apart(entries []model.Entry) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, e := range entries {
+		if e.Waiter != nil && !e.Waiter.Answered() { // so the alarm will look at it again, and forget it at the end
+			w.apart[e.ID] = e.Waiter
+		}
+	}
+}
+
+// Wake tells outcomes, by orders' ids, to the buyers who are kept apart.
+func (w *Waiters) Wake(outcomes map[string]model.Outcome) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for id, o := range outcomes {
-		w.Wake(id, o)
+		if b := w.apart[id]; b != nil {
+			delete(w.apart, id)
+			b.Tell(o, nil)
+		}
 	}
 }
 
-// Look makes the waiters of these orders' ids look in the database, after another instance has reported that their
-// attempts are settled.
+// Look makes these buyers look in the database, after another instance has reported that their attempts are settled.
 func (w *Waiters) Look(orderIDs []string) {
+	outcomes := make(map[string]model.Outcome, len(orderIDs))
 	for _, id := range orderIDs {
-		w.Wake(id, model.Outcome{})
+		outcomes[id] = model.Outcome{Verdict: model.Queued}
 	}
+	w.Wake(outcomes)
 }

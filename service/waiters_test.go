@@ -1,67 +1,123 @@
 package service
 
 import (
-	"fmt"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"flashsale/model"
 	"flashsale/test/kit/check"
 )
 
-func TestWaiters(t *testing.T) {
-	accepted := model.Outcome{Verdict: model.Accepted, Order: &model.Order{ID: "a"}}
-	w := NewWaiters()
-	first, doneFirst := w.Wait("a")
-	second, doneSecond := w.Wait("a") // the same request on a second connection
-	other, doneOther := w.Wait("b")
-	left, doneLeft := w.Wait("a")
-	doneLeft()
-	doneLeft() // a second call does nothing
-	w.WakeAll(map[string]model.Outcome{"a": accepted, "without a waiter": {Verdict: model.SoldOut}})
-	nothing := model.Outcome{Verdict: "nothing"}
-	received := func(outcome <-chan model.Outcome) model.Outcome {
-		select {
-		case o := <-outcome:
-			return o
-		default:
-			return nothing
-		}
-	}
-	check.Same(t, "first waiter", received(first), accepted)
-	check.Same(t, "second waiter", received(second), accepted)
-	check.Same(t, "waiter for another id", received(other), nothing)
-	check.Same(t, "waiter that has left", received(left), nothing)
-	w.Wake("a", accepted) // must not block although nobody waits
-	check.Same(t, "first waiter, again", received(first), nothing)
-	doneFirst()
-	doneSecond()
-	check.Same(t, "ids with waiters", w.waited(), 1)
-	doneOther()
-	check.Same(t, "ids with waiters at the end", w.waited(), 0)
+// waiting is a buyer in a bubble, and what it was told.
+type waiting struct {
+	*model.Waiter
+	outcome model.Outcome
+	err     error
+	after   time.Duration // 0: it was told nothing yet
 }
 
-// A waiter receives the outcome of its own wake-up, or of its neighbour's earlier one.
+func wait(w *Waiters, orderID string, wait, limit time.Duration) *waiting {
+	b := &waiting{Waiter: w.Waiter(nil, orderID, wait, limit)}
+	began := time.Now()
+	go func() {
+		b.outcome, b.err = b.Told()
+		b.after = time.Since(began)
+	}()
+	return b
+}
+
+func entryOf(b *waiting, orderID string) model.Entry {
+	return model.Entry{Attempt: model.Attempt{ID: orderID, Waiter: b.Waiter}}
+}
+
+// A wait ends after its time from the admission on, and at its limit in any case.
+func TestWaitsEnd(t *testing.T) {
+	const ms, never = time.Millisecond, time.Duration(-1)
+	type test struct {
+		wait, admitted, settled, closed time.Duration
+		after                           time.Duration
+		want                            model.Verdict // empty: an error
+	}
+	check.EachInBubble(t, map[string]test{
+		"never admitted":                   {wait: 800 * ms, admitted: never, settled: never, closed: never, after: 2000 * ms},
+		"never admitted, queued is enough": {admitted: never, settled: never, closed: never, after: 2000 * ms},
+		"never settled":                    {wait: 800 * ms, admitted: 5 * ms, settled: never, closed: never, after: 810 * ms, want: model.Queued},
+		"admitted late":                    {wait: 800 * ms, admitted: 1000 * ms, settled: never, closed: never, after: 1800 * ms, want: model.Queued},
+		"admitted later":                   {wait: 800 * ms, admitted: 1500 * ms, settled: never, closed: never, after: 2000 * ms, want: model.Queued},
+		"settled":                          {wait: 800 * ms, admitted: 5 * ms, settled: 700 * ms, closed: never, after: 700 * ms, want: model.Accepted},
+		"settled late":                     {wait: 800 * ms, admitted: 5 * ms, settled: 811 * ms, closed: never, after: 810 * ms, want: model.Queued},
+		"queued is enough":                 {admitted: 5 * ms, settled: 7 * ms, closed: never, after: 5 * ms, want: model.Queued},
+		"closed, admitted":                 {wait: 800 * ms, admitted: 5 * ms, settled: never, closed: 100 * ms, after: 100 * ms, want: model.Queued},
+		"closed, then admitted":            {wait: 800 * ms, admitted: 150 * ms, settled: never, closed: 100 * ms, after: 150 * ms, want: model.Queued},
+		"closed, never admitted":           {wait: 800 * ms, admitted: never, settled: never, closed: 100 * ms, after: 2000 * ms},
+	}, func(t *testing.T, tc test) {
+		w := NewWaiters(time.Now)
+		b := wait(w, "order", tc.wait, 2000*ms)
+		for _, step := range []struct {
+			at time.Duration
+			do func()
+		}{
+			{tc.admitted, func() { b.Admit(time.Now()) }},
+			{tc.settled, func() { b.Tell(model.Outcome{Verdict: model.Accepted}, nil) }},
+			{tc.closed, w.Close},
+		} {
+			if step.at != never {
+				time.AfterFunc(step.at, step.do)
+			}
+		}
+		time.Sleep(3 * time.Second)
+		check.Same(t, "after", b.after, tc.after)
+		check.Same(t, "verdict", b.outcome.Verdict, tc.want)
+		check.Same(t, "error", b.err != nil, tc.want == "")
+		check.Same(t, "somebody to look at", len(w.due), 0)
+	})
+}
+
+// Buyers whose entries this instance does not settle from its memory are woken by their orders' ids, and forgotten when their
+// waits end.
+func TestWaitersApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := NewWaiters(time.Now)
+		buyers := map[string]*waiting{}
+		var entries []model.Entry
+		for _, id := range []string{"settled", "elsewhere", "lost", "told before"} {
+			buyers[id] = wait(w, id, time.Second, time.Second)
+			buyers[id].Admit(time.Now())
+			if id == "told before" {
+				buyers[id].Tell(model.Outcome{Verdict: model.SoldOut}, nil)
+			}
+			entries = append(entries, entryOf(buyers[id], id))
+		}
+		w.Apart(append(entries, model.Entry{}))
+		time.Sleep(100 * time.Millisecond)
+		w.Wake(map[string]model.Outcome{"settled": {Verdict: model.Accepted}, "told before": {Verdict: model.Accepted}, "nobody's": {}})
+		w.Look([]string{"elsewhere", "nobody's"})
+		time.Sleep(2 * time.Second)
+		for id, want := range map[string]model.Verdict{
+			"settled": model.Accepted, "elsewhere": model.Queued, "lost": model.Queued, "told before": model.SoldOut,
+		} {
+			check.Same(t, id, buyers[id].outcome.Verdict, want)
+			check.Same(t, id+": at once", buyers[id].after < time.Second, id != "lost")
+		}
+		check.Same(t, "buyers who are remembered", len(w.apart)+len(w.due), 0)
+	})
+}
+
+// A buyer gets one answer, whoever is first.
 func TestWaitersAtOnce(t *testing.T) {
-	w := NewWaiters()
+	w := NewWaiters(time.Now)
 	check.Together(400, func(i int) {
-		id := fmt.Sprint("order-", i%20)
-		outcome, leave := w.Wait(id)
-		defer leave()
-		if i < 200 { // the others leave at once
-			w.Wake(id, model.Outcome{Verdict: model.Accepted})
-			check.Same(t, "outcome", (<-outcome).Verdict, model.Accepted)
+		gone := make(chan struct{})
+		b := w.Waiter(gone, "order", time.Minute, time.Minute)
+		go b.Admit(time.Now())
+		go b.Tell(model.Outcome{Verdict: model.Accepted}, nil)
+		go b.GiveUp(model.ErrUnavailable)
+		if i%2 == 0 {
+			close(gone)
+		}
+		if outcome, err := b.Told(); err == nil && outcome.Verdict != model.Accepted && outcome.Verdict != model.Queued {
+			t.Errorf("%+v", outcome)
 		}
 	})
-	check.Same(t, "ids with waiters", w.waited(), 0)
-}
-
-// waited returns the number of ids that somebody waits for.
-func (w *Waiters) waited() (n int) {
-	for i := range w.shards {
-		s := &w.shards[i]
-		s.mu.Lock()
-		n += len(s.byID)
-		s.mu.Unlock()
-	}
-	return n
 }

@@ -1,10 +1,9 @@
 package strategy
 
 import (
-	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"flashsale/internal/batch"
@@ -21,7 +20,7 @@ var admissionLimits = batch.Limits{Batch: 256, Queue: 8192, Calls: 2, Time: 2 * 
 type admission struct {
 	needs    Needs
 	breakers *breakers // nil: every call is made
-	batcher  *batch.Batcher[model.Attempt, model.Admission]
+	batcher  *batch.Batcher[model.Attempt, struct{}]
 }
 
 func newAdmission(n Needs, b *breakers) *admission {
@@ -30,46 +29,60 @@ func newAdmission(n Needs, b *breakers) *admission {
 	return ad
 }
 
-// deduct returns the gate's outcome. The verdict is also model.NoGate, after deduct has asked for a gate, or
-// model.Unsure. deduct returns model.ErrUnavailable if too many attempts wait for the gate or the strategy is closed.
-// After any other error the attempt may have been admitted, unless the breaker was open.
+// deduct returns the settled outcome of an attempt that the gate admits, or the gate's refusal. The verdict is model.Queued if
+// the gate knew the attempt, or if its buyer waits no longer. It is also model.NoGate, after deduct has asked for a gate, or
+// model.Unsure. deduct returns model.ErrUnavailable if too many attempts wait for the gate or the strategy is closed. After any
+// other error the attempt may have been admitted, unless the breaker was open.
 func (ad *admission) deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
-	a.LeastEpoch = ad.needs.Control.Epoch(a.SaleID)
-	answer, err := ad.batcher.Do(ctx, ad.needs.Gate.Batch(ctx, a), a)
-	if errors.Is(err, batch.ErrFull) || errors.Is(err, batch.ErrClosed) {
+	if err := ctx.Err(); err != nil {
+		return model.Outcome{}, err
+	}
+	if a.Waiter == nil {
+		a.Waiter = model.NewWaiter(ctx.Done())
+		a.Waiter.Hurry()
+	}
+	if err := ad.batcher.Put(ad.needs.Gate.Batch(ctx, a), a, nil); err != nil {
 		return model.Outcome{}, fmt.Errorf("%w: admit: %w", model.ErrUnavailable, err)
 	}
-	if answer.Verdict == model.NoGate {
+	outcome, err := a.Waiter.Told()
+	if outcome.Verdict == model.NoGate {
 		ad.needs.Control.NeedGate(a.SaleID)
 	}
-	return answer.Outcome, cmp.Or(err, answer.Err)
+	return outcome, err
 }
 
-// admit sends a batch to the gate, unless the circuit breaker of its node is open, and hands what the gate admits over to
-// the settler. The breaker counts a failure if every attempt has failed, so that a sale whose keys are damaged does not
-// keep others from the gate.
-func (ad *admission) admit(ctx context.Context, _ string, attempts []model.Attempt) ([]model.Admission, error) {
-	call := func() (answers []model.Admission, failed error) {
-		answers = ad.needs.Gate.Admit(ctx, attempts)
-		failed = answers[0].Err
-		var admitted []model.Entry
-		for _, answer := range answers {
-			if answer.Err == nil {
-				failed = nil
-			}
-			if answer.Entry != nil {
-				admitted = append(admitted, *answer.Entry)
-			}
+// admit sends a batch to the gate, unless the circuit breaker of its node is open. It hands what the gate admits over to the
+// settler, which tells the buyers the outcomes, and tells all other buyers the gate's answers. The breaker counts a failure if
+// every attempt has failed, so that a sale whose keys are damaged does not keep others from the gate.
+func (ad *admission) admit(ctx context.Context, _ string, attempts []model.Attempt) ([]struct{}, error) {
+	ask := func() ([]model.Admission, error) {
+		answers := ad.needs.Gate.Admit(ctx, attempts)
+		if slices.ContainsFunc(answers, func(a model.Admission) bool { return a.Err == nil }) {
+			return answers, nil
 		}
-		if len(admitted) > 0 {
-			ad.needs.Settle(admitted)
+		return answers, answers[0].Err
+	}
+	answers, err := ad.breakers.execute(ad.needs.Gate.Node(ctx, attempts[0]), ask)
+	now, admitted := ad.needs.Now(), []model.Entry(nil)
+	for i, a := range attempts {
+		var answer model.Admission
+		if answer.Err = err; err == nil {
+			answer = answers[i]
 		}
-		return answers, failed
+		switch {
+		case answer.Entry != nil:
+			admitted = append(admitted, *answer.Entry)
+			a.Waiter.Admit(now)
+		case answer.Verdict == model.Accepted:
+			a.Waiter.Tell(model.Outcome{Verdict: model.Queued, Repeated: answer.Repeated}, nil)
+		default:
+			a.Waiter.Tell(answer.Outcome, answer.Err)
+		}
 	}
-	if ad.breakers == nil {
-		return call()
+	if len(admitted) > 0 {
+		ad.needs.Settler.Add(admitted)
 	}
-	return ad.breakers.of(ad.needs.Gate.Node(ctx, attempts[0])).Execute(call)
+	return nil, nil //nolint:nilnil // the buyers have the answers
 }
 
 func (ad *admission) close() { ad.batcher.Close(closeGrace) }

@@ -53,6 +53,14 @@ func (bs *breakers) of(node string) *breaker {
 	return b
 }
 
+// execute makes a call of a node, unless the node's breaker is open. Without breakers every call is made.
+func (bs *breakers) execute(node string, call func() ([]model.Admission, error)) ([]model.Admission, error) {
+	if bs == nil {
+		return call()
+	}
+	return bs.of(node).Execute(call)
+}
+
 // closed reports whether no breaker keeps calls from its node.
 func (bs *breakers) closed() bool {
 	for _, b := range bs.byNode.All() {

@@ -136,16 +136,16 @@ func TestRepeats(t *testing.T) {
 		a := attempt(o, "buyer", 2)
 		other := a
 		other.Quantity = 1
-		if first := e.deduct(a); first.Verdict != model.Accepted || first.Repeated || first.Queued() != has.gate {
+		if first := e.deduct(a); first.Verdict != model.Accepted || first.Repeated || queued(first) != has.gate {
 			e.Fatalf("the first: %+v", first)
 		}
 		again := func(stage string) {
 			e.Helper()
 			got := e.deduct(a)
-			if got.Verdict != model.Accepted || !got.Repeated || got.Queued() != has.gate {
+			if got.Verdict != model.Accepted || !got.Repeated || queued(got) != has.gate {
 				e.Errorf("%s, again: %+v", stage, got)
 			}
-			if !got.Queued() && (got.Order.ID != a.ID || got.Order.Quantity != 2) {
+			if !queued(got) && (got.Order.ID != a.ID || got.Order.Quantity != 2) {
 				e.Errorf("%s, again: order %+v", stage, got.Order)
 			}
 			mismatch := model.Outcome{Verdict: model.IdempotencyMismatch, Repeated: true}

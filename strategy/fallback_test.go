@@ -83,17 +83,12 @@ func gateThat(v model.Verdict, err error) fakeGate {
 
 var noGate = gateThat(model.NoGate, nil)
 
-// fakeEpoch is the newest epoch of every sale.
-const fakeEpoch = 7
-
 // fakeControl records for which sales a gate was demanded.
 type fakeControl struct {
 	mu      sync.Mutex
 	need    []string
 	verdict model.Verdict
 }
-
-func (*fakeControl) Epoch(string) int64 { return fakeEpoch }
 
 func (c *fakeControl) Judge(string) model.Verdict { return c.verdict }
 

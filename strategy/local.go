@@ -79,7 +79,7 @@ func (l *Local) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, err
 		return model.Outcome{Verdict: model.SoldOut}, nil
 	}
 	outcome, err := l.redis.Deduct(ctx, a)
-	sold := err == nil && outcome.Verdict == model.Accepted && !outcome.Repeated
+	sold := err == nil && (outcome.Verdict == model.Accepted || outcome.Verdict == model.Queued) && !outcome.Repeated
 	if taken && !sold {
 		s.giveBack(int64(a.Quantity))
 	}

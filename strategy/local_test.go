@@ -143,11 +143,11 @@ func TestLocalShares(t *testing.T) {
 	}, func(t *testing.T, tc shares) {
 		b := newLocalBench(t, tc.left, shareOf(tc.share, tc.buffer))
 		for i := range tc.want {
-			b.want(1, model.Accepted)
+			b.want(1, model.Queued)
 			b.asked(fmt.Sprint("attempt ", i), 1, i+1)
 		}
 		for i := tc.want; i < int(tc.left); i++ {
-			b.want(1, model.Accepted)
+			b.want(1, model.Queued)
 			if i == tc.want {
 				check.Same(t, "looks", b.gate.peeks, 2)
 			}
@@ -166,7 +166,7 @@ func TestHole02_EachShareIsSoldToItsLastUnit(t *testing.T) {
 	}, func(t *testing.T, share func(*Needs)) {
 		for _, n := range []int{1, 2, 5} {
 			b := newLocalBench(t, 10, share)
-			b.want(n, slices.Repeat([]model.Verdict{model.Accepted}, 10/n)...)
+			b.want(n, slices.Repeat([]model.Verdict{model.Queued}, 10/n)...)
 			b.want(n, model.SoldOut)
 			check.Same(t, fmt.Sprint("units left when each takes ", n), b.gate.left, 0)
 		}
@@ -180,7 +180,7 @@ func TestHole04_BothMustSayYes(t *testing.T) {
 		"limit reached": {got: model.Outcome{Verdict: model.LimitReached}},
 		"too frequent":  {got: model.Outcome{Verdict: model.TooFrequent, RetryAfter: time.Second}},
 		"paused":        {got: model.Outcome{Verdict: model.Paused}},
-		"known":         {got: model.Outcome{Verdict: model.Accepted, Repeated: true}},
+		"known":         {got: model.Outcome{Verdict: model.Queued, Repeated: true}},
 		"mismatch":      {got: model.Outcome{Verdict: model.IdempotencyMismatch, Repeated: true}},
 		"no reply":      {err: errNoReply},
 		"no gate":       {err: model.ErrUnavailable},
@@ -201,7 +201,7 @@ func TestHole04_BothMustSayYes(t *testing.T) {
 		}
 		b.asked("not sold", 1, 3)
 		b.gate.admit = nil
-		b.want(1, model.Accepted, model.Accepted)
+		b.want(1, model.Queued, model.Queued)
 		b.asked("sold", 1, 5)
 		b.want(1, model.SoldOut)
 		b.asked("sold out", 2, 5)
@@ -219,11 +219,11 @@ func TestLocalLearnsOfSoldOut(t *testing.T) {
 	check.EachInBubble(t, map[string]refusal{
 		"one of none":  {1, 0, model.SoldOut},
 		"two of none":  {2, 0, model.SoldOut},
-		"two of one":   {2, 1, model.Accepted},
-		"three of two": {3, 2, model.Accepted},
+		"two of one":   {2, 1, model.Queued},
+		"three of two": {3, 2, model.Queued},
 	}, func(t *testing.T, tc refusal) {
 		b := newLocalBench(t, 10)
-		b.want(1, model.Accepted)
+		b.want(1, model.Queued)
 		b.gate.left = tc.left
 		b.want(tc.wish, model.SoldOut)
 		b.asked("the gate refuses", 1, 2)
@@ -241,11 +241,11 @@ func TestLocalRefusesForAQuarterOfASecond(t *testing.T) {
 		"sold out at a look": func(b *localBench) { b.want(1, model.SoldOut) },
 		"the last was sold": func(b *localBench) {
 			b.gate.left = 1
-			b.want(1, model.Accepted, model.SoldOut)
+			b.want(1, model.Queued, model.SoldOut)
 		},
 		"sold out at an attempt, long after the look": func(b *localBench) {
 			b.gate.left = 9
-			b.want(1, model.Accepted)
+			b.want(1, model.Queued)
 			b.gate.left = 0
 			time.Sleep(time.Second) // of synctest's clock, as below
 			b.want(1, model.SoldOut)
@@ -268,7 +268,7 @@ func TestLocalRefusesForAQuarterOfASecond(t *testing.T) {
 		b.want(1, model.SoldOut)
 		b.asked("just before two are seen", peeks+1, admits)
 		time.Sleep(time.Nanosecond)
-		b.want(1, model.Accepted, model.Accepted)
+		b.want(1, model.Queued, model.Queued)
 		b.asked("two were sold", peeks+2, admits+2)
 		b.want(1, model.SoldOut)
 	})
@@ -280,7 +280,7 @@ func TestLocalWishes(t *testing.T) {
 		b := newLocalBench(t, 1)
 		b.want(2, model.SoldOut, model.SoldOut)
 		b.asked("two of one", 1, 0)
-		b.want(1, model.Accepted)
+		b.want(1, model.Queued)
 		b.asked("one of one", 1, 1)
 		b.want(1, model.SoldOut)
 	})
@@ -294,7 +294,7 @@ func TestLocalAsksTheGate(t *testing.T) {
 		answer model.Outcome
 	}
 	check.EachInBubble(t, map[string]question{
-		"a known key":  {true, model.Accepted, model.Outcome{Verdict: model.Accepted, Repeated: true}},
+		"a known key":  {true, model.Accepted, model.Outcome{Verdict: model.Queued, Repeated: true}},
 		"a new key":    {true, model.Accepted, model.Outcome{Verdict: model.SoldOut}},
 		"not started":  {false, model.NotStarted, model.Outcome{Verdict: model.NotStarted}},
 		"ended":        {false, model.Ended, model.Outcome{Verdict: model.Ended}},
@@ -319,7 +319,7 @@ func TestLocalWithoutALook(t *testing.T) {
 	t.Run("no answer to the look", func(t *testing.T) {
 		b := newLocalBench(t, 1)
 		b.gate.peek = fails
-		b.want(1, model.Accepted, model.SoldOut)
+		b.want(1, model.Queued, model.SoldOut)
 		b.asked("a look each", 2, 2)
 	})
 	t.Run("no answer at all", func(t *testing.T) {
@@ -333,12 +333,12 @@ func TestLocalWithoutALook(t *testing.T) {
 	for name, sold := range map[string]int{"a closed gate": 0, "a gate that closes after a sale": 1} {
 		t.Run(name, func(t *testing.T) {
 			b := newLocalBench(t, 2)
-			b.want(1, slices.Repeat([]model.Verdict{model.Accepted}, sold)...)
+			b.want(1, slices.Repeat([]model.Verdict{model.Queued}, sold)...)
 			b.gate.closed = true
 			wantFailed(t, <-call(t.Context(), b.local, wish(1)), model.ErrUnavailable)
 			check.Same(t, "demanded gates", b.control.need, []string{"sale"})
 			b.gate.closed = false
-			b.want(1, model.Accepted)
+			b.want(1, model.Queued)
 			b.asked("open again", 2-sold, 2+sold)
 		})
 	}
@@ -365,7 +365,7 @@ func TestLocalLooksOnce(t *testing.T) {
 			r := <-c
 			got[check.Must(r.got, r.err).Verdict]++
 		}
-		check.Same(t, "verdicts", got, verdicts{model.Accepted: left, model.SoldOut: callers - left})
+		check.Same(t, "verdicts", got, verdicts{model.Queued: left, model.SoldOut: callers - left})
 	})
 }
 
@@ -376,7 +376,7 @@ func TestHole04_LocalLookFails(t *testing.T) {
 		want result
 	}
 	check.EachInBubble(t, map[string]gate{
-		"the gate sells":           {100, result{got: model.Outcome{Verdict: model.Accepted}}},
+		"the gate sells":           {100, result{got: model.Outcome{Verdict: model.Queued}}},
 		"the gate is sold out":     {0, result{got: model.Outcome{Verdict: model.SoldOut}}},
 		"the gate does not answer": {100, result{err: errNoReply}},
 	}, func(t *testing.T, tc gate) {
@@ -425,7 +425,7 @@ func TestLocalCallersWhoLeave(t *testing.T) {
 		synctest.Wait()
 		close(release)
 		for _, c := range slices.Delete(calls, leaver, leaver+1) {
-			check.Same(t, "a caller who stayed", <-c, result{got: model.Outcome{Verdict: model.Accepted}})
+			check.Same(t, "a caller who stayed", <-c, result{got: model.Outcome{Verdict: model.Queued}})
 		}
 		check.Same(t, "units left of 5", b.gate.left, 3)
 	})
@@ -438,7 +438,7 @@ func TestLocalSales(t *testing.T) {
 		b.gate.left = 1
 		a := wish(1)
 		a.SaleID = sale
-		check.Same(t, sale, check.Must(b.local.Deduct(t.Context(), a)).Verdict, model.Accepted)
+		check.Same(t, sale, check.Must(b.local.Deduct(t.Context(), a)).Verdict, model.Queued)
 	}
 	b.asked("both", 2, 2)
 }

@@ -22,8 +22,8 @@ type Redis struct{ admission *admission }
 // NewRedis makes the strategy.
 func NewRedis(n Needs) *Redis { return &Redis{admission: newAdmission(n, nil)} }
 
-// Deduct admits the attempt. The outcome is queued or a refusal. It returns model.ErrUnavailable if the gate can't
-// judge, or if too many attempts wait.
+// Deduct admits the attempt, and waits until it is settled. It returns model.ErrUnavailable if the gate can't judge, or if
+// too many attempts wait.
 func (r *Redis) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	outcome, err := r.admission.deduct(ctx, a)
 	switch {

@@ -47,12 +47,16 @@ type Database interface {
 
 // Control is the part of service.Gates that strategies use.
 type Control interface {
-	// Epoch returns the newest epoch of a sale's gate that this instance has read.
-	Epoch(saleID string) int64
 	// Judge returns model.Accepted if the sale sells now according to the memory of this instance, or else a refusal.
 	Judge(saleID string) model.Verdict
 	// NeedGate asks for an open gate for a sale that has none, and does not wait for it.
 	NeedGate(saleID string)
+}
+
+// Settler is the part of worker.Settler that strategies use.
+type Settler interface {
+	// Add hands over entries that this instance has admitted. The settler tells their buyers the outcomes.
+	Add(admitted []model.Entry)
 }
 
 // Needs are the dependencies and settings of strategies.
@@ -60,7 +64,7 @@ type Needs struct {
 	Gate     Gate
 	Database Database
 	Control  Control
-	Settle   func(admitted []model.Entry) // hands admitted attempts over to the settler of this instance
+	Settler  Settler
 	Log      *slog.Logger
 	Now      func() time.Time
 	Batch    int           // most attempts in one call of a store; it only lowers the default limit; 0: the default
@@ -89,7 +93,8 @@ func (n Needs) batched(l batch.Limits) batch.Limits {
 
 // Strategy takes units from stock for attempts.
 type Strategy interface {
-	// Deduct takes an attempt's units, or refuses it. The outcome carries an order when one is durable.
+	// Deduct takes an attempt's units, or refuses it. The outcome carries an order when one is durable. An attempt that was
+	// admitted and is not settled in the time of its buyer is model.Queued.
 	Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error)
 	// Healthy returns an error that names what the strategy lacks, or nil.
 	Healthy() error

@@ -142,7 +142,7 @@ func (s *stores) engine(strategyName string, change ...func(*Needs)) *engine {
 	e.gate = gate.New(e.client, instance)
 	e.gate.TransferTime = check.Patience
 	e.gates = service.NewGates(s.db, e.gate, e.catalog, discard)
-	e.waiters = service.NewWaiters()
+	e.waiters = service.NewWaiters(time.Now)
 	lock, db := make(chan struct{}, 1), s.db
 	if strategyName == "mutex" {
 		db = db.Exclusive(lock)
@@ -150,10 +150,10 @@ func (s *stores) engine(strategyName string, change ...func(*Needs)) *engine {
 	e.settler = worker.NewSettler(worker.SettlerNeeds{
 		Stream: e.gate, Ledger: db, Live: e.catalog.LiveGates, Instance: instance,
 		Running: func(context.Context, time.Duration) []string { return nil },
-		Wake:    e.waiters.WakeAll, Lost: func(model.GateRef) {}, Now: time.Now, Log: discard,
+		Apart:   e.waiters.Apart, Wake: e.waiters.Wake, Lost: func(model.GateRef) {}, Now: time.Now, Log: discard,
 	})
 	needs := Needs{
-		Gate: e.gate, Database: s.db, Control: e.gates, Settle: e.settler.Add, Log: discard, Now: time.Now,
+		Gate: e.gate, Database: s.db, Control: e.gates, Settler: e.settler, Log: discard, Now: time.Now,
 		Lock: lock, LocalShare: 0.5, LocalBuffer: 4,
 	}
 	for _, f := range change {
@@ -251,9 +251,17 @@ func keyless(o model.Offer, user string) model.Attempt {
 // number returns the name of the i-th user.
 func number(i int) string { return fmt.Sprint("u-", i) }
 
+// try runs the strategy. An attempt that was queued counts as accepted, without an order: nobody settles it meanwhile.
 func (e *engine) try(a model.Attempt) (model.Outcome, error) {
-	return e.strategy.Deduct(e.Context(), a)
+	got, err := e.strategy.Deduct(e.Context(), a)
+	if got.Verdict == model.Queued {
+		got.Verdict = model.Accepted
+	}
+	return got, err
 }
+
+// queued reports whether an accepted attempt was queued.
+func queued(o model.Outcome) bool { return o.Verdict == model.Accepted && o.Order == nil }
 
 // deduct runs the strategy, which must not return an error.
 func (e *engine) deduct(a model.Attempt) model.Outcome {
@@ -280,7 +288,7 @@ func (e *engine) insist(o model.Offer, user, key string) (got model.Outcome, err
 func (e *engine) queue(o model.Offer, user string) model.Attempt {
 	e.Helper()
 	a := attempt(o, user, 1)
-	if got := e.deduct(a); !got.Queued() || got.Repeated {
+	if got := e.deduct(a); !queued(got) || got.Repeated {
 		e.Fatalf("%s was not queued: %+v", user, got)
 	}
 	return a

@@ -104,6 +104,7 @@ func newSettling(queue Queue) *settling {
 		Stream: s.stream, Ledger: s.ledger, Instance: "here", Queue: queue, Grace: time.Minute,
 		Running: func(context.Context, time.Duration) []string { defer locked()(); return slices.Clone(s.running) },
 		Live:    func() []model.GateRef { defer locked()(); return refs(s.live...) },
+		Apart:   func([]model.Entry) {},
 		Wake:    func(outcomes map[string]model.Outcome) { with(func() { addVerdicts(s.woken, outcomes) }) },
 		Now:     time.Now, Log: slog.New(s.log),
 	})

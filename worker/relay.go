@@ -87,6 +87,7 @@ func (r *relay) pass(ctx context.Context, b saleBatch) error {
 	entries := b.entries
 	swept := func(e model.Entry) bool { return e.Swept }
 	fresh := slices.DeleteFunc(slices.Clone(entries), swept)
+	r.settler.Apart(fresh) // before a consumer can settle them
 	if len(fresh) > 0 && r.stopping.Err() == nil && r.try(ctx, func(ctx context.Context) error {
 		return r.settler.Queue.Publish(ctx, b.gate.SaleID, fresh)
 	}) {

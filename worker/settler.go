@@ -78,7 +78,8 @@ type SettlerNeeds struct {
 	Batch    int                            // most entries in one transaction; 0: settleBatch
 	Linger   time.Duration                  // how long the first entry of a batch waits for others, since larger batches cost less
 	AckPause time.Duration                  // between two calls that delete settled entries from the streams, for the same reason
-	Wake     func(map[string]model.Outcome) // wakes buyers who wait on this instance
+	Apart    func(entries []model.Entry)    // keeps the buyers of entries that this instance does not settle from its memory
+	Wake     func(map[string]model.Outcome) // wakes such buyers, by their orders' ids
 	Lost     func(gate model.GateRef)       // has a gate replaced that lacks an order, because its stream was lost
 	Now      func() time.Time
 	Log      *slog.Logger
@@ -111,7 +112,11 @@ func NewSettler(n SettlerNeeds) *Settler {
 }
 
 // Add hands over entries that this instance has admitted. It does not block.
-func (s *Settler) Add(entries []model.Entry) { s.pending.add(entries) }
+func (s *Settler) Add(entries []model.Entry) {
+	if added := s.pending.add(entries); added < len(entries) {
+		s.Apart(entries)
+	}
+}
 
 // Run settles until ctx ends, and until the batches under way are finished.
 func (s *Settler) Run(ctx context.Context) {
@@ -337,7 +342,7 @@ func (s *Settler) settleSale(ctx context.Context, gate model.GateRef, entries []
 	for _, e := range settled {
 		finished[e.ID] = true
 	}
-	s.pending.done(slices.DeleteFunc(slices.Clone(entries), func(e model.Entry) bool { return finished[e.ID] }))
+	s.leave(slices.DeleteFunc(slices.Clone(entries), func(e model.Entry) bool { return finished[e.ID] }), err)
 	if len(settled) > 0 {
 		s.finish(ctx, settled, outcomes)
 	}
@@ -345,6 +350,18 @@ func (s *Settler) settleSale(ctx context.Context, gate model.GateRef, entries []
 		return fmt.Errorf("sale %s: %w", gate.SaleID, err)
 	}
 	return nil
+}
+
+// leave forgets entries that this instance has not settled. After an error they are in their streams, where a sweep finds them.
+// Else another instance has settled them, or they were lost, and their buyers look in the database.
+func (s *Settler) leave(entries []model.Entry, err error) {
+	s.Apart(entries)
+	for _, e := range entries {
+		if err == nil && e.Waiter != nil {
+			e.Waiter.Tell(model.Outcome{Verdict: model.Queued}, nil)
+		}
+	}
+	s.pending.done(entries)
 }
 
 // finish wakes the buyers of settled entries, and has the entries deleted from their streams and forgotten in the background.
@@ -493,10 +510,15 @@ func (s *Settler) tries(e model.Entry) int {
 	return s.broken[e.ID]
 }
 
-// wake wakes the buyers who wait, on this instance or on others. If a wake-up is lost, its buyer only waits longer.
+// wake tells the outcomes to the buyers who wait, on this instance or on others. If a wake-up is lost, its buyer only waits
+// longer.
 func (s *Settler) wake(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) {
 	byInstance := map[string]map[string]model.Outcome{}
 	for i, e := range entries {
+		if e.Waiter != nil {
+			e.Waiter.Tell(outcomes[i], nil)
+			continue
+		}
 		if byInstance[e.Instance] == nil {
 			byInstance[e.Instance] = map[string]model.Outcome{}
 		}

@@ -43,11 +43,11 @@ func eachEngine(t *testing.T, test func(e *engine)) {
 }
 
 func newEngine(i *instance.Instance, name string, raw *sql.DB) *engine {
-	e := &engine{Instance: i, raw: raw, waiters: service.NewWaiters(), log: &check.Log{}}
+	e := &engine{Instance: i, raw: raw, waiters: service.NewWaiters(time.Now), log: &check.Log{}}
 	e.settler = NewSettler(SettlerNeeds{
 		Stream: e.Gate, Ledger: e.DB, Live: e.Catalog.LiveGates, Instance: name,
 		Running: func(context.Context, time.Duration) []string { return nil },
-		Wake:    e.waiters.WakeAll, Now: time.Now, Log: slog.New(e.log),
+		Apart:   e.waiters.Apart, Wake: e.waiters.Wake, Now: time.Now, Log: slog.New(e.log),
 		Lost: func(gate model.GateRef) {
 			e.Gates.ReplaceGate(gate.SaleID, e.Gates.Epoch(gate.SaleID), model.RebuildLost)
 		},
@@ -133,22 +133,27 @@ func TestTwoSettlers(t *testing.T) {
 			e.Running(e.settler.Run)
 			e.listens("fs:control", int64(i+1))
 		}
-		buyers := make([]<-chan model.Outcome, n)
 		attempts := make([]model.Attempt, n)
 		for i := range n {
-			attempts[i] = instance.Attempt(o, fmt.Sprint("u-", i), "key")
-			buyer, done := both[i%2].waiters.Wait(attempts[i].ID)
-			defer done()
-			buyers[i] = buyer
-			entry := both[i%2].admit(attempts[i], admitted)
-			both[(i+i/2)%2].settler.Add([]model.Entry{entry}) // half of the buyers are woken by the other instance
-		}
-		for i, buyer := range buyers {
-			got := check.Receive(here, "a wake-up", buyer) // empty: the buyer has to look for the order
-			if got != (model.Outcome{}) && (got.Verdict != model.Accepted || got.Order == nil || got.Order.ID != attempts[i].ID) {
-				here.Errorf("buyer %d heard %+v", i, got)
+			a := instance.Attempt(o, fmt.Sprint("u-", i), "key")
+			mine, other := both[i%2], i/2%2 == 1
+			a.Waiter = mine.waiters.Waiter(nil, a.ID, check.Patience, check.Patience)
+			entry := mine.admit(a, admitted)
+			a.Waiter.Admit(time.Now())
+			settles := mine
+			if other { // as after a sweep
+				mine.waiters.Apart([]model.Entry{entry})
+				entry.Waiter, settles = nil, both[(i+1)%2]
 			}
-			here.wantPending(attempts[i])
+			settles.settler.Add([]model.Entry{entry})
+			attempts[i] = a
+		}
+		for i, a := range attempts {
+			got, err := a.Waiter.Told() // queued: the buyer has to look for the order
+			here.wantPending(a)
+			if other := i/2%2 == 1; err != nil || (got.Verdict == model.Queued) != other || !other && (got.Order == nil || got.Order.ID != a.ID) {
+				here.Errorf("buyer %d heard %+v, %v", i, got, err)
+			}
 		}
 		here.Settled(o, n, 0)
 	})
@@ -175,6 +180,8 @@ func TestHole55_ForgedWakeUp(t *testing.T) {
 type forger struct{ *engine }
 
 func (f forger) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
+	a.Waiter.Admit(time.Now())
+	f.waiters.Apart([]model.Entry{{Attempt: a}})
 	order := model.Order{ID: a.ID, SaleID: a.SaleID, UserID: a.UserID, Quantity: 1, Status: model.OrderPending}
 	for _, said := range []any{map[string]model.Outcome{a.ID: {Verdict: model.Accepted, Order: &order}}, []string{a.ID}} {
 		payload, err := json.Marshal(said)
@@ -185,7 +192,7 @@ func (f forger) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, err
 			return model.Outcome{}, err
 		}
 	}
-	return model.Outcome{Verdict: model.Accepted}, nil
+	return a.Waiter.Told()
 }
 
 // The stream alone is lost, by an operator or an eviction. The auditor has the gate replaced: the attempts that were

@@ -277,41 +277,33 @@ func (r *Round) Buy(ctx context.Context, instance int, buyer string) (model.Verd
 // deduct runs the strategy and waits until the attempt is settled in the database. It returns errDead if the instance
 // is killed meanwhile, and ErrUnsettled after patience.
 func (i *instance) deduct(ctx context.Context, a model.Attempt) (model.Verdict, error) {
-	settled, done := i.app.Waiters.Wait(a.ID)
-	defer done()
-	outcome, err := i.app.Strategy.Deduct(ctx, a)
-	if err != nil || !outcome.Queued() {
-		return outcome.Verdict, err
-	}
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, ErrUnsettled)
 	defer cancel()
-	var looks <-chan time.Time
-	if outcome.Repeated { // its wake-up goes to a dead instance, or was sent before
-		ticker := time.NewTicker(look)
-		defer ticker.Stop()
-		looks = ticker.C
+	a.Waiter = i.app.Waiters.Waiter(i.dead, a.ID, patience, patience)
+	outcome, err := i.app.Strategy.Deduct(ctx, a)
+	if err != nil || outcome.Verdict != model.Queued {
+		return outcome.Verdict, err
 	}
+	// Another instance has announced that the attempt is settled, or it repeats one that a dead instance has admitted.
 	for {
-		select {
-		case outcome := <-settled:
-			if outcome.Verdict != "" {
-				return outcome.Verdict, nil
-			}
-		case <-looks:
-		case <-i.dead:
-			return "", errDead
-		case <-ctx.Done():
-			return "", context.Cause(ctx)
-		}
-		// Another instance has announced that the attempt is settled, or the next poll is due.
 		order, ok, err := i.app.Stores.Database.Order(ctx, a.ID)
 		switch {
+		case ctx.Err() != nil:
+			return "", context.Cause(ctx)
 		case err != nil:
 			return "", err
 		case ok && order.Status == model.OrderRejected:
 			return order.Reason, nil
 		case ok:
 			return model.Accepted, nil
+		}
+		timer := time.NewTimer(look)
+		select {
+		case <-timer.C:
+		case <-i.dead:
+			return "", errDead
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
 		}
 	}
 }

@@ -43,12 +43,13 @@ type queue[T, R any] struct {
 
 type call[T, R any] struct {
 	item T
-	done chan<- result[R]
+	done chan<- Result[R] // may be nil
 }
 
-type result[R any] struct {
-	value R
-	err   error
+// Result is the result of an item.
+type Result[R any] struct {
+	Value R
+	Err   error
 }
 
 // New makes a Batcher that processes each batch with do. do returns the results in the order of the items. An error
@@ -65,34 +66,39 @@ func (g *Batcher[T, R]) Do(ctx context.Context, key string, item T) (value R, er
 	if err = ctx.Err(); err != nil {
 		return value, err
 	}
-	done := make(chan result[R], 1)
+	done := make(chan Result[R], 1)
+	if err = g.Put(key, item, done); err != nil {
+		return value, err
+	}
+	select {
+	case r := <-done:
+		return r.Value, r.Err
+	case <-ctx.Done():
+		return value, ctx.Err()
+	}
+}
+
+// Put is Do without the wait. done, which must have room, receives the result. If done is nil, the function of the batches tells
+// whoever has to know.
+func (g *Batcher[T, R]) Put(key string, item T, done chan<- Result[R]) error {
 	g.mu.Lock()
+	defer g.mu.Unlock()
 	q := g.queues[key]
 	if q == nil {
 		q = &queue[T, R]{}
 	}
 	switch {
 	case g.closed:
-		err = ErrClosed
+		return ErrClosed
 	case len(q.waiting) >= g.limits.Queue:
-		err = ErrFull
-	default:
-		g.queues[key], q.waiting = q, append(q.waiting, call[T, R]{item, done})
-		if q.calls < g.limits.Calls {
-			q.calls++
-			g.running.Go(func() { g.run(key, q) })
-		}
+		return ErrFull
 	}
-	g.mu.Unlock()
-	if err != nil {
-		return value, err
+	g.queues[key], q.waiting = q, append(q.waiting, call[T, R]{item, done})
+	if q.calls < g.limits.Calls {
+		q.calls++
+		g.running.Go(func() { g.run(key, q) })
 	}
-	select {
-	case r := <-done:
-		return r.value, r.err
-	case <-ctx.Done():
-		return value, ctx.Err()
-	}
+	return nil
 }
 
 // Waiting returns how many items of a key wait, beside those in batches under way.
@@ -120,11 +126,13 @@ func (g *Batcher[T, R]) run(key string, q *queue[T, R]) {
 		values, err := g.do(ctx, key, items)
 		cancel()
 		for i, c := range batch {
-			if err != nil {
-				c.done <- result[R]{err: err}
-				continue
+			switch {
+			case c.done == nil:
+			case err != nil:
+				c.done <- Result[R]{Err: err}
+			default:
+				c.done <- Result[R]{Value: values[i]}
 			}
-			c.done <- result[R]{value: values[i]}
 		}
 	}
 }

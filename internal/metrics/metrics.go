@@ -135,8 +135,6 @@ func (m *Metrics) WatchPool(name string, pool *sql.DB) {
 func (m *Metrics) Begin(ctx context.Context, step observe.Step) (within context.Context, end func(error)) {
 	began := m.now()
 	switch step.Name {
-	case observe.Deduct, observe.SettleWait:
-		return ctx, func(error) { m.stages.of(step.Name).Observe(m.now().Sub(began).Seconds()) }
 	case observe.Admit:
 		return ctx, func(error) {
 			m.admitBatch.Observe(float64(step.Items))

@@ -76,13 +76,12 @@ func (m *clocked) took(d time.Duration, s observe.Step, err error) {
 // TestSteps has the steps that TestStages has not.
 func TestSteps(t *testing.T) {
 	m := at(noon)
-	m.took(2*time.Second, observe.Step{Name: observe.Deduct}, nil)
 	m.took(3*time.Second, observe.Step{Name: observe.Admit, Items: 7}, errors.New("no reply"))
 	m.took(0, observe.Step{Name: observe.Rebuild, Label: "drift"}, nil)
 	m.took(0, observe.Step{Name: observe.Rebuild, Label: "missing"}, model.ErrNewerGate)
 	_, end := m.Begin(t.Context(), observe.Step{Name: observe.Acknowledge})
 	check.Same(t, "a step without a collector is measured", end != nil, false)
-	m.has(t, `flashsale_purchase_stage_seconds_sum{stage="deduct"} 2`, `flashsale_admit_batch_attempts_sum 7`,
+	m.has(t, `flashsale_admit_batch_attempts_sum 7`,
 		`flashsale_admit_seconds_sum 3`, `flashsale_gate_rebuilds_total{reason="drift"} 1`)
 	check.Same(t, "a gate that was not installed counts", strings.Contains(m.page(t), `reason="missing"`), false)
 }

@@ -9,8 +9,7 @@ import (
 
 // The steps.
 const (
-	Deduct        = "deduct"                 // a strategy decides an attempt
-	SettleWait    = "settle_wait"            // a buyer waits for the settled order
+	Deduct        = "deduct"                 // a strategy decides an attempt; as a Stage, until the gate has admitted it
 	Admit         = "admit"                  // the gate judges attempts
 	DatabaseTakes = "deduct in the database" // the database judges attempts, without the gate
 	Settle        = "settle"                 // a transaction settles entries
@@ -33,7 +32,7 @@ const (
 // The events.
 const (
 	Purchase       = "purchase"        // a purchase request got its answer; Label is the verdict
-	Stage          = "stage"           // a request passed a stage of the front door in the time Took
+	Stage          = "stage"           // a purchase passed the stage Label in the time Took
 	Uncounted      = "uncounted"       // a request passed because the user's counter could not be reached
 	Expired        = "expired"         // N units of an expired order were released
 	NothingOverdue = "nothing overdue" // no order is left that has to expire
@@ -43,6 +42,9 @@ const (
 	Drifted        = "drifted"         // the gate of the sale Label differs from the database by N units
 	Violated       = "violated"        // the sums of a sale disagree
 )
+
+// SettleWait is the Stage in which a buyer waits for the settled order.
+const SettleWait = "settle_wait"
 
 // The outcomes of a Delivery.
 const (

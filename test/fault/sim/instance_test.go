@@ -59,7 +59,7 @@ func (s *sim) start(place int) {
 	s.starts[place]++
 	i := &instance{
 		s: s, place: place, name: fmt.Sprintf("%c%d", 'a'+place, s.starts[place]), gone: make(chan struct{}),
-		desks: map[string]*desk{}, waiters: service.NewWaiters(),
+		desks: map[string]*desk{}, waiters: service.NewWaiters(time.Now),
 	}
 	i.ctx, i.stop = context.WithCancel(s.ctx)
 	i.log = slog.New(logger{s, i.name})
@@ -73,13 +73,13 @@ func (s *sim) start(place int) {
 	i.settler = worker.NewSettler(worker.SettlerNeeds{
 		Stream: i.redis("settler"), Ledger: s.mutation.ledger(i), Live: func() []model.GateRef { return refs(s.sales...) },
 		Running:  func(context.Context, time.Duration) []string { return s.running() },
-		Instance: i.name, Wake: i.waiters.WakeAll, Lost: func(gate model.GateRef) {
+		Instance: i.name, Apart: i.waiters.Apart, Wake: i.waiters.Wake, Lost: func(gate model.GateRef) {
 			i.replace(gate.SaleID, i.desks[gate.SaleID].gates.Epoch(gate.SaleID), model.RebuildLost)
 		},
 		Now: time.Now, Log: i.log,
 	})
 	i.strategy = strategy.NewHybrid(strategy.Needs{
-		Gate: i.redis("door"), Database: i.database("door"), Control: control{i}, Settle: i.admitted, Log: i.log, Now: time.Now,
+		Gate: i.redis("door"), Database: i.database("door"), Control: control{i}, Settler: front{i}, Log: i.log, Now: time.Now,
 	})
 	expirer := &worker.Expirer{Store: i.database("expirer"), Released: i.expired, Grace: payGrace, Now: time.Now, Log: i.log}
 	refunder := &worker.Refunder{Store: i.database("refunder"), Provider: "sandbox", Refund: s.refund, Log: i.log}
@@ -161,8 +161,11 @@ func (i *instance) teller(part, sale string) *service.Gates {
 	return service.NewGates(i.database(part), i.redis(part), i.desks[sale].catalog, i.log)
 }
 
-// admitted hands admitted attempts over to the settler.
-func (i *instance) admitted(entries []model.Entry) {
+// front is the settler as the strategy uses it.
+type front struct{ i *instance }
+
+func (f front) Add(entries []model.Entry) {
+	i := f.i
 	i.s.ask(i.name+" settle "+listed(entries, func(e model.Entry) string { return i.s.name(e.ID) }), func() { i.settler.Add(entries) })
 }
 
@@ -244,7 +247,6 @@ func (i *instance) lookAfterGates(d *desk) {
 // control is the instance's control module as its strategy uses it.
 type control struct{ i *instance }
 
-func (c control) Epoch(sale string) int64         { return c.i.desks[sale].gates.Epoch(sale) }
 func (c control) Judge(sale string) model.Verdict { return c.i.desks[sale].gates.Judge(sale) }
 
 func (c control) NeedGate(sale string) {

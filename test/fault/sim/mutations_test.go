@@ -12,7 +12,6 @@ import (
 
 	"flashsale/model"
 	"flashsale/repository"
-	"flashsale/service"
 	"flashsale/worker"
 )
 
@@ -65,7 +64,7 @@ func (m mutation) ledger(i *instance) worker.Ledger {
 	case sound:
 		return whole
 	case beforeCommit:
-		return hasty{whole, i.waiters}
+		return hasty{whole}
 	default:
 		return careless{whole, m}
 	}
@@ -74,14 +73,15 @@ func (m mutation) ledger(i *instance) worker.Ledger {
 // hasty confirms attempts to the waiting buyers before anything is written.
 type hasty struct {
 	storeView
-	waiters *service.Waiters
 }
 
 func (h hasty) Settle(ctx context.Context, sale string, entries []model.Entry) ([]model.Outcome, error) {
 	for _, e := range entries {
-		h.waiters.Wake(e.ID, model.Outcome{Verdict: model.Accepted, Order: &model.Order{
-			ID: e.ID, SaleID: sale, UserID: e.UserID, Quantity: e.Quantity, Status: model.OrderPending,
-		}})
+		if e.Waiter != nil {
+			e.Waiter.Tell(model.Outcome{Verdict: model.Accepted, Order: &model.Order{
+				ID: e.ID, SaleID: sale, UserID: e.UserID, Quantity: e.Quantity, Status: model.OrderPending,
+			}}, nil)
+		}
 	}
 	return h.storeView.Settle(ctx, sale, entries)
 }

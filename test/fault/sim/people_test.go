@@ -58,11 +58,10 @@ func (s *sim) attempt(user, sale, key string, quantity int) *attempt {
 func (s *sim) tell(a *attempt, outcome model.Outcome, err error) {
 	s.memory.mu.Lock()
 	defer s.memory.mu.Unlock()
-	order := outcome.Order
 	switch {
 	case err != nil:
 		return // it may have happened or not
-	case order != nil && order.Status == model.OrderQueued:
+	case outcome.Verdict == model.Queued:
 		if a.queuedAt.IsZero() {
 			a.queuedAt = time.Now()
 		}
@@ -258,7 +257,7 @@ func (b *buyer) buy(a *attempt) *model.Order {
 		if err != nil {
 			return err
 		}
-		if outcome.Verdict == model.Accepted {
+		if outcome.Verdict == model.Accepted || outcome.Verdict == model.Queued {
 			order = outcome.Order
 		}
 		return nil
@@ -278,7 +277,7 @@ func (b *buyer) ask(ctx context.Context, i *instance, a *attempt) (model.Outcome
 	goesOn := func(ctx context.Context) error { return b.s.turn(ctx, i, b.name, "goes on with "+a.name) }
 	door := service.Purchases{
 		Catalog: d.catalog, IDs: b.s.ids, Strategy: pacedStrategy{i.strategy, goesOn}, Orders: i.database(b.name),
-		Waiters: i.waiters, SoldOut: &service.SoldOut{}, Closing: i.gone, AckWait: ackWait,
+		Waiters: i.waiters, SoldOut: &service.SoldOut{}, AckWait: ackWait,
 	}
 	return door.Purchase(ctx, service.Request{
 		UserID: a.user, SaleID: a.sale, Quantity: a.quantity, Key: a.key, Prefer: service.Preference{Async: b.async},
