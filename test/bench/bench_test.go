@@ -61,7 +61,7 @@ func TestBench(t *testing.T) {
 		}
 	}
 	report.TookSeconds = int(time.Since(report.StartedAt).Seconds())
-	t.Log(report.markdown(nil))
+	t.Log(report.markdown(nil) + report.notes())
 	const folder = "../../docs"
 	switch {
 	case len(report.Results) == len(rows()):

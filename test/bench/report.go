@@ -96,7 +96,8 @@ type Result struct {
 	Values []float64 `json:"values,omitempty"`
 	Unit   string    `json:"unit,omitempty"`
 	Points []*Result `json:"points,omitempty"` // the sizes of a growing row
-	Notes  []string  `json:"notes,omitempty"`
+	Run    string    `json:"run,omitempty"`    // when and how the row was measured, if not by the report's run
+	Notes  []string  `json:"notes,omitempty"`  // costs, books and circumstances, which the document leaves out
 }
 
 // void marks the result as void and keeps the first reason.
@@ -135,6 +136,9 @@ func (r *Result) judge(within bool, measured float64, sign string, bound float64
 	}
 }
 
+// betweenPoints stands between the figures of a growing row, which has one for each point.
+const betweenPoints = " / "
+
 // judgeGrowth compares the cost of a request at each point with the cost at the first point. A cost is divided by the
 // control's cost at the same point, so what the load tool and the kernel need for more buyers or connections is left
 // out. If the control of each point is an engine like that of the first point, the first point is not measured, and base is
@@ -150,14 +154,14 @@ func (r *Result) judgeGrowth(mostRise, base float64) {
 		worst, costs[i] = max(worst, cost), lab.Figure(cost)
 		p.Values, p.Unit = []float64{cost}, "x the first point's cost"
 	}
-	r.Measured = "x " + strings.Join(costs, ", ")
+	r.Measured = "x " + strings.Join(costs, betweenPoints)
 	r.Goal, r.Met = fmt.Sprintf("cost rises <= %.0f%%", mostRise*100), worst <= 1+mostRise
 }
 
 func (r *Result) verdict() string {
 	switch {
 	case r.Void != "":
-		return "VOID"
+		return "VOID: " + r.Void
 	case r.Goal == "":
 		return "no goal"
 	case r.Met:
@@ -177,7 +181,10 @@ type Report struct {
 	Results     []*Result         `json:"results"`
 }
 
-var columns = []string{"row", "goal", "measured", "control/s", "path/s", "p50 / p99 ms", "verdict"}
+var (
+	columns       = []string{"row", "goal", "measured", "control/s", "path/s", "p50 / p99 ms", "verdict"}
+	growthColumns = []string{"row", "goal", "at", "cost", "of the control", "path/s", "p99 ms", "verdict"}
+)
 
 // cells returns the result's line of the table, in the order of the columns.
 func (r *Result) cells() []string {
@@ -190,10 +197,27 @@ func (r *Result) cells() []string {
 	return []string{r.Name, r.Goal, r.Measured, spreadOf(collect(r.Control, rate)).String(), path, latency, r.verdict()}
 }
 
-// replace puts the results of a later run in place of those of the same rows, with a note of when and how they were measured.
+// growthCells returns a growing row's line of the table, in the order of the columns.
+func (r *Result) growthCells() []string {
+	points := func(text func(p *Result) string) string {
+		list := make([]string, len(r.Points))
+		for i, p := range r.Points {
+			list[i] = text(p)
+		}
+		return strings.Join(list, betweenPoints)
+	}
+	median := func(of func(Sample) float64) string {
+		return points(func(p *Result) string { return lab.Figure(spreadOf(collect(p.Path, of)).median) })
+	}
+	sizes := points(func(p *Result) string { return strings.TrimPrefix(p.Name, r.Name+", at ") })
+	ratios := points(func(p *Result) string { return lab.Figure(p.ratio()) })
+	return []string{r.Name, r.Goal, sizes, r.Measured, ratios, median(rate), median(p99), r.verdict()}
+}
+
+// replace puts the results of a later run in place of those of the same rows, and says when and how they were measured.
 func (r *Report) replace(later *Report) {
 	for _, result := range later.Results {
-		result.note("measured by a run of its own on %s, on %s, with %s; %s",
+		result.Run = fmt.Sprintf("%s, on %s, with %s; %s",
 			later.StartedAt.UTC().Format(dateAndTime), later.Machine, later.Settings["Rounds"], later.Settings["Versions"])
 		at := slices.IndexFunc(r.Results, func(old *Result) bool { return old.Name == result.Name })
 		if at < 0 {
@@ -204,41 +228,61 @@ func (r *Report) replace(later *Report) {
 	}
 }
 
-// lines returns each row, followed by its points.
-func (r *Report) lines() (list []*Result) {
+// notes returns the notes of all rows and their points, which a run prints.
+func (r *Report) notes() string {
+	var b strings.Builder
 	for _, result := range r.Results {
-		list = append(append(list, result), result.Points...)
+		for _, line := range append([]*Result{result}, result.Points...) {
+			for _, note := range line.Notes {
+				fmt.Fprintf(&b, "%s: %s\n", line.Name, note)
+			}
+		}
 	}
-	return list
+	return b.String()
 }
 
 // markdown returns the measured part of docs/performance.md, with the charts by file name.
 func (r *Report) markdown(charts map[string]lab.BarChart) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Measured by `make bench` on %s, in %d minutes. Raw rounds: [performance.json](performance.json).\n\n",
+	fmt.Fprintf(&b, "Measured by `make bench` on %s, in %d minutes. Raw rounds and notes: [performance.json](performance.json).\n\n",
 		r.StartedAt.UTC().Format(dateAndTime), (r.TookSeconds+59)/60)
 	fmt.Fprintf(&b, "- Machine: %s; load, control, engine and stores share it.\n", r.Machine)
 	for _, name := range slices.Sorted(maps.Keys(r.Settings)) {
 		fmt.Fprintf(&b, "- %s: %s\n", name, r.Settings[name])
 	}
+	lines, growing, runs := [][]string{columns}, [][]string{growthColumns}, map[string][]string{}
+	for _, result := range r.Results {
+		if len(result.Points) > 0 {
+			growing = append(growing, result.growthCells())
+		} else {
+			lines = append(lines, result.cells())
+		}
+		if result.Run != "" {
+			runs[result.Run] = append(runs[result.Run], result.Name)
+		}
+	}
 	b.WriteString("\nRates are the median of the rounds, with the least and the most; a ratio is that of the rounds' ratios.\n\n")
-	fmt.Fprintf(&b, "| %s |\n|%s\n", strings.Join(columns, " | "), strings.Repeat("---|", len(columns)))
-	for _, line := range r.lines() {
-		fmt.Fprintf(&b, "| %s |\n", strings.Join(line.cells(), " | "))
+	writeTable(&b, lines)
+	b.WriteString("\nGrowing rows have a figure for each size. The cost is that of a request, divided by the control's, against the first size\n" +
+		"(against one sale, if that is the control).\n\n")
+	writeTable(&b, growing)
+	for _, run := range slices.Sorted(maps.Keys(runs)) {
+		fmt.Fprintf(&b, "\nMeasured by a run of their own on %s:\n%s.\n", run, strings.Join(runs[run], "; "))
 	}
 	for _, name := range slices.Sorted(maps.Keys(charts)) {
 		fmt.Fprintf(&b, "\n![%s](%s)\n", charts[name].Label, name)
 	}
-	b.WriteString("\n### Notes\n\n")
-	for _, line := range r.lines() {
-		if line.Void != "" {
-			fmt.Fprintf(&b, "- **%s is void**: %s\n", line.Name, line.Void)
-		}
-		for _, note := range line.Notes {
-			fmt.Fprintf(&b, "- %s: %s\n", line.Name, note)
+	return b.String()
+}
+
+// writeTable writes a table; its first line is the head.
+func writeTable(b *strings.Builder, lines [][]string) {
+	for i, cells := range lines {
+		fmt.Fprintf(b, "| %s |\n", strings.Join(cells, " | "))
+		if i == 0 {
+			fmt.Fprintf(b, "|%s\n", strings.Repeat("---|", len(cells)))
 		}
 	}
-	return b.String()
 }
 
 // charts returns the charts of the growing rows, by file name.

@@ -41,13 +41,13 @@ func TestVerdicts(t *testing.T) {
 		"in time":                 {Result{Control: rounds(100), Path: rounds(60)}, inTime, "0.600, 10.0 ms", "met"},
 		"too late":                {Result{Control: rounds(100), Path: rounds(60)}, late, "0.600, 10.0 ms", "not met"},
 		"too slow, in time":       {Result{Control: rounds(100), Path: rounds(40)}, inTime, "0.400, 10.0 ms", "not met"},
-		"void":                    {Result{Control: rounds(100), Path: rounds(60), Void: "lost"}, ratio, "0.600", "VOID"},
+		"void":                    {Result{Control: rounds(100), Path: rounds(60), Void: "lost"}, ratio, "0.600", "VOID: lost"},
 		"no goal":                 {Result{}, func(*Result) {}, "", "no goal"},
-		"cheaper":                 {points(10, 6), grows, "x 1.00, 0.833", "met"},
-		"flat":                    {points(50, 23), grows, "x 1.00, 1.09", "met"},
-		"growing":                 {points(100, 45), grows, "x 1.00, 1.11", "not met"},
-		"beside one":              {points(100, 45), besideOne, "x 2.00, 2.22", "not met"},
-		"point without a rate":    {points(100, 0), grows, "x 1.00, -", "not met"},
+		"cheaper":                 {points(10, 6), grows, "x 1.00 / 0.833", "met"},
+		"flat":                    {points(50, 23), grows, "x 1.00 / 1.09", "met"},
+		"growing":                 {points(100, 45), grows, "x 1.00 / 1.11", "not met"},
+		"beside one":              {points(100, 45), besideOne, "x 2.00 / 2.22", "not met"},
+		"point without a rate":    {points(100, 0), grows, "x 1.00 / -", "not met"},
 	}, func(t *testing.T, tc test) {
 		tc.judge(&tc.result)
 		check.Same(t, "measured, verdict", []string{tc.result.Measured, tc.result.verdict()}, []string{tc.measured, tc.verdict})
@@ -83,14 +83,18 @@ func TestReport(t *testing.T) {
 	text := read("performance.md")
 	for _, want := range []string{
 		"before\n" + beginMark, "in 2 minutes", "- Redis: 7.0\n", "\n" + endMark + "after\n",
-		"| lost |  |  | - | 85.0 (80.0 to 90.0) ms | - | VOID |\n", "- **lost is void**: 1 orders over\n", "- lost: loud\n",
-		"| growth: buyers, sold out | cost rises <= 10% | x 1.00, - | - | - | - | not met |\n",
-		"- growth: buyers, sold out, at 100: quiet\n",
+		"| lost |  |  | - | 85.0 (80.0 to 90.0) ms | - | VOID: 1 orders over |\n",
+		"| growth: buyers, sold out | cost rises <= 10% | 100 / 5,000 | x 1.00 / - | 0.500 / 0 | 50.0 / 0 | 10.0 / 10.0 | not met |\n",
 	} {
 		if strings.Count(text, want) != 1 {
 			t.Errorf("%q is not once in\n%s", want, text)
 		}
 	}
+	if strings.Contains(text, "loud") || strings.Contains(text, "quiet") {
+		t.Errorf("notes are in\n%s", text)
+	}
+	check.Same(t, "notes", report.notes(), "lost: loud\n"+
+		"growth: connections, <sold out>, at 100: quiet\ngrowth: buyers, sold out, at 100: quiet\n")
 	for name := range report.charts() {
 		if err := xml.Unmarshal([]byte(read(name)), new(struct{})); err != nil || !strings.Contains(text, "]("+name+")") {
 			t.Errorf("%s: %v, shown in\n%s", name, err, text)
@@ -108,7 +112,11 @@ func TestReport(t *testing.T) {
 	}
 	check.Same(t, "rows", names, []string{"lost", "growth: connections, <sold out>", "growth: buyers, sold out", "new"})
 	check.Same(t, "the replaced row is void", again.Results[0].Void, "")
-	check.Same(t, "its note names the rounds", strings.Contains(again.Results[0].Notes[0], "9 of 1 s"), true)
+	check.Done(again.write(folder))
+	own := "Measured by a run of their own on 1 January 0001, 00:00 UTC, on " + again.Machine.String() + ", with 9 of 1 s; :\nlost; new.\n"
+	if text := read("performance.md"); !strings.Contains(text, own) {
+		t.Errorf("%q is not in\n%s", own, text)
+	}
 	write("no marks\n")
 	check.Same(t, "a document without marks is written", report.write(folder) == nil, false)
 }
