@@ -41,7 +41,8 @@ type run struct {
 
 // TestBench measures every row whose name matches BENCH_ROWS (a regular expression; default: all), in BENCH_ROUNDS (5)
 // rounds of BENCH_SECONDS (5) seconds each. A missed goal does not fail the test; wrong books do. A run of all rows
-// writes the report to docs, and a run of some rows puts them in place of the old ones there if BENCH_KEEP is set.
+// writes the report to docs, and a run of some rows puts them in place of the old ones there if BENCH_KEEP is set. A run
+// of no row (BENCH_ROWS='^$') then writes the same figures anew.
 func TestBench(t *testing.T) {
 	selected := regexp.MustCompile(os.Getenv("BENCH_ROWS"))
 	b := &run{setting(t, "BENCH_ROUNDS"), setting(t, "BENCH_SECONDS"), filepath.Join(t.TempDir(), "control")}

@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"bytes"
 	"encoding/json"
 	"encoding/xml"
 	"os"
@@ -119,4 +120,19 @@ func TestReport(t *testing.T) {
 	}
 	write("no marks\n")
 	check.Same(t, "a document without marks is written", report.write(folder) == nil, false)
+}
+
+// The measured part of the document and the charts are what the generator makes of the raw figures.
+func TestDocumentIsGenerated(t *testing.T) {
+	const docs = "../../docs"
+	folder := t.TempDir()
+	read := func(folder, name string) []byte { return check.Must(os.ReadFile(filepath.Join(folder, name))) }
+	check.Done(os.WriteFile(filepath.Join(folder, "performance.md"), read(docs, "performance.md"), 0o600))
+	var report Report
+	check.NoError(t, json.Unmarshal(read(docs, "performance.json"), &report), report.write(folder))
+	for _, file := range check.Must(os.ReadDir(folder)) {
+		if name := file.Name(); !bytes.Equal(read(docs, name), read(folder, name)) {
+			t.Errorf("docs/%s: want what BENCH_KEEP=1 BENCH_ROWS='^$' make bench writes", name)
+		}
+	}
 }
