@@ -69,8 +69,8 @@ func rows() []row {
 		{"memory: at rest", memoryAtRest},
 		{"memory: connections", load{soldOut: true, connections: 10_000, mostMiB: 500}.measure},
 		{"memory: a million attempts", longRun},
-		{"5,000 streams open", load{streams: 5_000, least: 0.95, mostMiB: 200, note: "control: the engine without streams"}.measure},
-		{"ab: sold out", load{soldOut: true, ab: true, least: 0.9, note: "the first article had 4,276/s"}.measure},
+		{"5,000 streams open", load{streams: 5_000, least: 0.95, mostMiB: 200}.measure},
+		{"ab: sold out", load{soldOut: true, ab: true, least: 0.9}.measure},
 		{"ab: confirmed", load{ab: true, least: 0.9}.measure},
 		{"start", startUp},
 	}
@@ -133,8 +133,6 @@ type load struct {
 	servers             servers       // of the database; nil: one
 
 	least, mostP99MS, mostTrips, mostStatements, mostMiB float64 // goals; 0: none
-
-	note string // for the report
 }
 
 // servers starts the servers of a database, and returns the one that takes the writes, and the address of all.
@@ -166,6 +164,7 @@ func (l load) measure(t *testing.T, b *run, r *Result) {
 		}
 		r.Void = cmp.Or(r.Void, control.Void)
 	case l.streams > 0:
+		r.note("control: the engine without streams")
 		b.compare(r, path, e.watched(l.streams, path))
 	default:
 		b.compare(r, at(e.mirror(b, cmp.Or(l.method, "POST"), cmp.Or(l.route, buyRoute))), path)
@@ -230,9 +229,6 @@ func (l load) start(t *testing.T, r *Result) (e *engine, at func(url string) tur
 	if l.redisDead {
 		e.Redis.Kill()
 		e.redisDead = true
-	}
-	if l.note != "" {
-		r.note("%s", l.note)
 	}
 	e.keyed, e.status, connections = l.keyed, cmp.Or(l.status, http.StatusCreated), cmp.Or(l.connections, wrkConnections)
 	request := func(i int) string { return e.purchase(e.sales[i%hot], i) }
