@@ -263,8 +263,8 @@ func (r *Report) markdown(charts map[string]lab.BarChart) string {
 	}
 	b.WriteString("\nRates are the median of the rounds, with the least and the most; a ratio is that of the rounds' ratios.\n\n")
 	writeTable(&b, lines)
-	b.WriteString("\nGrowing rows have a figure for each size. The cost is that of a request, divided by the control's, against the first size\n" +
-		"(against one sale, if that is the control).\n\n")
+	b.WriteString("\nA growing row has one figure for each size. Its cost is the control's rate divided by the row's, compared with the first\n" +
+		"size, or with one sale if the control is an engine with one sale.\n\n")
 	writeTable(&b, growing)
 	for _, run := range slices.Sorted(maps.Keys(runs)) {
 		fmt.Fprintf(&b, "\nMeasured by a run of their own on %s:\n%s.\n", run, strings.Join(runs[run], "; "))
