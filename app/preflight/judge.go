@@ -26,7 +26,7 @@ const (
 	// farTrip is the round trip from which a settle takes longer than a buyer waits by default.
 	farTrip = 100 * time.Millisecond
 	// smallPool is the size of MySQL's buffer pool below which 300,000 orders may no longer fit, so that each costs
-	// twice as much (docs/performance.md, Growth).
+	// twice as much (docs/performance.md, What it costs).
 	smallPool = 1 << 30
 	// packetNeed is larger than the largest statement: 512 orders at some 700 bytes each.
 	packetNeed = 1 << 20
