@@ -127,7 +127,8 @@ func clientTLS(parameters url.Values) (*tls.Config, error) {
 }
 
 // meaning are the variables of a session that change what a statement does, whatever a server's defaults and init_connect
-// say. docs/operations.md lists those that were considered.
+// say. Variables of performance are left as the server has them, and so are foreign_key_checks, div_precision_increment and
+// group_concat_max_len, since no statement uses what they change, and timestamp, sql_log_bin and others that need a privilege.
 var meaning = map[string]string{
 	"autocommit":           "1",          // without it, a single statement waits for a commit that never comes
 	"completion_type":      "'NO_CHAIN'", // by CHAIN, a transaction begins after each commit
