@@ -240,20 +240,20 @@ func TestMetricsInDocumentsExist(t *testing.T) {
 	for _, file := range slices.Concat(files(t, "internal/metrics", ".go"), files(t, "app", ".go")) {
 		made = append(made, found(read(t, file), regexp.MustCompile(`"(flashsale_[a-z_]+)"`))...)
 	}
-	operations := found(read(t, "docs/operations.md"), regexp.MustCompile(`\bflashsale_[a-z_]+`))
-	same(t, "docs/operations.md", operations, "the collectors", sorted(made))
+	described := found(read(t, "docs/oncall.md"), regexp.MustCompile(`\bflashsale_[a-z_]+`))
+	same(t, "docs/oncall.md", described, "the collectors", sorted(made))
 }
 
 func TestAlertsHaveTheirRunbook(t *testing.T) {
 	alerts := read(t, "deploy/prometheus/alerts.yml")
 	names := found(alerts, regexp.MustCompile(`alert: (\w+)`))
-	sections := found(section(t, read(t, "docs/operations.md"), "## Alerts"), regexp.MustCompile(`(?m)^### (\w+)$`))
-	same(t, "the sections in docs/operations.md", sections, "the alerts", names)
+	sections := found(section(t, read(t, "docs/oncall.md"), "## Alerts"), regexp.MustCompile(`(?m)^### (\w+)$`))
+	same(t, "the sections in docs/oncall.md", sections, "the alerts", names)
 	var anchors []string
 	for _, name := range names {
 		anchors = append(anchors, strings.ToLower(name))
 	}
-	links := found(alerts, regexp.MustCompile(`runbook_url: docs/operations\.md#(\w+)`))
+	links := found(alerts, regexp.MustCompile(`runbook_url: docs/oncall\.md#(\w+)`))
 	same(t, "the links of alerts.yml", links, "the alerts", anchors)
 	for _, part := range []string{"for: ", "severity: ", "summary: "} {
 		if strings.Count(alerts, part) != len(names) {
@@ -289,7 +289,7 @@ func anchors(text string) (list []string) {
 func documents(t *testing.T) []string {
 	t.Helper()
 	list := files(t, ".", ".md")
-	for _, must := range []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/operations.md"} {
+	for _, must := range []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs/architecture.md", "docs/merchant.md", "docs/oncall.md", "docs/settings.md"} {
 		if !slices.Contains(list, must) {
 			t.Errorf("%s is missing", must)
 		}

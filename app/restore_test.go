@@ -17,7 +17,7 @@ func TestRestoredDatabase(t *testing.T) {
 	t.Parallel()
 	const quota, before, after = 60, 10, 20
 	for name, tc := range map[string]struct {
-		emptied bool // Redis is emptied, as docs/operations.md says
+		emptied bool // Redis is emptied, as docs/oncall.md says
 		newer   bool // the gate was replaced after the backup
 	}{"Redis is emptied": {true, false}, "Redis is kept": {false, false}, "Redis is kept, with a newer epoch": {false, true}} {
 		t.Run(name, func(t *testing.T) {

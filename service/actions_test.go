@@ -17,7 +17,7 @@ import (
 )
 
 // What an operator may do, and when, is the same promise in each mode. TestHole64_Actions does each action in each phase of each
-// mode, keeps the answers in docs/operations.md, and checks what was promised to buyers. An action or a mode that is not in
+// mode, keeps the answers in docs/settings.md, and checks what was promised to buyers. An action or a mode that is not in
 // these lists fails the test, until somebody has decided its cells.
 
 type actionMode struct {
@@ -382,7 +382,7 @@ func TestHole64_Actions(t *testing.T) {
 		}
 	}
 	table := actionTable(t)
-	const file = "../docs/operations.md"
+	const file = "../docs/settings.md"
 	doc := string(check.Must(os.ReadFile(file)))
 	from, to := "<!-- actions -->\n", "<!-- /actions -->"
 	head, rest, _ := strings.Cut(doc, from)
@@ -391,7 +391,7 @@ func TestHole64_Actions(t *testing.T) {
 		check.NoError(t, os.WriteFile(file, []byte(head+from+table+to+tail), 0o600))
 	}
 	if shown != table {
-		t.Errorf("docs/operations.md shows other answers. Decide whether these are right; WRITE_ACTIONS=1 writes them:\n%s", table)
+		t.Errorf("docs/settings.md shows other answers. Decide whether these are right; WRITE_ACTIONS=1 writes them:\n%s", table)
 	}
 }
 
