@@ -24,7 +24,7 @@ type RefusalStore interface {
 }
 
 // SoldOut is this instance's memory of sold-out sales. It decides which requests with an Idempotency-Key can be refused
-// without asking the stores: those whose id no order and no durable refusal has. docs/adr/0020 explains why such a
+// without asking the stores: those whose id no order and no durable refusal has. docs/adr/0007 explains why such a
 // refusal is never wrong.
 type SoldOut struct {
 	Store   RefusalStore
