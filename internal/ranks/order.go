@@ -1,6 +1,6 @@
 // Package ranks computes the public order of a sale's entries, and what proves it: the root over the entries, the seed,
 // and a document from which everybody can check a line or a draw. Everything follows encoding version 1, which
-// docs/order.md describes for other languages. It is frozen: a change would break proofs that were published.
+// docs/fairness.md describes for other languages. It is frozen: a change would break proofs that were published.
 package ranks
 
 import (

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	documentation = "../../docs/order.md"
+	documentation = "../../docs/fairness.md"
 	vectorHeading = "## Test vectors\n\n"
 )
 
@@ -25,7 +25,7 @@ func round1000() *Beacon {
 	return &Beacon{PublicKey: key, Round: 1000, Signature: signature, Randomness: check.Must(beacon.Verify(key, 1000, signature))}
 }
 
-// vectors computes the test vectors as docs/order.md has them.
+// vectors computes the test vectors as docs/fairness.md has them.
 func vectors() string {
 	var out strings.Builder
 	print := func(format string, args ...any) { fmt.Fprintf(&out, format+"\n", args...) }

@@ -18,7 +18,7 @@ import (
 	"flashsale/test/kit/shop"
 )
 
-// A program that was written from docs/order.md alone agrees with a draw of the engine, and finds what was changed in its
+// A program that was written from docs/fairness.md alone agrees with a draw of the engine, and finds what was changed in its
 // proof.
 func TestDrawInPython(t *testing.T) {
 	s := shop.Embedded(t)

@@ -1,4 +1,4 @@
-"""Checks a draw.json by docs/order.md alone: commitment, root, seed, and the winners of a draw.
+"""Checks a draw.json by docs/fairness.md alone: commitment, root, seed, and the winners of a draw.
 
 Of a beacon it checks that the randomness is the SHA-256 of the signature and that the seed follows from it. It does not
 check the BLS signature, for which Python has no standard library: flashsale verify-draw does.

@@ -1,5 +1,5 @@
 // The public order of a sale's entries, and what proves it, so that a buyer's page trusts no server: encoding version 1,
-// which docs/order.md describes. Hashes, secrets and seeds are lower-case hex digits; numbers are up to 2^53. Browsers
+// which docs/fairness.md describes. Hashes, secrets and seeds are lower-case hex digits; numbers are up to 2^53. Browsers
 // have crypto.subtle only on pages from https or localhost. Elsewhere every function here rejects.
 
 const rounds = 8;
