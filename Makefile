@@ -130,7 +130,7 @@ profile: ## Profile the engine under purchases, for the next build
 
 microbench: ## Compare Go's benchmarks of every hot step with docs/microbench.txt
 	mkdir -p build
-	go test -run '^$$' -bench . -benchtime 0.3s -count 6 -benchmem ./app/trial ./gate ./handler ./internal/metrics ./internal/ranks ./middleware ./model ./repository ./service/auth | tee build/microbench.txt
+	go test -run '^$$' -bench . -benchtime 0.3s -count 6 -benchmem ./lab/trial ./gate ./handler ./internal/metrics ./internal/ranks ./middleware ./model ./repository ./service/auth | tee build/microbench.txt
 	go tool -modfile=tools/go.mod benchstat docs/microbench.txt build/microbench.txt
 
 check: lint test image race ## What has to pass before a commit

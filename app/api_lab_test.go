@@ -13,9 +13,9 @@ import (
 	"go.uber.org/goleak"
 
 	"flashsale/app"
-	"flashsale/app/trial"
 	"flashsale/internal/config"
 	"flashsale/lab"
+	"flashsale/lab/trial"
 	"flashsale/model"
 	"flashsale/strategy"
 	"flashsale/test/kit"

@@ -18,8 +18,8 @@ import (
 
 	"flashsale/app"
 	"flashsale/app/command"
-	"flashsale/app/trial"
 	"flashsale/internal/config"
+	"flashsale/lab/trial"
 	"flashsale/model"
 	"flashsale/strategy"
 	"flashsale/test/kit"

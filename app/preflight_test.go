@@ -22,9 +22,9 @@ import (
 
 	"flashsale/app"
 	"flashsale/app/command"
-	"flashsale/app/preflight"
 	"flashsale/gate"
 	"flashsale/internal/config"
+	"flashsale/lab/preflight"
 	"flashsale/model"
 	"flashsale/repository"
 	"flashsale/service"

@@ -21,21 +21,21 @@ import (
 	"time"
 
 	"flashsale/app/command"
-	"flashsale/app/rush"
 	"flashsale/internal/config"
+	"flashsale/lab/rehearsal"
 	"flashsale/model"
 	"flashsale/test/kit/check"
 )
 
-// rehearsal is a run of the command rush.
-type rehearsal struct {
-	rush.Report
+// rehearsed is a run of the command rush.
+type rehearsed struct {
+	rehearsal.Report
 	err  error
 	page string
 }
 
 // rehearse runs the command with a shape. The command must fail unless the rehearsal has passed, and show no secret.
-func rehearse(ctx context.Context, t testing.TB, shape string, args ...string) (r rehearsal) {
+func rehearse(ctx context.Context, t testing.TB, shape string, args ...string) (r rehearsed) {
 	t.Helper()
 	folder := t.TempDir()
 	file := filepath.Join(folder, "shape.yaml")
@@ -52,22 +52,22 @@ func rehearse(ctx context.Context, t testing.TB, shape string, args ...string) (
 	}
 	page, err := os.ReadFile(filepath.Join(folder, "report.html"))
 	check.NoError(t, err, json.Unmarshal(text, &r.Report))
-	if r.page = string(page); (r.err == nil) != (r.Verdict == rush.Passed) || !strings.Contains(out.String(), string(r.Verdict)) || !strings.Contains(r.page, string(r.Verdict)) {
+	if r.page = string(page); (r.err == nil) != (r.Verdict == rehearsal.Passed) || !strings.Contains(out.String(), string(r.Verdict)) || !strings.Contains(r.page, string(r.Verdict)) {
 		t.Errorf("ended with %v, and the verdict is %s: %s", r.err, r.Verdict, &out)
 	}
 	return r
 }
 
 // right fails the test if a rehearsal has found something. On a busy machine the crowd may come late.
-func (r rehearsal) right(t *testing.T) {
+func (r rehearsed) right(t *testing.T) {
 	t.Helper()
-	if len(r.Findings) > 0 || r.Verdict != rush.Passed && r.Verdict != rush.Late {
+	if len(r.Findings) > 0 || r.Verdict != rehearsal.Passed && r.Verdict != rehearsal.Late {
 		t.Errorf("%s, %v: %v", r.Verdict, r.err, r.Findings)
 	}
 }
 
 // answers returns how often a stage was answered in a way.
-func (r rehearsal) answers(stage rush.Stage, answer string) int {
+func (r rehearsed) answers(stage rehearsal.Stage, answer string) int {
 	for _, s := range r.Stages {
 		for _, a := range s.Answers {
 			if s.Stage == stage && a.What == answer {
@@ -78,7 +78,7 @@ func (r rehearsal) answers(stage rush.Stage, answer string) int {
 	return 0
 }
 
-func people(list []rush.Count, what string) int {
+func people(list []rehearsal.Count, what string) int {
 	for _, c := range list {
 		if c.What == what {
 			return c.N
@@ -110,7 +110,7 @@ func TestRush(t *testing.T) {
 			if bots == 0 || len(r.Bots) == 0 || r.answers("bot order", "429 too_frequent")+r.answers("bot order", "409 sold_out") == 0 {
 				t.Errorf("people %v, bots %v", r.People, r.Bots)
 			}
-			for _, stage := range []rush.Stage{"page", "time", "path"} {
+			for _, stage := range []rehearsal.Stage{"page", "time", "path"} {
 				if n := r.answers(stage, "200"); n != 150-bots {
 					t.Errorf("%s: %d answers of 200, want %d", stage, n, 150-bots)
 				}
@@ -125,7 +125,7 @@ func TestRush(t *testing.T) {
 					t.Errorf("%d rows are left in %s", n, table)
 				}
 			}
-			if r.Verdict == rush.Passed {
+			if r.Verdict == rehearsal.Passed {
 				kept, ok, err := s.app.Stores.Database.LargestRehearsal(t.Context(), "test")
 				if err != nil || !ok || kept.Buyers != 150 || kept.Units != 30 || !json.Valid(kept.Report) {
 					t.Errorf("stored %+v, %t, %v", kept, ok, err)
@@ -162,29 +162,29 @@ func TestRushFindsWhatIsPlanted(t *testing.T) {
 				SELECT ?, sale_id, ?, 1, amount_cents, currency, status, source, epoch, 'planted', created_at_ms, expires_at_ms FROM orders WHERE sale_id = ? LIMIT 1`,
 				id, userOf(res.Request), saleID)
 			answerWith(res, http.StatusCreated, fmt.Sprintf(`{"id":%q,"status":"pending"}`, id))
-		}, http.StatusConflict, rush.Oversold},
+		}, http.StatusConflict, rehearsal.Oversold},
 		"a lost order": {plenty, func(s *server, res *http.Response, saleID string) {
 			user := userOf(res.Request)
 			s.exec("DELETE FROM orders WHERE sale_id = ? AND user_id = ?", saleID, user)
 			s.exec("DELETE FROM buyers WHERE sale_id = ? AND user_id = ?", saleID, user)
 			s.exec("UPDATE stock SET available = available + 1, held = held - 1 WHERE sale_id = ?", saleID)
-		}, http.StatusCreated, rush.LostOrder},
+		}, http.StatusCreated, rehearsal.LostOrder},
 		"a wrong refusal": {plenty, func(s *server, res *http.Response, saleID string) {
 			user := userOf(res.Request)
 			s.exec("DELETE FROM orders WHERE sale_id = ? AND user_id = ?", saleID, user)
 			s.exec("DELETE FROM buyers WHERE sale_id = ? AND user_id = ?", saleID, user)
 			s.exec("UPDATE stock SET available = available + 1, held = held - 1 WHERE sale_id = ?", saleID)
 			answerWith(res, http.StatusConflict, `{"status":409,"code":"sold_out"}`)
-		}, http.StatusCreated, rush.WrongRefusal},
+		}, http.StatusCreated, rehearsal.WrongRefusal},
 		"a refusal of what was sold": {few, func(_ *server, res *http.Response, _ string) {
 			answerWith(res, http.StatusConflict, `{"status":409,"code":"sold_out"}`)
-		}, http.StatusCreated, rush.WrongRefusal},
+		}, http.StatusCreated, rehearsal.WrongRefusal},
 		"a refusal for no reason": {plenty, func(_ *server, res *http.Response, _ string) {
 			answerWith(res, http.StatusConflict, `{"status":409,"code":"ended"}`)
-		}, http.StatusCreated, rush.WrongRefusal},
+		}, http.StatusCreated, rehearsal.WrongRefusal},
 		"a broken answer": {plenty, func(_ *server, res *http.Response, _ string) {
 			answerWith(res, http.StatusInternalServerError, `{"status":500,"code":"internal"}`)
-		}, http.StatusCreated, rush.BrokenAnswer},
+		}, http.StatusCreated, rehearsal.BrokenAnswer},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -212,8 +212,8 @@ func TestRushFindsWhatIsPlanted(t *testing.T) {
 				r.right(t)
 				return
 			}
-			found := slices.ContainsFunc(r.Findings, func(f rush.Finding) bool { return f.Kind == tc.kind && f.Count == 1 })
-			if !planted.Load() || !found || r.Verdict != rush.Failed || !errors.Is(r.err, rush.ErrFailed) {
+			found := slices.ContainsFunc(r.Findings, func(f rehearsal.Finding) bool { return f.Kind == tc.kind && f.Count == 1 })
+			if !planted.Load() || !found || r.Verdict != rehearsal.Failed || !errors.Is(r.err, rehearsal.ErrFailed) {
 				t.Errorf("planted %t, %s, %v: %v, want %s", planted.Load(), r.Verdict, r.err, r.Findings, tc.kind)
 			}
 		})
@@ -239,7 +239,7 @@ func TestRushFindsWhoGaveUp(t *testing.T) {
 	defer door.Close()
 	s := start(t)
 	r := rehearse(t.Context(), t, "arrivals: spike\nbuyers: 3\nunits: 1\nlasts: 1s\nwalk: purchase\n", "--url="+door.URL, "--database="+s.app.Settings().Database)
-	if len(r.Findings) != 1 || r.Findings[0].Kind != rush.GaveUp || r.Findings[0].Count != 3 {
+	if len(r.Findings) != 1 || r.Findings[0].Kind != rehearsal.GaveUp || r.Findings[0].Count != 3 {
 		t.Errorf("%v: %v", r.err, r.Findings)
 	}
 }
@@ -260,7 +260,7 @@ func (f *fit) count(query string) (n int) {
 }
 
 // rush runs the command on the fit's stores.
-func (f *fit) rush(ctx context.Context, t testing.TB, shape, url string) rehearsal {
+func (f *fit) rush(ctx context.Context, t testing.TB, shape, url string) rehearsed {
 	t.Helper()
 	return rehearse(ctx, t, shape, append(f.args[:2:2], "--url="+url)...)
 }
@@ -307,10 +307,10 @@ func TestRushIsHidden(t *testing.T) {
 	}
 	s := f.reporting("test")
 	coming := s.createSale(fields{"starts_at": time.Now().Add(time.Hour), "ends_at": time.Now().Add(2 * time.Hour)})
-	ended := make(chan rehearsal, 1)
+	ended := make(chan rehearsed, 1)
 	go func() { ended <- f.rush(t.Context(), t, smallCrowd, s.url) }()
 	seen := ""
-	var r rehearsal
+	var r rehearsed
 	for r.Shape == nil && r.err == nil {
 		select {
 		case r = <-ended:
@@ -344,7 +344,7 @@ func TestRushRefused(t *testing.T) {
 	refused := func(says string) {
 		t.Helper()
 		r := f.rush(t.Context(), t, smallCrowd, "http://127.0.0.1:1")
-		if !errors.Is(r.err, rush.ErrNotNow) || !strings.Contains(r.err.Error(), says) || r.Shape != nil || len(f.shadows()) > 0 {
+		if !errors.Is(r.err, rehearsal.ErrNotNow) || !strings.Contains(r.err.Error(), says) || r.Shape != nil || len(f.shadows()) > 0 {
 			t.Errorf("%v, want %q", r.err, says)
 		}
 	}
@@ -375,7 +375,7 @@ func TestRushIsStopped(t *testing.T) {
 	s := f.reporting("test")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	ended := make(chan rehearsal, 1)
+	ended := make(chan rehearsed, 1)
 	go func() {
 		ended <- f.rush(ctx, t, "arrivals: spike\nbuyers: 20000\nunits: 20000\nlasts: 1h\nhalf: 30m\nwalk: purchase\n", s.url)
 	}()
@@ -388,7 +388,7 @@ func TestRushIsStopped(t *testing.T) {
 		return f.count("SHOP.orders") > 0
 	})
 	cancel()
-	if r := <-ended; !errors.Is(r.err, rush.ErrInterrupted) || r.Verdict != rush.Interrupted {
+	if r := <-ended; !errors.Is(r.err, rehearsal.ErrInterrupted) || r.Verdict != rehearsal.Interrupted {
 		t.Errorf("ended with %v, %s: %v", r.err, r.Verdict, r.Findings)
 	}
 	f.nothingLeft(0, 1)

@@ -99,7 +99,7 @@ func TestRushBesideARealSale(t *testing.T) {
 	t.Parallel()
 	s, shop := start(t, limited, privately), newReceiver(t)
 	s.tells(shop)
-	ended := make(chan rehearsal, 1)
+	ended := make(chan rehearsed, 1)
 	go func() {
 		ended <- rehearse(t.Context(), t, "arrivals: spike\nbuyers: 150\nunits: 60\nlasts: 3s\nhalf: 1s\npay: 0.5\nwalk: purchase\n", "--url="+s.url, "--database="+s.app.Settings().Database)
 	}()

@@ -15,11 +15,11 @@ import (
 	"time"
 
 	"flashsale/app"
-	"flashsale/app/preflight"
-	"flashsale/app/rush"
-	"flashsale/app/trial"
 	"flashsale/gate"
 	"flashsale/internal/config"
+	"flashsale/lab/preflight"
+	"flashsale/lab/rehearsal"
+	"flashsale/lab/trial"
 	"flashsale/model"
 	"flashsale/repository"
 	"flashsale/service"
@@ -43,7 +43,7 @@ func Execute(ctx context.Context, cmd config.Command, version string, stdout, st
 	case "preflight":
 		return preflight.Run(ctx, cmd, version, stdout)
 	case "rush":
-		return rush.Run(ctx, cmd, version, stdout)
+		return rehearsal.Run(ctx, cmd, version, stdout)
 	case "lab":
 		return runLab(ctx, cmd, version, stdout, stderr)
 	case "health":
@@ -91,7 +91,7 @@ func Validate(cmd *config.Command) error {
 			return err
 		}
 	case "rush":
-		if err := rush.Validate(cmd.Rush, &cmd.Settings); err != nil {
+		if err := rehearsal.Validate(cmd.Rush, &cmd.Settings); err != nil {
 			return err
 		}
 	}

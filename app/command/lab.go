@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"flashsale/app"
-	"flashsale/app/trial"
 	"flashsale/internal/config"
 	"flashsale/lab"
+	"flashsale/lab/trial"
 	"flashsale/model"
 	"flashsale/strategy"
 )

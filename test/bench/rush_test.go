@@ -6,7 +6,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"flashsale/app/rush"
+	"flashsale/lab/rehearsal"
 	"flashsale/test/kit/check"
 )
 
@@ -25,7 +25,7 @@ func rehearsed(t *testing.T, b *run, r *Result) {
 	for range min(b.rounds, mostCrowds) {
 		e := start(t, r, false, "--trusted-proxies=127.0.0.1")
 		raw, _ := e.Rehearse(e.url, "../load/rush/steps.yaml")
-		var report rush.Report
+		var report rehearsal.Report
 		check.NoError(t, json.Unmarshal(raw, &report))
 		if len(report.Findings) > 0 {
 			r.void("the rehearsal has found %+v", report.Findings)

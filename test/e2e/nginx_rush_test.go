@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"flashsale/app/rush"
+	"flashsale/lab/rehearsal"
 	"flashsale/test/kit/check"
 	"flashsale/test/kit/shop"
 )
@@ -25,9 +25,9 @@ func TestRushBehindNginx(t *testing.T) {
 	shape := filepath.Join(t.TempDir(), "shape.yaml")
 	check.NoError(t, os.WriteFile(shape, []byte("arrivals: spike\nbuyers: 300\nunits: 50\nlasts: 3s\nhalf: 1s\npay: 0.5\n"), 0o600))
 	raw, said := s.Rehearse(d.URL, shape, "--payment=sandbox")
-	var report rush.Report
+	var report rehearsal.Report
 	check.NoError(t, json.Unmarshal(raw, &report))
-	if report.Verdict != rush.Passed && report.Verdict != rush.Late || report.Books.Orders != units { // a busy machine may be late
+	if report.Verdict != rehearsal.Passed && report.Verdict != rehearsal.Late || report.Books.Orders != units { // a busy machine may be late
 		t.Errorf("%+v, %d orders\n%s", report.Findings, report.Books.Orders, said)
 	}
 	log, err := os.ReadFile(filepath.Join(d.Folder, "log", "access.log"))

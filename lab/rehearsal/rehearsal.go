@@ -1,6 +1,6 @@
-// Package rush rehearses a sale in full size: a crowd of made-up buyers comes to the front door of a running shop, in an
+// Package rehearsal rehearses a sale in full size: a crowd of made-up buyers comes to the front door of a running shop, in an
 // open loop, and buys a hidden sale there. At the end it compares what the buyers were told with the books.
-package rush
+package rehearsal
 
 import (
 	"cmp"
