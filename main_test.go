@@ -479,7 +479,7 @@ func TestBeforeTheSchema(t *testing.T) {
 			{"keys", "list"},
 			{"keys", "revoke", "--name=shop"},
 			{"audit"},
-			{"rush", "--url=http://127.0.0.1:1", "--shape=" + shape, "--out=" + t.TempDir(), "--secret=" + strings.Repeat("secret ", 5)},
+			{"rehearse", "--url=http://127.0.0.1:1", "--shape=" + shape, "--out=" + t.TempDir(), "--secret=" + strings.Repeat("secret ", 5)},
 			{"preflight"},
 		} {
 			t.Run(name+", "+command[0], func(t *testing.T) {

@@ -209,7 +209,7 @@ func TestDecisionsAreListed(t *testing.T) {
 
 func TestSettingsInDocumentsExist(t *testing.T) {
 	var help bytes.Buffer
-	for _, args := range [][]string{{"--help"}, {"tokens", "--help"}, {"audit", "--help"}, {"preflight", "--help"}, {"rush", "--help"}, {"verify-draw", "--help"}, {"keys", "create", "--help"}, {
+	for _, args := range [][]string{{"--help"}, {"tokens", "--help"}, {"audit", "--help"}, {"preflight", "--help"}, {"rehearse", "--help"}, {"verify-draw", "--help"}, {"keys", "create", "--help"}, {
 		"lab",
 		"--help",
 	}} {

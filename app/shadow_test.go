@@ -22,7 +22,7 @@ func (s *server) shadow() model.Offer {
 	made, invalid, err := s.app.Sales.Create(s.t.Context(), model.Sale{
 		ID: model.NewShadowID(), Status: model.SaleShadow, Title: "Rehearsal", PriceCents: 100, Currency: "CNY", LimitPerUser: 1, PayTimeoutSeconds: 60,
 		StartsAt: now.Add(-time.Minute), EndsAt: now.Add(time.Hour), Shards: 1,
-	}, 5, "rush")
+	}, 5, "rehearse")
 	if err != nil || invalid != nil {
 		s.t.Fatal(err, invalid)
 	}
@@ -38,7 +38,7 @@ func TestShadowSalesAreUnknown(t *testing.T) {
 	t.Parallel()
 	s := usual(t)
 	hidden := s.shadow()
-	crowd := s.as("rush-1", model.RoleCrowd)
+	crowd := s.as("crowd-1", model.RoleCrowd)
 	bought := crowd.buy(hidden.ID, 1)
 	unknown, unknownOrder := model.NewSaleID(), s.app.IDs.Derive("another", model.NewSaleID(), "key")
 
@@ -95,7 +95,7 @@ func TestShadowSalesAreUnknown(t *testing.T) {
 
 // A real sale opens in the middle of a rehearsal: every one of its orders has its events, and neither the feed nor an endpoint
 // tells of the rehearsal.
-func TestRushBesideARealSale(t *testing.T) {
+func TestRehearsalBesideARealSale(t *testing.T) {
 	t.Parallel()
 	s, shop := start(t, limited, privately), newReceiver(t)
 	s.tells(shop)

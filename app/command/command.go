@@ -42,7 +42,7 @@ func Execute(ctx context.Context, cmd config.Command, version string, stdout, st
 		return verifyDraw(cmd.VerifyDraw, stdout)
 	case "preflight":
 		return preflight.Run(ctx, cmd, version, stdout)
-	case "rush":
+	case "rehearse":
 		return rehearsal.Run(ctx, cmd, version, stdout)
 	case "lab":
 		return runLab(ctx, cmd, version, stdout, stderr)
@@ -90,8 +90,8 @@ func Validate(cmd *config.Command) error {
 		if err := preflight.Validate(cmd.Preflight); err != nil {
 			return err
 		}
-	case "rush":
-		if err := rehearsal.Validate(cmd.Rush, &cmd.Settings); err != nil {
+	case "rehearse":
+		if err := rehearsal.Validate(cmd.Rehearse, &cmd.Settings); err != nil {
 			return err
 		}
 	}

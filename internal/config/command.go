@@ -27,7 +27,7 @@ type Command struct {
 	Audit      Audit
 	VerifyDraw VerifyDraw
 	Preflight  Preflight
-	Rush       Rush
+	Rehearse   Rehearse
 	Lab        Lab
 	KeyCreate  KeyCreate
 	KeyRevoke  KeyRevoke
@@ -73,12 +73,12 @@ type Preflight struct {
 	JSON        bool     `name:"json" help:"Print JSON."`
 }
 
-// Rush are the options of `rush`.
-type Rush struct {
+// Rehearse are the options of `rehearse`.
+type Rehearse struct {
 	URL         string `name:"url" required:"" placeholder:"URL" help:"The shop's front door, as https://shop.example. The crowd comes there and nowhere else."`
 	Shape       string `required:"" placeholder:"FILE" help:"YAML file that describes the crowd, see docs/loadtest.md."`
 	Connections int    `default:"4000" help:"Maximum number of connections, at least 16; half of them are for the event streams, if the crowd opens the page."`
-	Out         string `default:"rush-report" placeholder:"DIR" help:"Folder for report.html and report.json (${default})."`
+	Out         string `default:"rehearsal-report" placeholder:"DIR" help:"Folder for report.html and report.json (${default})."`
 }
 
 // Lab are the options of `lab`.
@@ -112,7 +112,7 @@ type cli struct {
 	Audit      Audit      `cmd:"" help:"Check that every unit is accounted for; exit 1 if not."`
 	VerifyDraw VerifyDraw `cmd:"" help:"Recompute a line or a draw from its proof, without any store; exit 1 if a part does not agree."`
 	Preflight  Preflight  `cmd:"" help:"Check before a sale that stores, settings, machine and instances are fit for it; exit 1 if not."`
-	Rush       Rush       `cmd:"" help:"Rehearse a sale in full size: a crowd buys a hidden sale at --url, and what it was told is compared with the books; exit 1 if it has not passed."`
+	Rehearse   Rehearse   `cmd:"" help:"Rehearse a sale in full size: a crowd buys a hidden sale at --url, and what it was told is compared with the books; exit 1 if it has not passed."`
 	Lab        Lab        `cmd:"" help:"Run the strategies on the same load, and report what each did."`
 	Health     struct{}   `cmd:"" help:"Check that the server at --http-addr on this machine answers; exit 1 if not."`
 	Version    struct{}   `cmd:"" help:"Print the version."`
@@ -167,7 +167,7 @@ func Parse(args []string, getenv func(string) string, stdout, stderr io.Writer) 
 	}
 	name, _, _ := strings.Cut(ctx.Command(), " <") // the path ends with the command's arguments
 	return Command{
-		Name: name, Settings: settings, Tokens: c.Tokens, Audit: c.Audit, VerifyDraw: c.VerifyDraw, Preflight: c.Preflight, Rush: c.Rush, Lab: c.Lab,
+		Name: name, Settings: settings, Tokens: c.Tokens, Audit: c.Audit, VerifyDraw: c.VerifyDraw, Preflight: c.Preflight, Rehearse: c.Rehearse, Lab: c.Lab,
 		KeyCreate: c.Keys.Create, KeyRevoke: c.Keys.Revoke,
 	}, nil
 }

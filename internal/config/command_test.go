@@ -147,11 +147,11 @@ func TestCommands(t *testing.T) {
 		},
 		"audit --database=sqlite:x.db": func(c Command) bool { return c.Settings.Database == "sqlite:x.db" },
 		"--database=sqlite:x.db audit": func(c Command) bool { return c.Name == "audit" && c.Settings.Database == "sqlite:x.db" },
-		"rush --url=https://shop --shape=crowd.yaml": func(c Command) bool {
-			return c.Name == "rush" && c.Rush == Rush{URL: "https://shop", Shape: "crowd.yaml", Connections: 4000, Out: "rush-report"}
+		"rehearse --url=https://shop --shape=crowd.yaml": func(c Command) bool {
+			return c.Name == "rehearse" && c.Rehearse == Rehearse{URL: "https://shop", Shape: "crowd.yaml", Connections: 4000, Out: "rehearsal-report"}
 		},
-		"rush --url=https://shop --shape=x --connections=9 --out=y": func(c Command) bool {
-			return c.Rush == Rush{URL: "https://shop", Shape: "x", Connections: 9, Out: "y"}
+		"rehearse --url=https://shop --shape=x --connections=9 --out=y": func(c Command) bool {
+			return c.Rehearse == Rehearse{URL: "https://shop", Shape: "x", Connections: 9, Out: "y"}
 		},
 		"lab": labOf(model.LabPlan{
 			Strategies: []string{"all"}, Buyers: 2000, Stock: 200, Concurrency: 50, Instances: 1, Seed: 1,

@@ -96,7 +96,7 @@ func judgeRehearsal(largest model.Rehearsal, buyers, units int64) Finding {
 	found := fmt.Sprintf("%d buyers for %d units, at most %d in a second, on %s",
 		largest.Buyers, largest.Units, largest.PerSecond, largest.At.UTC().Format(time.DateOnly))
 	if buyers > largest.Buyers || units > largest.Units {
-		return Warn.of("rehearsal", "flashsale rush with a larger crowd, or set --buyers", "%s; the plan is %d buyers for %d units", found, buyers, units)
+		return Warn.of("rehearsal", "flashsale rehearse with a larger crowd, or set --buyers", "%s; the plan is %d buyers for %d units", found, buyers, units)
 	}
 	return good("rehearsal", "%s", found)
 }

@@ -367,7 +367,7 @@ func (p *preflight) lookAtRehearsals(ctx context.Context, units int64) {
 	case err != nil:
 		p.add(Fail.of("rehearsal", "look at the database", "%s", oneLine(err)))
 	case !ok:
-		p.add(Warn.of("rehearsal", "flashsale rush", "no rehearsal of version %s has passed", p.version))
+		p.add(Warn.of("rehearsal", "flashsale rehearse", "no rehearsal of version %s has passed", p.version))
 	default:
 		p.add(judgeRehearsal(largest, p.options.Buyers, units))
 	}

@@ -51,7 +51,7 @@ type buyer struct {
 }
 
 // userPrefix begins the ids of the made-up buyers.
-const userPrefix = "rush-"
+const userPrefix = "crowd-"
 
 // visitor is the user whose token all buyers bring where the storefront brings none. It is the same token, so that a cache may
 // answer them all.

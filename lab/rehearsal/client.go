@@ -211,4 +211,4 @@ func (c *client) request(ctx context.Context, b *buyer, r request) (*http.Reques
 }
 
 // userAgent names the tool in access logs.
-const userAgent = "flashsale-rush"
+const userAgent = "flashsale-rehearse"

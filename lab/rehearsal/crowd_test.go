@@ -330,13 +330,13 @@ func TestReport(t *testing.T) {
 	t.Parallel()
 	s := &Shape{Arrivals: Spike, Buyers: 2, Units: 1, Lasts: time.Minute, Half: time.Second, at: []time.Duration{0, time.Second}}
 	r := &Report{
-		Verdict: Failed, Shape: s, Crowd: s.String(), URL: "http://shop", Findings: []Finding{{LostOrder, 1, "an <order> is gone", []string{"rush-1 A"}}},
+		Verdict: Failed, Shape: s, Crowd: s.String(), URL: "http://shop", Findings: []Finding{{LostOrder, 1, "an <order> is gone", []string{"crowd-1 A"}}},
 		Seconds: make([]Second, 100), Peak: 5, Limit: "the connections", Unsent: 3, NoStream: 4,
 		Stages: []StageFigures{{pathStage, 2, Latency{1, 2, 3}, []Count{{"200", 2}}}}, People: []Count{{"sold_out", 1}}, Bots: []Count{{"pending", 1}}, GaveUp: []Count{{"path", 1}},
 	}
 	var text, page strings.Builder
 	check.NoError(t, r.WriteText(&text), r.WriteHTML(&page))
-	for _, says := range []string{"failed", "lost order: 1: an <order> is gone: rush-1 A", "people were told: sold_out: 1", "3 buyers did not come", "4 buyers had no stream", "limited by the connections", "gave up at: path: 1"} {
+	for _, says := range []string{"failed", "lost order: 1: an <order> is gone: crowd-1 A", "people were told: sold_out: 1", "3 buyers did not come", "4 buyers had no stream", "limited by the connections", "gave up at: path: 1"} {
 		if !strings.Contains(text.String(), says) {
 			t.Errorf("the text lacks %q: %s", says, &text)
 		}

@@ -45,7 +45,7 @@ const minConnections = 16
 const spareFiles = 128
 
 // Validate checks the options of the command, and reads the shape. The error is one line that names the setting.
-func Validate(o config.Rush, s *config.Settings) error {
+func Validate(o config.Rehearse, s *config.Settings) error {
 	u, err := url.Parse(o.URL)
 	switch {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil || u.RawQuery != "" || strings.Trim(u.Path, "/") != "":
@@ -71,7 +71,7 @@ func Validate(o config.Rush, s *config.Settings) error {
 // Run rehearses, prints the report, and writes it to a folder and to the database. It returns ErrFailed if the verdict is
 // not Passed.
 func Run(ctx context.Context, cmd config.Command, version string, stdout io.Writer) (err error) {
-	shape, err := ReadShape(cmd.Rush.Shape)
+	shape, err := ReadShape(cmd.Rehearse.Shape)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ func Run(ctx context.Context, cmd config.Command, version string, stdout io.Writ
 			return err
 		}
 	}
-	if err := os.MkdirAll(cmd.Rush.Out, 0o750); err != nil {
+	if err := os.MkdirAll(cmd.Rehearse.Out, 0o750); err != nil {
 		return fmt.Errorf("--out: %w", err)
 	}
 	s, err := openShop(ctx, cmd.Settings, version, time.Now)
@@ -98,7 +98,7 @@ func Run(ctx context.Context, cmd config.Command, version string, stdout io.Writ
 	if err := s.mayRehearse(ctx, shape.Lasts); err != nil {
 		return err
 	}
-	r := &run{shop: s, shape: shape, options: cmd.Rush, tokens: auth.NewTokens([]byte(secret), time.Now)}
+	r := &run{shop: s, shape: shape, options: cmd.Rehearse, tokens: auth.NewTokens([]byte(secret), time.Now)}
 	report, err := r.rehearse(ctx)
 	if err != nil {
 		return err
@@ -120,7 +120,7 @@ func Run(ctx context.Context, cmd config.Command, version string, stdout io.Writ
 type run struct {
 	shop    *shop
 	shape   *Shape
-	options config.Rush
+	options config.Rehearse
 	tokens  *auth.Tokens
 }
 
@@ -154,23 +154,23 @@ func (r *run) rehearse(ctx context.Context) (report *Report, err error) {
 		Shape: r.shape, Crowd: r.shape.String(), URL: c.base, Version: r.shop.version, StartedAt: sale.StartsAt,
 		Machine: lab.ThisMachine(), Database: database,
 	}
-	rushing := &crowd{
+	buyers := &crowd{
 		shape: r.shape, client: c, saleID: sale.ID, startsAt: sale.StartsAt.Add(-r.shop.skew), tokens: r.tokens,
 		tally: figures, now: r.shop.now,
 	}
-	if now := r.shop.now(); now.After(rushing.startsAt) {
-		rushing.startsAt = now // the shop was not ready in time, and nobody is late by that
+	if now := r.shop.now(); now.After(buyers.startsAt) {
+		buyers.startsAt = now // the shop was not ready in time, and nobody is late by that
 	}
 	if os.Getenv("GOGC") == "" {
 		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	}
 	waited := processorWait()
-	rushing.run(ctx)
-	report.measure(rushing, waited())
-	if rushing.err != nil {
-		return nil, rushing.err
+	buyers.run(ctx)
+	report.measure(buyers, waited())
+	if buyers.err != nil {
+		return nil, buyers.err
 	}
-	if err := r.judge(context.WithoutCancel(ctx), report, sale.ID, rushing.told, ctx.Err() != nil); err != nil {
+	if err := r.judge(context.WithoutCancel(ctx), report, sale.ID, buyers.told, ctx.Err() != nil); err != nil {
 		return nil, err
 	}
 	return report, nil

@@ -125,7 +125,7 @@ func inWords(list []Count) (text string) {
 //go:embed report.html.tmpl
 var pageSource string
 
-var page = template.Must(template.New("rush").Funcs(template.FuncMap{"figure": lab.Figure, "words": inWords}).Parse(pageSource))
+var page = template.Must(template.New("rehearsal").Funcs(template.FuncMap{"figure": lab.Figure, "words": inWords}).Parse(pageSource))
 
 // WriteHTML writes the report as one page that loads no other file.
 func (r *Report) WriteHTML(w io.Writer) error {

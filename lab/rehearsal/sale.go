@@ -33,7 +33,7 @@ const (
 	leaseTime  = time.Minute
 	leaseRenew = 10 * time.Second
 	// actor is the name of the command in the operations log.
-	actor = "rush"
+	actor = "rehearse"
 )
 
 // ErrNotNow means that a rehearsal would do harm now, or could not be right.

@@ -38,7 +38,7 @@ func (s *server) rehearsed(version, verdict string) {
 	defer func() { _ = db.Close() }()
 	text, err := json.Marshal(fields{
 		"crowd": "20000 buyers for 100 units " + thanks, "url": "https://shop.example", "database": "MariaDB 10.11.19", "limit": "the connections",
-		"findings":        []fields{{"kind": "lost order", "count": 1, "found": thanks, "examples": []string{"rush-1 A"}}},
+		"findings":        []fields{{"kind": "lost order", "count": 1, "found": thanks, "examples": []string{"crowd-1 A"}}},
 		"machine":         fields{"os": "linux", "arch": "amd64", "cpu": "AMD EPYC", "cores": 2, "go": "go1.26"},
 		"books":           fields{"quota": 100, "left": 0, "held": 60, "paid": 40, "orders": 100},
 		"peak_per_second": 4711, "sustained_per_second": 4000, "send_lag": fields{"p50_ms": 0.4, "p99_ms": 31}, "unsent": 0, "no_stream": 12,

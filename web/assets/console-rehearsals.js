@@ -1,4 +1,4 @@
-// The rehearsals by flashsale rush, and the report of one of them. A report has texts of servers and files, which stay text.
+// The rehearsals by flashsale rehearse, and the report of one of them. A report has texts of servers and files, which stay text.
 
 import { call } from "./api.js";
 import { coded, element, list, milliseconds, onClick, put, row, stamp, word } from "./desk.js";

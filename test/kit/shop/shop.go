@@ -236,12 +236,12 @@ func (s *Shop) AuditCommand(args ...string) {
 	}
 }
 
-// Rehearse runs `flashsale rush` with a shape's file against an address, and returns its report in JSON and what it printed.
+// Rehearse runs `flashsale rehearse` with a shape's file against an address, and returns its report in JSON and what it printed.
 func (s *Shop) Rehearse(url, shape string, args ...string) (report, said []byte) {
 	s.t.Helper()
 	out := s.t.TempDir()
 	args = append([]string{
-		"rush", "--url=" + url, "--shape=" + shape, "--out=" + out, "--database=" + s.Database, "--redis=" + s.Redis.URL(), "--secret=" + Secret,
+		"rehearse", "--url=" + url, "--shape=" + shape, "--out=" + out, "--database=" + s.Database, "--redis=" + s.Redis.URL(), "--secret=" + Secret,
 	}, args...)
 	said, err := exec.CommandContext(s.t.Context(), s.Binary, args...).CombinedOutput()
 	report, missing := os.ReadFile(filepath.Join(out, "report.json"))

@@ -15,7 +15,7 @@ import (
 
 // A rehearsal comes through nginx with all limits on, as docs/loadtest.md says: each buyer is a client of its own there and at
 // the instances, and what buyers were told agrees with the books.
-func TestRushBehindNginx(t *testing.T) {
+func TestRehearsalBehindNginx(t *testing.T) {
 	t.Parallel()
 	const units = 50
 	s := shop.New(t)

@@ -24,7 +24,7 @@ func rehearsed(t *testing.T, b *run, r *Result) {
 	lag := 0.0
 	for range min(b.rounds, mostCrowds) {
 		e := start(t, r, false, "--trusted-proxies=127.0.0.1")
-		raw, _ := e.Rehearse(e.url, "../load/rush/steps.yaml")
+		raw, _ := e.Rehearse(e.url, "../load/rehearsal/steps.yaml")
 		var report rehearsal.Report
 		check.NoError(t, json.Unmarshal(raw, &report))
 		if len(report.Findings) > 0 {

@@ -27,7 +27,7 @@ import (
 	"flashsale/test/kit/check"
 )
 
-// rehearsed is a run of the command rush.
+// rehearsed is a run of the command rehearse.
 type rehearsed struct {
 	rehearsal.Report
 	err  error
@@ -40,7 +40,7 @@ func rehearse(ctx context.Context, t testing.TB, shape string, args ...string) (
 	folder := t.TempDir()
 	file := filepath.Join(folder, "shape.yaml")
 	check.NoError(t, os.WriteFile(file, []byte(shape), 0o600))
-	cmd := parsed(t, append([]string{"rush", "--shape=" + file, "--out=" + folder, "--connections=200", "--secret=" + testSecret, "--payment=sandbox"}, args...)...)
+	cmd := parsed(t, append([]string{"rehearse", "--shape=" + file, "--out=" + folder, "--connections=200", "--secret=" + testSecret, "--payment=sandbox"}, args...)...)
 	var out bytes.Buffer
 	r.err = command.Execute(ctx, cmd, "test", &out, io.Discard)
 	if strings.Contains(out.String(), testSecret) {
@@ -95,7 +95,7 @@ func limited(s *config.Settings) {
 
 // A crowd buys a hidden sale through the front door with its limits: people as the storefront does, some with slow
 // connections, and bots.
-func TestRush(t *testing.T) {
+func TestRehearsal(t *testing.T) {
 	t.Parallel()
 	for _, ack := range []string{"confirmed", "queued"} {
 		t.Run(ack, func(t *testing.T) {
@@ -146,7 +146,7 @@ func userOf(r *http.Request) string {
 }
 
 // rush finds each fault that is planted between the server and the buyers, and in the database.
-func TestRushFindsWhatIsPlanted(t *testing.T) {
+func TestRehearsalFindsWhatIsPlanted(t *testing.T) {
 	t.Parallel()
 	const plenty, few = "units: 20", "units: 5" // for ten buyers
 	for name, tc := range map[string]struct {
@@ -229,7 +229,7 @@ func answerWith(res *http.Response, status int, body string) {
 }
 
 // A shop that nobody gets into has not passed, though it tells nobody a lie.
-func TestRushFindsWhoGaveUp(t *testing.T) {
+func TestRehearsalFindsWhoGaveUp(t *testing.T) {
 	t.Parallel()
 	door := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodPost {
@@ -259,8 +259,8 @@ func (f *fit) count(query string) (n int) {
 	return n
 }
 
-// rush runs the command on the fit's stores.
-func (f *fit) rush(ctx context.Context, t testing.TB, shape, url string) rehearsed {
+// rehearse runs the command on the fit's stores.
+func (f *fit) rehearse(ctx context.Context, t testing.TB, shape, url string) rehearsed {
 	t.Helper()
 	return rehearse(ctx, t, shape, append(f.args[:2:2], "--url="+url)...)
 }
@@ -296,7 +296,7 @@ func (f *fit) reporting(version string) *server {
 }
 
 // Buyers see nothing of a rehearsal, which leaves no more than its result.
-func TestRushIsHidden(t *testing.T) {
+func TestRehearsalIsHidden(t *testing.T) {
 	t.Parallel()
 	f := newFit(t)
 	left := f.sale(func(s *model.Sale) {
@@ -308,7 +308,7 @@ func TestRushIsHidden(t *testing.T) {
 	s := f.reporting("test")
 	coming := s.createSale(fields{"starts_at": time.Now().Add(time.Hour), "ends_at": time.Now().Add(2 * time.Hour)})
 	ended := make(chan rehearsed, 1)
-	go func() { ended <- f.rush(t.Context(), t, smallCrowd, s.url) }()
+	go func() { ended <- f.rehearse(t.Context(), t, smallCrowd, s.url) }()
 	seen := ""
 	var r rehearsed
 	for r.Shape == nil && r.err == nil {
@@ -338,12 +338,12 @@ func TestRushIsHidden(t *testing.T) {
 }
 
 // A rehearsal that would do harm is refused, and the refusal gives the reason.
-func TestRushRefused(t *testing.T) {
+func TestRehearsalRefused(t *testing.T) {
 	t.Parallel()
 	f := newFit(t)
 	refused := func(says string) {
 		t.Helper()
-		r := f.rush(t.Context(), t, smallCrowd, "http://127.0.0.1:1")
+		r := f.rehearse(t.Context(), t, smallCrowd, "http://127.0.0.1:1")
 		if !errors.Is(r.err, rehearsal.ErrNotNow) || !strings.Contains(r.err.Error(), says) || r.Shape != nil || len(f.shadows()) > 0 {
 			t.Errorf("%v, want %q", r.err, says)
 		}
@@ -369,7 +369,7 @@ func TestRushRefused(t *testing.T) {
 }
 
 // A rehearsal that is stopped in the middle removes its sale first, and says that it is partial.
-func TestRushIsStopped(t *testing.T) {
+func TestRehearsalIsStopped(t *testing.T) {
 	t.Parallel()
 	f := newFit(t)
 	s := f.reporting("test")
@@ -377,7 +377,7 @@ func TestRushIsStopped(t *testing.T) {
 	defer cancel()
 	ended := make(chan rehearsed, 1)
 	go func() {
-		ended <- f.rush(ctx, t, "arrivals: spike\nbuyers: 20000\nunits: 20000\nlasts: 1h\nhalf: 30m\nwalk: purchase\n", s.url)
+		ended <- f.rehearse(ctx, t, "arrivals: spike\nbuyers: 20000\nunits: 20000\nlasts: 1h\nhalf: 30m\nwalk: purchase\n", s.url)
 	}()
 	check.Eventually(t, "somebody buys", func() bool {
 		select {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// rush exits with 0 if the rehearsal has passed, 1 if it has not, and 2 for wrong arguments, which it names in one line.
-func TestRush(t *testing.T) {
+// rehearse exits with 0 if the rehearsal has passed, 1 if it has not, and 2 for wrong arguments, which it names in one line.
+func TestRehearse(t *testing.T) {
 	path, embedded := sqliteFile(t)
 	folder := t.TempDir()
 	file := func(name, text string) string {
@@ -18,18 +18,18 @@ func TestRush(t *testing.T) {
 	// One buyer, so that a busy machine is not late with one in a hundred.
 	shape := file("shape.yaml", "arrivals: spike\nbuyers: 1\nunits: 1\nlasts: 1s\npay: 1\n")
 	out := "--out=" + filepath.Join(folder, "report")
-	if code, _, stderr := execute(t, nil, "rush", embedded, "--url=http://127.0.0.1:1", shape, out); code != 2 || !strings.Contains(stderr, path) {
+	if code, _, stderr := execute(t, nil, "rehearse", embedded, "--url=http://127.0.0.1:1", shape, out); code != 2 || !strings.Contains(stderr, path) {
 		t.Errorf("before there is a database: exit %d, %s", code, stderr)
 	}
 	s := serve(t, nil, embedded, "--demo=false")
-	good := []string{"rush", embedded, "--url=" + s.url, shape, out}
+	good := []string{"rehearse", embedded, "--url=" + s.url, shape, out}
 	for name, tc := range map[string]struct {
 		args []string
 		code int
 		says string
 	}{
-		"no URL":                   {[]string{"rush", embedded, shape}, 2, "--url"},
-		"no shape":                 {[]string{"rush", embedded, "--url=" + s.url}, 2, "--shape"},
+		"no URL":                   {[]string{"rehearse", embedded, shape}, 2, "--url"},
+		"no shape":                 {[]string{"rehearse", embedded, "--url=" + s.url}, 2, "--shape"},
 		"a URL with a path":        {append(good, "--url="+s.url+"/shop"), 2, "--url: "},
 		"a URL with a password":    {append(good, "--url=http://me:pw@127.0.0.1"), 2, "--url: "},
 		"a URL of another kind":    {append(good, "--url=ftp://shop.example"), 2, "--url: "},
