@@ -52,13 +52,7 @@ const (
 type Options struct {
 	Version string    // of the binary, published to the other instances
 	Logs    io.Writer // where the log goes
-	// Compare runs the console's lab. Without it the console has no lab.
-	Compare Compare
 }
-
-// Compare runs the strategies of a plan one after the other on stores that are not the shop's. shop are the settings of
-// the instance, and shopsKey is the key for orders' ids in its database.
-type Compare func(ctx context.Context, shop *config.Settings, shopsKey []byte, version string, p model.LabPlan, progress func(lab.Progress)) (*lab.Report, error)
 
 // App is one running instance of the engine. Its exported parts are for the package trial, which also makes purchases
 // without HTTP.
@@ -88,7 +82,8 @@ type App struct {
 	gates    *service.Gates
 	soldOut  *service.SoldOut
 	streams  *handler.Streams
-	lab      *lab.Desk
+	lab      *lab.Desk // nil: this instance has no lab
+	api      *handler.API
 	metrics  *metrics.Metrics
 	tracing  *tracing.Tracing // nil: tracing is off
 	observe  observe.All      // metrics, and if they are on, tracing and failpoints
@@ -271,7 +266,7 @@ func (a *App) wire(ctx context.Context) error {
 		return err
 	}
 	a.called, a.lines = strategy.NewCalled(db), service.NewLines(db, a.Catalog, auth.NewTickets(secret), auth.NewWorks(secret, a.Catalog.Now))
-	a.streams, a.lab = handler.NewStreams(a.Catalog), a.newLab(idKey)
+	a.streams = handler.NewStreams(a.Catalog)
 	api := &handler.API{
 		Purchases: &service.Purchases{
 			Catalog: a.Catalog, IDs: a.IDs, Strategy: a.Strategy, Called: a.called, Orders: db, Waiters: a.Waiters, SoldOut: a.soldOut,
@@ -279,7 +274,7 @@ func (a *App) wire(ctx context.Context) error {
 			AckQueued: a.settings.Ack == "queued", AckWait: a.settings.AckWait,
 		},
 		Orders: orders, Sales: a.Sales, Campaigns: &service.Campaigns{Store: db, Sales: a.Sales}, Lines: a.lines, Proofs: service.NewProofs(db, a.Catalog, rounds.PublicKey()), Accounts: a.accounts, Staff: staff, Auditor: auditor, Catalog: a.Catalog, Streams: a.streams,
-		Lab: a.lab, LabStores: labStores(&a.settings), Rehearsals: db, Version: a.options.Version,
+		LabStores: labStores(&a.settings), Rehearsals: db, Version: a.options.Version,
 		Paths: a.Paths, Home: pages, Assets: assets,
 		Limits: handler.Limits{
 			Leaky: a.settings.LimitAlgorithm == "leaky-bucket",
@@ -296,6 +291,7 @@ func (a *App) wire(ctx context.Context) error {
 	if err := errors.Join(a.takeMoney(api, db, pages), a.watch()); err != nil {
 		return err
 	}
+	a.api = api
 	gin.SetMode(gin.ReleaseMode)
 	router, err := handler.Router(api) //nolint:contextcheck // each request has its own context
 	if err != nil {

@@ -115,7 +115,6 @@ func boot(t testing.TB, settings config.Settings, options app.Options) *server {
 // the app; it returns an error if the app fails or does not stop.
 func run(settings config.Settings, options app.Options) (s *server, end func() error, err error) {
 	ctx, cancel := context.WithCancel(context.Background())
-	options.Compare = trial.Compare
 	a, err := app.New(ctx, settings, options)
 	if err == nil {
 		err = a.Furnish(ctx)
@@ -124,6 +123,7 @@ func run(settings config.Settings, options app.Options) (s *server, end func() e
 		cancel()
 		return nil, nil, err
 	}
+	a.OpenLab(trial.NewDesk(a, settings, options.Version))
 	if client, ok := a.Stores.Redis.(*redis.Client); ok {
 		o := client.Options()
 		o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.ContextTimeoutEnabled = slowGate, slowGate, slowGate, false

@@ -57,11 +57,13 @@ func (a *App) stop(ctx context.Context) error {
 	defer cancel()
 	var others sync.WaitGroup
 	others.Go(a.streams.Close) // their connections are hijacked, so Shutdown does not end them
-	others.Go(func() {
-		if err := a.lab.Close(httpCtx); err != nil {
-			a.Log.Warn("the lab's stores are left behind; the next start deletes them", "error", err)
-		}
-	})
+	if a.lab != nil {
+		others.Go(func() {
+			if err := a.lab.Close(httpCtx); err != nil {
+				a.Log.Warn("the lab's stores are left behind; the next start deletes them", "error", err)
+			}
+		})
+	}
 	err := a.server.Shutdown(httpCtx)
 	others.Wait()
 	if errors.Is(err, context.DeadlineExceeded) {

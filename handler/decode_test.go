@@ -15,6 +15,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"flashsale/internal/sandbox"
+	"flashsale/lab"
 	"flashsale/middleware"
 	"flashsale/model"
 	"flashsale/service"
@@ -164,6 +165,7 @@ func (u unread) Read([]byte) (int, error) {
 func TestBodiesAreBounded(t *testing.T) {
 	s := newShop(t)
 	s.api.Payments = &service.Payments{Provider: s.api.Sandbox.(service.Provider), Catalog: s.api.Catalog}
+	s.api.Lab = lab.NewDesk(nil, lab.NewShelf(t.TempDir()), s.api.Catalog, nil, s.api.Log)
 	path, _ := s.api.Paths.Issue(benchUser, benchSale, time.Hour)
 	for route, kibibytes := range map[string]int{
 		"POST /users": 4, "POST /sessions": 4, "POST /sales/" + benchSale + "/" + path + "/orders": 4, "POST /payments/callback": 4,

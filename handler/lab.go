@@ -12,6 +12,13 @@ import (
 	"flashsale/model"
 )
 
+// hasLab answers as if the route did not exist if this instance has no lab.
+func (a *API) hasLab(c *gin.Context) {
+	if a.Lab == nil {
+		refuse(c, model.NotFound)
+	}
+}
+
 func (a *API) startLab(c *gin.Context) {
 	var body struct {
 		Strategies  []string `json:"strategies"`

@@ -218,6 +218,17 @@ func TestConsoleThatDoesNotRead(t *testing.T) {
 	})
 }
 
+// An instance without a lab answers as if the routes of the lab did not exist.
+func TestNoLab(t *testing.T) {
+	s := newShop(t)
+	for path, method := range map[string]string{
+		"/api/v1/admin/lab": http.MethodPost, labEventsPath: http.MethodGet, "/lab/reports/A": http.MethodGet,
+	} {
+		answer := s.serve(s.request(method, path, "{}", "Authorization", s.token(model.RoleOperator)))
+		check.Same(t, path, answer.Code, http.StatusNotFound)
+	}
+}
+
 func TestLabReport(t *testing.T) {
 	s, folder := newShop(t), t.TempDir()
 	shelf := lab.NewShelf(folder)

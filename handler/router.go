@@ -54,7 +54,7 @@ type API struct {
 	Auditor   *service.Auditor
 	Catalog   *service.Catalog
 	Streams   *Streams
-	Lab       *lab.Desk
+	Lab       *lab.Desk // nil: this instance has no lab
 	// Rehearsals are shown as of this instance's Version or of another.
 	Rehearsals RehearsalStore
 	Version    string
@@ -208,7 +208,7 @@ func Router(a *API) (http.Handler, error) {
 	console := api.Group("/admin", strangers, login, viewers, operatorLimit, ofIDs) // no deadline: streams and exports may take long
 	console.GET("/sales/:sale/live", a.liveFigures)
 	console.GET("/sales/:sale/orders.csv", a.exportOrders)
-	console.GET("/lab/events", a.labEvents)
+	console.GET("/lab/events", a.hasLab, a.labEvents)
 
 	viewer := console.Group("", deadline)
 	viewer.GET("/sales", a.listAllSales)
@@ -220,7 +220,7 @@ func Router(a *API) (http.Handler, error) {
 	viewer.GET("/campaigns/:campaign/sales.csv", a.exportCampaign)
 	viewer.GET("/campaigns/:campaign/operations", a.listCampaignOperations)
 	viewer.GET("/stats", a.stats)
-	viewer.GET("/lab", a.showLab)
+	viewer.GET("/lab", a.hasLab, a.showLab)
 	viewer.GET("/rehearsals", a.listRehearsals)
 	viewer.GET("/rehearsals/:rehearsal", a.getRehearsal)
 	viewer.GET("/payments", a.listPayments)
@@ -256,8 +256,8 @@ func Router(a *API) (http.Handler, error) {
 	operator.POST("/endpoints/:endpoint/secret", a.renewEndpointSecret)
 	operator.DELETE("/endpoints/:endpoint", a.removeEndpoint)
 	operator.POST("/endpoints/:endpoint/deliveries/:delivery", a.redeliver)
-	operator.POST("/lab", a.startLab)
-	operator.DELETE("/lab", a.stopLab)
+	operator.POST("/lab", a.hasLab, a.startLab)
+	operator.DELETE("/lab", a.hasLab, a.stopLab)
 
 	pages := all.Group("", instance, address, missing)
 	pages.GET("/", a.showSales())
@@ -270,7 +270,7 @@ func Router(a *API) (http.Handler, error) {
 	pages.GET("/openapi.json", a.showAlways())
 	pages.GET("/robots.txt", a.showAlways())
 	pages.GET("/favicon.ico", a.showAlways())
-	pages.GET("/lab/reports/:report", deadline, a.labReport)
+	pages.GET("/lab/reports/:report", deadline, a.hasLab, a.labReport)
 	pages.GET("/s/:code", deadline, a.shortLink)
 	pages.GET("/s/:code/qr.svg", deadline, a.qrCode())
 	if a.Sandbox != nil {

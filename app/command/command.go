@@ -119,13 +119,14 @@ func serve(ctx context.Context, settings config.Settings, version string, stdout
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(memoryLimit)
 	}
-	a, err := app.New(ctx, settings, app.Options{Version: version, Logs: stderr, Compare: trial.Compare})
+	a, err := app.New(ctx, settings, app.Options{Version: version, Logs: stderr})
 	if err != nil {
 		return err
 	}
 	if err := a.Furnish(ctx); err != nil {
 		return errors.Join(err, a.Close())
 	}
+	a.OpenLab(trial.NewDesk(a, settings, version))
 	if err := trial.Tidy(&settings); err != nil {
 		a.Log.Warn("stores of the lab were left behind", "error", err)
 	}

@@ -7,19 +7,36 @@ import (
 	"path/filepath"
 	"time"
 
+	"flashsale/app"
 	"flashsale/internal/config"
 	"flashsale/lab"
 	"flashsale/model"
 	"flashsale/repository"
+	"flashsale/strategy"
 )
 
 // ErrShopsDatabase means that --lab-database leads to the shop's database under a name that config could not
 // recognize, or to a copy of it.
 var ErrShopsDatabase = errors.New("--lab-database: is the shop's own database, or a copy of it; the lab needs another")
 
-// Compare runs the strategies of a plan one after the other on the lab's stores, which are never the shop's. It is an
-// app.Compare.
-func Compare(
+// NewDesk makes the lab of an instance's console. shop are the settings of the instance, and version is that of the binary.
+func NewDesk(a *app.App, shop config.Settings, version string) *lab.Desk {
+	var strategies []lab.Strategy
+	for _, k := range strategy.Kinds() {
+		strategies = append(strategies, lab.Strategy{Name: k.Name, Lesson: k.Lesson})
+	}
+	return lab.NewDesk(func(ctx context.Context, p model.LabPlan, progress func(lab.Progress)) (*lab.Report, error) {
+		key, err := a.Stores.Database.DataKey(ctx, repository.OrderIDKey)
+		if err != nil {
+			return nil, err
+		}
+		return compare(ctx, &shop, key, version, p, progress)
+	}, lab.NewShelf(shop.LabFolder()), a.Catalog, strategies, a.Log)
+}
+
+// compare runs the strategies of a plan one after the other on the lab's stores, which are never the shop's. Each database
+// has a key of its own for orders' ids, and shopsKey is the shop's.
+func compare(
 	ctx context.Context, shop *config.Settings, shopsKey []byte, version string, p model.LabPlan, progress func(lab.Progress),
 ) (report *lab.Report, err error) {
 	bench, err := Open(ctx, labSettings(shop))
