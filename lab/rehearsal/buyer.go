@@ -308,7 +308,7 @@ func (c *crowd) listen(ctx context.Context, b *buyer, due time.Time) {
 		}
 	}
 	if ctx.Err() == nil {
-		c.tally.answered(streamStage, a.String(), c.now().Sub(due))
+		c.tally.stages[streamStage].add(a.String(), c.now().Sub(due))
 	}
 	if a.ok() {
 		_, _ = io.Copy(io.Discard, res.Body) // until the buyer leaves

@@ -153,10 +153,10 @@ func (c *client) do(ctx context.Context, b *buyer, due time.Time, r request) (a 
 		}
 	}
 	defer func() { <-slots }()
-	c.tally.lag.add(c.now().Sub(due))
+	c.tally.lag.add("", c.now().Sub(due))
 	a = c.send(ctx, b, r)
 	if ctx.Err() == nil {
-		c.tally.answered(r.stage, a.String(), c.now().Sub(due))
+		c.tally.stages[r.stage].add(a.String(), c.now().Sub(due))
 	}
 	return a
 }

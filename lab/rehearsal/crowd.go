@@ -76,7 +76,7 @@ func (c *crowd) walk(ctx context.Context, n int, due time.Time) {
 	default:
 		list = []told{c.person(ctx, b, due)}
 	}
-	c.tally.second(c.now().Sub(c.startsAt)).done.Add(1)
+	c.tally.done(c.now().Sub(c.startsAt))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.told = append(c.told, list...)

@@ -179,7 +179,7 @@ func (r *run) rehearse(ctx context.Context) (report *Report, err error) {
 // measure takes the figures of a crowd that is done.
 func (r *Report) measure(c *crowd, processorWait time.Duration) {
 	t := c.tally
-	r.Seconds, r.Stages, r.SendLag = t.perSecond(), t.stageFigures(), t.lag.figures()
+	r.Seconds, r.Stages, r.SendLag = t.perSecond(), t.stageFigures(), t.lag.figures().Latency
 	for _, s := range r.Seconds {
 		r.Peak = max(r.Peak, s.Arrived)
 	}

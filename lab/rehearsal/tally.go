@@ -2,7 +2,6 @@ package rehearsal
 
 import (
 	"cmp"
-	"maps"
 	"math"
 	"runtime/metrics"
 	"slices"
@@ -45,20 +44,30 @@ const (
 	digits = 2
 )
 
-// latencies is a histogram of microseconds that many goroutines fill.
-type latencies struct {
-	mu   sync.Mutex
-	hist *hdrhistogram.Histogram
+// counter collects the answers of many goroutines, and how long each took.
+type counter struct {
+	mu      sync.Mutex
+	took    *hdrhistogram.Histogram // in microseconds
+	answers map[string]int
 }
 
-func newLatencies() *latencies {
-	return &latencies{hist: hdrhistogram.New(1, longest.Microseconds(), digits)}
+func newCounter() *counter {
+	return &counter{took: hdrhistogram.New(1, longest.Microseconds(), digits), answers: map[string]int{}}
 }
 
-func (l *latencies) add(d time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_ = l.hist.RecordValue(min(max(d.Microseconds(), 1), longest.Microseconds())) // within the bounds it can't fail
+func (c *counter) add(answer string, took time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answers[answer]++
+	_ = c.took.RecordValue(min(max(took.Microseconds(), 1), longest.Microseconds())) // within the bounds it can't fail
+}
+
+// figures returns what was collected.
+func (c *counter) figures() StageFigures {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	at := func(percent float64) float64 { return float64(c.took.ValueAtQuantile(percent)) / 1000 }
+	return StageFigures{Requests: int(c.took.TotalCount()), Latency: Latency{at(50), at(99), at(100)}, Answers: counts(c.answers)}
 }
 
 // Latency is a distribution of times.
@@ -68,28 +77,11 @@ type Latency struct {
 	MaxMS float64 `json:"max_ms"`
 }
 
-func (l *latencies) figures() Latency {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	at := func(percent float64) float64 { return float64(l.hist.ValueAtQuantile(percent)) / 1000 }
-	return Latency{P50MS: at(50), P99MS: at(99), MaxMS: at(100)}
-}
-
-// stageTally is what the requests of a stage were answered.
-type stageTally struct {
-	latency *latencies
-	mu      sync.Mutex
-	answers map[string]int
-}
-
-// secondTally counts arrivals by the second in which they were due, and buyers by the second in which they were done.
-type secondTally struct{ arrived, late, done atomic.Int64 }
-
 // tally collects the figures of a run. Its methods are safe for concurrent use.
 type tally struct {
-	stages  map[Stage]*stageTally
-	lag     *latencies
-	seconds []secondTally
+	stages  map[Stage]*counter
+	lag     *counter // how late requests were sent
+	seconds []Second // its fields are changed by atomic additions
 
 	waited     atomic.Int64 // requests that waited for a connection
 	unsent     atomic.Int64 // buyers who did not come, because too many were under way
@@ -98,51 +90,44 @@ type tally struct {
 
 // newTally makes a tally of a run that takes at most this time.
 func newTally(lasts time.Duration) *tally {
-	t := &tally{stages: map[Stage]*stageTally{}, lag: newLatencies(), seconds: make([]secondTally, int(lasts/time.Second)+1)}
+	t := &tally{stages: map[Stage]*counter{}, lag: newCounter(), seconds: make([]Second, int(lasts/time.Second)+1)}
 	for _, s := range stages {
-		t.stages[s] = &stageTally{latency: newLatencies(), answers: map[string]int{}}
+		t.stages[s] = newCounter()
 	}
 	return t
 }
 
-func (t *tally) second(sinceStart time.Duration) *secondTally {
+// second returns the second of the run in which a time after the start is.
+func (t *tally) second(sinceStart time.Duration) *Second {
 	return &t.seconds[min(max(int(sinceStart/time.Second), 0), len(t.seconds)-1)]
 }
 
 // arrived counts an arrival that was due at this time after the start, and began lag later.
 func (t *tally) arrived(due, lag time.Duration) {
 	s := t.second(due)
-	s.arrived.Add(1)
+	atomic.AddInt64(&s.Arrived, 1)
 	if lag > onTime {
-		s.late.Add(1)
+		atomic.AddInt64(&s.Late, 1)
 	}
 }
 
-func (t *tally) answered(stage Stage, answer string, took time.Duration) {
-	s := t.stages[stage]
-	s.latency.add(took)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.answers[answer]++
-}
+// done counts a buyer who had an answer, or gave up, at this time after the start.
+func (t *tally) done(at time.Duration) { atomic.AddInt64(&t.second(at).Done, 1) }
 
 // Second is what happened in a second of the run.
 type Second struct {
-	Arrived int64 `json:"arrived"`
-	Late    int64 `json:"late"` // of those who arrived, the ones whose first request was sent more than 10 ms late
-	Done    int64 `json:"done"` // buyers who had their answer, or gave up
+	Arrived int64 `json:"arrived"` // by the second in which they were due
+	Late    int64 `json:"late"`    // of those who arrived, the ones whose first request was sent more than 10 ms late
+	Done    int64 `json:"done"`    // buyers who had their answer, or gave up
 }
 
+// perSecond returns the seconds until the last in which something happened. It is called after the run.
 func (t *tally) perSecond() []Second {
-	list := make([]Second, len(t.seconds))
-	for i := range t.seconds {
-		s := &t.seconds[i]
-		list[i] = Second{s.arrived.Load(), s.late.Load(), s.done.Load()}
+	last := len(t.seconds)
+	for last > 1 && t.seconds[last-1] == (Second{}) {
+		last--
 	}
-	for len(list) > 1 && list[len(list)-1] == (Second{}) {
-		list = list[:len(list)-1]
-	}
-	return list
+	return t.seconds[:last]
 }
 
 // sustained is the largest number of arrivals in a second of which 99 in a hundred were sent on time.
@@ -182,16 +167,9 @@ func counts(m map[string]int) []Count {
 // stageFigures lists the stages that had requests.
 func (t *tally) stageFigures() (list []StageFigures) {
 	for _, name := range stages {
-		s := t.stages[name]
-		s.mu.Lock()
-		answers := maps.Clone(s.answers)
-		s.mu.Unlock()
-		requests := 0
-		for _, n := range answers {
-			requests += n
-		}
-		if requests > 0 {
-			list = append(list, StageFigures{name, requests, s.latency.figures(), counts(answers)})
+		f := t.stages[name].figures()
+		if f.Stage = name; f.Requests > 0 {
+			list = append(list, f)
 		}
 	}
 	return list
