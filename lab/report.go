@@ -3,9 +3,12 @@ package lab
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
+	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -51,10 +54,30 @@ func newReport(p model.LabPlan, s Setting, startedAt time.Time) *Report {
 }
 
 // WriteJSON writes the report as JSON: the fields of the documented contract under their names, and further fields.
-func (r *Report) WriteJSON(w io.Writer) error {
+func (r *Report) WriteJSON(w io.Writer) error { return WriteJSON(w, r) }
+
+// WriteJSON writes a report as JSON that people can read.
+func WriteJSON(w io.Writer, report any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
-	return encoder.Encode(r)
+	return encoder.Encode(report)
+}
+
+// WriteFiles writes report.html by the function page, and report.json, to a folder. It returns the paths.
+func WriteFiles(folder string, page func(io.Writer) error, report any) (html, figures string, err error) {
+	html, figures = filepath.Join(folder, "report.html"), filepath.Join(folder, "report.json")
+	for path, write := range map[string]func(io.Writer) error{
+		html: page, figures: func(w io.Writer) error { return WriteJSON(w, report) },
+	} {
+		file, err := os.Create(path) //nolint:gosec // the user names the folder
+		if err != nil {
+			return "", "", fmt.Errorf("--out: %w", err)
+		}
+		if err := errors.Join(write(file), file.Close()); err != nil {
+			return "", "", fmt.Errorf("write %s: %w", path, err)
+		}
+	}
+	return html, figures, nil
 }
 
 // WriteTable writes the figures as a table for a terminal, then the explanations of the strategies that were not

@@ -1,13 +1,11 @@
 package command
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -70,7 +68,11 @@ func runLab(ctx context.Context, cmd config.Command, version string, stdout, std
 	if report == nil {
 		return runErr
 	}
-	if err := errors.Join(runErr, report.WriteTable(stdout), writeReport(cmd.Lab.Out, report, stdout)); err != nil {
+	page, figures, err := lab.WriteFiles(cmd.Lab.Out, report.WriteHTML, report)
+	if err := errors.Join(runErr, report.WriteTable(stdout), err); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(stdout, "\n%s has charts and explanations, %s the figures\n", page, figures); err != nil {
 		return err
 	}
 	if report.Interrupted {
@@ -93,20 +95,4 @@ func progressOn(w io.Writer, plan model.LabPlan) func(lab.Progress) {
 		}
 		_, _ = fmt.Fprintf(w, wipe+"%d of %d: %s, %d of %d buyers", p.Index, len(plan.Strategies), p.Strategy, p.Done, plan.Buyers)
 	}
-}
-
-func writeReport(dir string, report *lab.Report, stdout io.Writer) error {
-	w := bufio.NewWriter(stdout)
-	for name, write := range map[string]func(io.Writer) error{"report.html": report.WriteHTML, "report.json": report.WriteJSON} {
-		path := filepath.Join(dir, name)
-		file, err := os.Create(path) //nolint:gosec // the user names the folder
-		if err != nil {
-			return fmt.Errorf("--out: %w", err)
-		}
-		if err := errors.Join(write(file), file.Close()); err != nil {
-			return fmt.Errorf("write %s: %w", path, err)
-		}
-	}
-	fmt.Fprintf(w, "\n%s has charts and explanations, %s the figures\n", filepath.Join(dir, "report.html"), filepath.Join(dir, "report.json"))
-	return w.Flush()
 }

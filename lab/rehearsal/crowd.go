@@ -30,7 +30,6 @@ type crowd struct {
 	underWay atomic.Int64
 	mu       sync.Mutex
 	told     []told
-	err      error // of a token that could not be signed
 }
 
 // run sends the whole crowd, and returns when all buyers are done, ctx ends, or the time for lingering is over.
@@ -66,21 +65,16 @@ func (c *crowd) wait(ctx context.Context, due time.Time) bool {
 
 // walk takes a buyer to the end of the walk.
 func (c *crowd) walk(ctx context.Context, n int, due time.Time) {
-	b, err := c.newBuyer(n)
+	b := c.newBuyer(n)
 	c.tally.arrived(due.Sub(c.startsAt), c.now().Sub(due))
 	var list []told
-	switch {
-	case err != nil:
-	case b.bot:
+	if b.bot {
 		list = c.bot(ctx, b, due)
-	default:
+	} else {
 		list = []told{c.person(ctx, b, due)}
 	}
 	c.tally.done(c.now().Sub(c.startsAt))
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.told = append(c.told, list...)
-	if c.err == nil {
-		c.err = err
-	}
 }

@@ -11,7 +11,6 @@ import (
 	"io"
 	"net/url"
 	"os"
-	"path/filepath"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -167,9 +166,6 @@ func (r *run) rehearse(ctx context.Context) (report *Report, err error) {
 	waited := processorWait()
 	buyers.run(ctx)
 	report.measure(buyers, waited())
-	if buyers.err != nil {
-		return nil, buyers.err
-	}
 	if err := r.judge(context.WithoutCancel(ctx), report, sale.ID, buyers.told, ctx.Err() != nil); err != nil {
 		return nil, err
 	}
@@ -252,20 +248,14 @@ func (r *run) judge(ctx context.Context, report *Report, saleID string, list []t
 
 // keep writes the report to the terminal, the folder and the database.
 func (r *run) keep(ctx context.Context, report *Report, stdout io.Writer) error {
-	for name, write := range map[string]func(io.Writer) error{"report.html": report.WriteHTML, "report.json": report.WriteJSON} {
-		path := filepath.Join(r.options.Out, name)
-		file, err := os.Create(path) //nolint:gosec // the user names the folder
-		if err != nil {
-			return fmt.Errorf("--out: %w", err)
-		}
-		if err := errors.Join(write(file), file.Close()); err != nil {
-			return fmt.Errorf("write %s: %w", path, err)
-		}
+	page, _, err := lab.WriteFiles(r.options.Out, report.WriteHTML, report)
+	if err != nil {
+		return err
 	}
 	if err := report.WriteText(stdout); err != nil {
 		return err
 	}
-	if _, err := fmt.Fprintf(stdout, "%s has charts\n", filepath.Join(r.options.Out, "report.html")); err != nil {
+	if _, err := fmt.Fprintf(stdout, "%s has charts\n", page); err != nil {
 		return err
 	}
 	stored := *report

@@ -3,7 +3,6 @@ package rehearsal
 import (
 	"bufio"
 	_ "embed" // the template
-	"encoding/json"
 	"fmt"
 	"html/template"
 	"io"
@@ -60,13 +59,6 @@ type Books struct {
 	Held   int64 `json:"held"`
 	Paid   int64 `json:"paid"`
 	Orders int64 `json:"orders"`
-}
-
-// WriteJSON writes the report as JSON.
-func (r *Report) WriteJSON(w io.Writer) error {
-	out := json.NewEncoder(w)
-	out.SetIndent("", "  ")
-	return out.Encode(r)
 }
 
 // WriteText writes the report for a terminal.
