@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -54,12 +55,19 @@ type Finding struct {
 	Do    string `json:"do,omitempty"`
 }
 
-func good(check, found string, args ...any) Finding {
-	return Finding{OK, check, fmt.Sprintf(found, args...), ""}
-}
+func good(check, found string, args ...any) Finding { return OK.of(check, "", found, args...) }
 
 func (l Level) of(check, do, found string, args ...any) Finding {
 	return Finding{l, check, fmt.Sprintf(found, args...), do}
+}
+
+// when returns a finding if something holds, else the zero Finding, which add leaves out. So cmp.Or gives the first finding of a
+// list that applies.
+func (l Level) when(holds bool, check, do, found string, args ...any) Finding {
+	if !holds {
+		return Finding{}
+	}
+	return l.of(check, do, found, args...)
 }
 
 // preflight checks everything that a sale will need. It changes nothing.
@@ -116,7 +124,10 @@ func Run(ctx context.Context, cmd config.Command, version string, stdout io.Writ
 	return nil
 }
 
-func (p *preflight) add(list ...Finding) { p.findings = append(p.findings, list...) }
+// add keeps findings, but not the zero Finding.
+func (p *preflight) add(list ...Finding) {
+	p.findings = append(p.findings, slices.DeleteFunc(list, func(f Finding) bool { return f == Finding{} })...)
+}
 
 func (p *preflight) count(l Level) (n int) {
 	for _, f := range p.findings {

@@ -1,6 +1,7 @@
 package preflight
 
 import (
+	"cmp"
 	"strings"
 	"time"
 
@@ -18,7 +19,9 @@ const (
 // judgeServers checks whether sales can go on with what was confirmed if one of several servers of the database dies.
 func judgeServers(d repository.Server) (list []Finding) {
 	const check = "database.servers"
+	var hosts []string
 	for _, server := range d.Servers {
+		hosts = append(hosts, server.Host)
 		if server.Err != nil && !server.ReadOnly {
 			list = append(list, Warn.of(check, "start it, or correct --database", "%s can't be used: %s", server.Host, oneLine(server.Err)))
 		}
@@ -27,22 +30,15 @@ func judgeServers(d repository.Server) (list []Finding) {
 	if source, ok := d.Variables["rpl_semi_sync_source_enabled"]; ok { // in MySQL 8
 		enabled, wait = source, number(d.Variables["rpl_semi_sync_source_timeout"])
 	}
-	switch {
-	case d.Nodes > 0 && d.Nodes < fewNodes:
-		return append(list, Warn.of(check, "run three nodes or more", "when a node of %d dies, the rest of the cluster takes no writes", d.Nodes))
-	case d.Nodes > 0:
-		return append(list, good(check, "a Galera cluster of %d nodes", d.Nodes))
-	case len(d.Servers) == 0:
+	if d.Nodes == 0 && len(d.Servers) == 0 {
 		return list
-	case !on(enabled):
-		return append(list, Warn.of(check, "semi-synchronous replication", "a replica that is promoted may lack confirmed orders"))
-	case time.Duration(wait)*time.Millisecond < longSync:
-		return append(list, Warn.of(check, "rpl_semi_sync_master_timeout of an hour or more",
-			"when the replica is silent for %d ms, orders are confirmed that it lacks", wait))
 	}
-	var hosts []string
-	for _, server := range d.Servers {
-		hosts = append(hosts, server.Host)
-	}
-	return append(list, good(check, "semi-synchronous: %s", strings.Join(hosts, ", ")))
+	return append(list, cmp.Or(
+		Warn.when(d.Nodes > 0 && d.Nodes < fewNodes, check, "run three nodes or more", "when a node of %d dies, the rest of the cluster takes no writes", d.Nodes),
+		OK.when(d.Nodes > 0, check, "", "a Galera cluster of %d nodes", d.Nodes),
+		Warn.when(!on(enabled), check, "semi-synchronous replication", "a replica that is promoted may lack confirmed orders"),
+		Warn.when(time.Duration(wait)*time.Millisecond < longSync, check, "rpl_semi_sync_master_timeout of an hour or more",
+			"when the replica is silent for %d ms, orders are confirmed that it lacks", wait),
+		good(check, "semi-synchronous: %s", strings.Join(hosts, ", ")),
+	))
 }
