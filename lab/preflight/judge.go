@@ -21,13 +21,14 @@ import (
 )
 
 const (
-	// slowTrip is the round trip to a store from which batches wait longer for the network than for the store: a
-	// settle runs about five statements, one after the other.
+	// slowTrip is the round trip to a store from which each settle waits 10 ms or more for the network: nearly always it takes
+	// two calls on MySQL (docs/adr/0017-two-round-trips.md), else more.
 	slowTrip = 5 * time.Millisecond
-	// farTrip is the round trip from which a settle takes longer than a buyer waits by default.
+	// farTrip is the round trip from which each settle takes longer than the 100 ms that the settler waits for a sale before it
+	// goes on with others.
 	farTrip = 100 * time.Millisecond
-	// smallPool is the size of MySQL's buffer pool below which 300,000 orders may no longer fit, so that each costs
-	// twice as much (docs/performance.md, What it costs).
+	// smallPool is the size of MySQL's buffer pool for 300,000 orders. With a pool of 128 MiB, each order costs twice as much
+	// once the database has that many (docs/performance.md, What it costs).
 	smallPool = 1 << 30
 	// packetNeed is larger than the largest statement: 512 orders at some 700 bytes each.
 	packetNeed = 1 << 20

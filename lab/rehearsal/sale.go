@@ -182,8 +182,8 @@ func (s *shop) offer(ctx context.Context, units int64, lasts time.Duration) (mod
 	return sale, err
 }
 
-// ready waits until the crowd can read the sale at the URL, and its gate is open if the strategy has one. It returns an error at
-// once if the server takes no tokens of the crowd.
+// ready waits until the crowd can read the sale at the URL and, if the strategy uses a gate, until the gate of the sale is open.
+// It returns an error at once if the server refuses the crowd's tokens.
 func (s *shop) ready(ctx context.Context, c *client, saleID string) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()

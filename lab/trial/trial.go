@@ -199,7 +199,7 @@ func (b *Bench) Start(ctx context.Context, name string, p model.LabPlan) (_ lab.
 	return r, nil
 }
 
-// Round is the round of one strategy.
+// Round runs one strategy on instances and a sale of its own. It implements lab.Round.
 type Round struct {
 	bench     *Bench
 	saleID    string // empty until there is a sale
