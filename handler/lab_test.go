@@ -234,7 +234,7 @@ func TestLabReport(t *testing.T) {
 	shelf := lab.NewShelf(folder)
 	s.api.Lab = lab.NewDesk(nil, shelf, s.api.Catalog, nil, s.api.Log)
 	const strict = "default-src 'none'; frame-ancestors 'none'"
-	id := check.Must(shelf.Save(&lab.Report{Stock: 7, Command: "flashsale lab"}))
+	id := check.Must(shelf.Save(&lab.Report{Stock: 7, Setting: lab.Setting{Command: "flashsale lab"}}))
 	for name, want := range map[string]struct {
 		status             int
 		body, kind, policy string

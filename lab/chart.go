@@ -162,10 +162,10 @@ func (b BarChart) draw() chart {
 				width = max(a.at(value), thinnest)
 				c.Bars = append(c.Bars, bar{
 					Width: width, Y: y, Height: barHeight, Class: classes[i],
-					Title: fmt.Sprintf("%s: %s %s", r.Name, figure(value), b.Kinds[i]),
+					Title: fmt.Sprintf("%s: %s %s", r.Name, Figure(value), b.Kinds[i]),
 				})
 			}
-			c.Texts = append(c.Texts, text{X: width, DX: 6, Y: y + barHeight - barGap, Class: "value", Words: figure(value)})
+			c.Texts = append(c.Texts, text{X: width, DX: 6, Y: y + barHeight - barGap, Class: "value", Words: Figure(value)})
 			y += barHeight + barGap
 		}
 		y += rowGap - barGap
@@ -203,10 +203,6 @@ func (b BarChart) SVG() (string, error) {
 	return out.String(), nil
 }
 
-// Figure formats a measured number, which is not negative, as the lab's reports do: with three significant digits, or
-// with all digits before the decimal point if these are more.
-func Figure(x float64) string { return figure(x) }
-
 // throughputChart shows requests and orders a second as two bars for each strategy.
 func throughputChart(results []*Result) chart {
 	b := BarChart{
@@ -238,7 +234,7 @@ func latencyChart(results []*Result) chart {
 	for _, r := range results {
 		c.Texts = append(c.Texts,
 			text{Y: y + textBase, Class: "name", Words: r.Strategy},
-			text{X: 100, Y: y + textBase, Class: "value end", Words: fmt.Sprintf("p50 %s ms, p99 %s ms", figure(r.P50MS), figure(r.P99MS))})
+			text{X: 100, Y: y + textBase, Class: "value end", Words: fmt.Sprintf("p50 %s ms, p99 %s ms", Figure(r.P50MS), Figure(r.P99MS))})
 		y += lineHeight + barGap
 		c.hill(a, y+lineHeight, width, r)
 		y += lineHeight + hillHeight + rowGap
@@ -257,7 +253,7 @@ func (c *chart) hill(a axis, top int, width float64, r *Result) {
 		x, height := a.at(b.UpToMS/width), max(1, int(math.Round(hillHeight*float64(b.Count)/float64(tallest))))
 		c.Bars = append(c.Bars, bar{
 			X: x, Width: toPercent(max(a.at(b.UpToMS)-x-hairline, thinnest)), Y: top + hillHeight - height, Height: height, Class: "first",
-			Title: fmt.Sprintf("%s: %s up to %s ms", r.Strategy, count(b.Count, "attempt"), figure(b.UpToMS)),
+			Title: fmt.Sprintf("%s: %s up to %s ms", r.Strategy, count(b.Count, "attempt"), Figure(b.UpToMS)),
 		})
 	}
 	if tallest == 0 {

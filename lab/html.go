@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"html/template"
 	"io"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,7 +16,7 @@ import (
 var pageSource string
 
 var page = template.Must(template.New("report").Funcs(template.FuncMap{
-	"figure": figure,
+	"figure": Figure,
 	"int":    grouped[int],
 	"int64":  grouped[int64],
 }).Parse(pageSource))
@@ -31,13 +30,7 @@ type pageData struct {
 	Throughput chart
 	Latency    chart
 	Stocks     chart
-	Buckets    []bucketRow
-}
-
-// bucketRow holds the number of attempts of each strategy in one bucket of latencies.
-type bucketRow struct {
-	UpToMS float64
-	Counts []int64
+	Buckets    map[float64][]int64 // which the template reads in order
 }
 
 // WriteHTML writes the report as one page that loads no other file.
@@ -84,42 +77,26 @@ func (r *Report) headline() string {
 		}
 	}
 	exact := len(r.Strategies) - len(wrong)
-	text := fmt.Sprintf("%d of %s sold exactly", exact, of(len(r.Strategies)))
+	text := fmt.Sprintf("%d of %s sold exactly", exact, count(len(r.Strategies), "strategy"))
 	if len(wrong) > 0 {
 		text += "; " + strings.Join(wrong, ", ")
 	}
 	if exact > 1 {
-		text += fmt.Sprintf(". The fastest exact one was %s, with %s requests a second", fastest.Strategy, figure(fastest.RequestsPerSecond))
+		text += fmt.Sprintf(". The fastest exact one was %s, with %s requests a second", fastest.Strategy, Figure(fastest.RequestsPerSecond))
 	}
 	return text + "."
 }
 
-func of(strategies int) string {
-	if strategies == 1 {
-		return "1 strategy"
-	}
-	return fmt.Sprintf("%d strategies", strategies)
-}
-
-// bucketRows joins the histograms of the latency chart into one table.
-func bucketRows(results []*Result) (rows []bucketRow) {
-	place := map[float64]int{}
+// bucketRows joins the histograms of the latency chart into one table: by bucket, the number of attempts of each strategy.
+func bucketRows(results []*Result) map[float64][]int64 {
+	rows := map[float64][]int64{}
 	for i, r := range results {
 		for _, b := range r.Histogram {
-			at, known := place[b.UpToMS]
-			if !known {
-				at = len(rows)
-				place[b.UpToMS] = at
-				rows = append(rows, bucketRow{UpToMS: b.UpToMS, Counts: make([]int64, len(results))})
+			if rows[b.UpToMS] == nil {
+				rows[b.UpToMS] = make([]int64, len(results))
 			}
-			rows[at].Counts[i] = b.Count
+			rows[b.UpToMS][i] = b.Count
 		}
 	}
-	slices.SortFunc(rows, func(a, b bucketRow) int {
-		if a.UpToMS < b.UpToMS {
-			return -1
-		}
-		return 1
-	})
 	return rows
 }

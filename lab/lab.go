@@ -41,13 +41,18 @@ type Tally struct {
 
 // Setting describes the conditions of a run, which a reader needs to judge the figures.
 type Setting struct {
-	Machine  Machine
-	Database string                  // the server and its version
-	Redis    string                  // the server and its version
-	Lessons  map[string]model.Lesson // by strategy
-	Command  string                  // the command line that repeats the run
-	Version  string                  // of this program
-	Options  map[string]string       // settings that affect the figures
+	Machine Machine                 `json:"machine"`
+	Stores  Stores                  `json:"stores"`
+	Lessons map[string]model.Lesson `json:"-"`       // by strategy
+	Command string                  `json:"command"` // the command line that repeats the run
+	Version string                  `json:"version"` // of this program
+	Options map[string]string       `json:"options"` // settings that affect the figures
+}
+
+// Stores names the servers and their versions.
+type Stores struct {
+	Database string `json:"database"`
+	Redis    string `json:"redis"`
 }
 
 // Progress is how far a run has come.

@@ -22,34 +22,22 @@ const tableGap = 2
 
 // Report is the result of a run, with the strategies in the order in which they ran.
 type Report struct {
-	Machine     Machine           `json:"machine"`
-	Stores      Stores            `json:"stores"`
-	Buyers      int               `json:"buyers"`
-	Stock       int               `json:"stock"`
-	Concurrency int               `json:"concurrency"`
-	StartedAt   time.Time         `json:"started_at"`
-	Strategies  []*Result         `json:"strategies"`
-	Instances   int               `json:"instances"`
-	Killed      bool              `json:"killed"` // the plan had an instance die; Result.Killed says whether it died
-	Seed        uint64            `json:"seed"`
-	Command     string            `json:"command"`
-	Version     string            `json:"version"`
-	Options     map[string]string `json:"options"`
-	Interrupted bool              `json:"interrupted"` // the report is partial
-}
-
-// Stores names the servers and their versions.
-type Stores struct {
-	Database string `json:"database"`
-	Redis    string `json:"redis"`
+	Setting
+	Buyers      int       `json:"buyers"`
+	Stock       int       `json:"stock"`
+	Concurrency int       `json:"concurrency"`
+	StartedAt   time.Time `json:"started_at"`
+	Strategies  []*Result `json:"strategies"`
+	Instances   int       `json:"instances"`
+	Killed      bool      `json:"killed"` // the plan had an instance die; Result.Killed says whether it died
+	Seed        uint64    `json:"seed"`
+	Interrupted bool      `json:"interrupted"` // the report is partial
 }
 
 func newReport(p model.LabPlan, s Setting, startedAt time.Time) *Report {
 	return &Report{
-		Machine: s.Machine, Stores: Stores{Database: s.Database, Redis: s.Redis},
-		Buyers: p.Buyers, Stock: p.Stock, Concurrency: p.Concurrency, StartedAt: startedAt.UTC().Truncate(time.Millisecond),
+		Setting: s, Buyers: p.Buyers, Stock: p.Stock, Concurrency: p.Concurrency, StartedAt: startedAt.UTC().Truncate(time.Millisecond),
 		Strategies: []*Result{}, Instances: p.Instances, Killed: p.Kill, Seed: p.Seed,
-		Command: s.Command, Version: s.Version, Options: s.Options,
 	}
 }
 
@@ -93,8 +81,8 @@ func (r *Report) WriteTable(w io.Writer) error {
 	fmt.Fprintln(table, "strategy\trequests/s\tp50 ms\tp99 ms\tsold\toversold\tundersold\tpersisted/s\tretries\terrors\tverdict\t")
 	for _, s := range r.Strategies {
 		fmt.Fprintln(table, strings.Join([]string{
-			s.Strategy, figure(s.RequestsPerSecond), figure(s.P50MS), figure(s.P99MS), grouped(s.Sold), grouped(s.Oversold),
-			grouped(s.Undersold), figure(s.PersistedPerSecond), grouped(s.Retries), grouped(s.Errors), string(s.Verdict), "",
+			s.Strategy, Figure(s.RequestsPerSecond), Figure(s.P50MS), Figure(s.P99MS), grouped(s.Sold), grouped(s.Oversold),
+			grouped(s.Undersold), Figure(s.PersistedPerSecond), grouped(s.Retries), grouped(s.Errors), string(s.Verdict), "",
 		}, "\t"))
 	}
 	if err := table.Flush(); err != nil {
@@ -129,16 +117,20 @@ func grouped[N int | int64](n N) string {
 	return digits
 }
 
+// count says how many there are of something. The plural of strategy is strategies.
 func count[N int | int64](n N, noun string) string {
-	if n != 1 {
+	switch stem, y := strings.CutSuffix(noun, "y"); {
+	case n != 1 && y:
+		noun = stem + "ies"
+	case n != 1:
 		noun += "s"
 	}
 	return grouped(n) + " " + noun
 }
 
-// figure formats a measured number, which is not negative, with three significant digits, or with all digits before
-// the decimal point if these are more.
-func figure(x float64) string {
+// Figure formats a measured number, which is not negative, as the reports do: with three significant digits, or with all
+// digits before the decimal point if these are more.
+func Figure(x float64) string {
 	if x == 0 || x >= 99.95 {
 		return grouped(int64(math.Round(x)))
 	}

@@ -22,8 +22,8 @@ func sample(t *testing.T) *Report {
 	t.Helper()
 	p := model.LabPlan{Strategies: []string{"naive", "redis"}, Buyers: 20, Stock: 10, Concurrency: 20, Instances: 2}
 	s := Setting{
-		Machine:  Machine{OS: "linux", Arch: "amd64", CPU: "Some CPU", Cores: 2, MemoryBytes: 3 << 29, Go: "go1.26"},
-		Database: "SQLite 3", Redis: "in this process",
+		Machine: Machine{OS: "linux", Arch: "amd64", CPU: "Some CPU", Cores: 2, MemoryBytes: 3 << 29, Go: "go1.26"},
+		Stores:  Stores{Database: "SQLite 3", Redis: "in this process"},
 		Lessons: map[string]model.Lesson{"naive": {How: "reads and writes", Breaks: "as soon as two come at once."}},
 		Command: "flashsale lab", Version: "v1", Options: map[string]string{"--db-max-conns": "32"},
 	}
@@ -253,7 +253,7 @@ func TestFigures(t *testing.T) {
 		0: "0", 0.000123456: "0.000123", 0.0123: "0.0123", 1: "1.00", 9.876: "9.88", 12.34: "12.3", 99.94: "99.9",
 		99.96: "100", 123.4: "123", 1234.5: "1,235", 1234567: "1,234,567",
 	} {
-		check.Same(t, fmt.Sprint(x), figure(x), want)
+		check.Same(t, fmt.Sprint(x), Figure(x), want)
 	}
 	for n, want := range map[int]string{0: "0", 999: "999", 1000: "1,000", 1234567: "1,234,567", -1: "-1"} {
 		check.Same(t, fmt.Sprint(n), grouped(n), want)

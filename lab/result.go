@@ -9,18 +9,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/HdrHistogram/hdrhistogram-go"
-
 	"flashsale/model"
 )
 
 const (
-	// longestWait is the top of the latency histogram, far above any time-out. A longer latency counts as
-	// longestWait.
-	longestWait = 10 * time.Minute
-	// latencyDigits is the number of significant digits of a latency: an error of a thousandth is below the noise of
+	// bucketDigits is the number of significant digits of a bucket's bound: an error of a thousandth is below the noise of
 	// any run.
-	latencyDigits = 3
+	bucketDigits = 3
 	// bucketsPerDecade makes the buckets narrow enough to show the shape of a distribution, and wide enough to
 	// contain attempts.
 	bucketsPerDecade = 10
@@ -102,12 +97,11 @@ func newResult(strategy string, p model.LabPlan, l *load, tally Tally, interrupt
 		Strategy: strategy, Requests: len(l.made()), Sold: tally.Sold, Left: tally.Left, Retries: tally.Retries,
 		Refused: map[model.Verdict]int{}, Killed: l.killed.Load(), Lesson: lesson,
 	}
-	waits := hdrhistogram.New(1, int64(longestWait), latencyDigits)
+	waits := make([]time.Duration, 0, len(l.made()))
 	texts := map[string]int{}
 	var lastAnswer, lastYes time.Time
 	for _, o := range l.made() {
-		// RecordValue returns an error only for a value outside the range of the histogram.
-		_ = waits.RecordValue(int64(min(max(o.took, 1), longestWait)))
+		waits = append(waits, max(o.took, 1))
 		lastAnswer = latest(lastAnswer, o.ended)
 		switch {
 		case o.err != nil:
@@ -130,7 +124,8 @@ func newResult(strategy string, p model.LabPlan, l *load, tally Tally, interrupt
 	r.Seconds = max(0, lastAnswer.Sub(l.released).Seconds())
 	r.RequestsPerSecond = perSecond(int64(r.Requests), l.released, lastAnswer)
 	r.PersistedPerSecond = perSecond(r.Sold, l.released, lastYes)
-	r.P50MS, r.P99MS = milliseconds(waits.ValueAtQuantile(50)), milliseconds(waits.ValueAtQuantile(99))
+	slices.Sort(waits)
+	r.P50MS, r.P99MS = percentile(waits, 50), percentile(waits, 99)
 	r.Histogram = buckets(waits)
 	r.ErrorSamples = mostFrequent(texts)
 	r.Verdict = r.judge(p, interrupted)
@@ -238,30 +233,33 @@ func perSecond(n int64, from, to time.Time) float64 {
 	return float64(n) / seconds
 }
 
-func milliseconds(nanoseconds int64) float64 { return float64(nanoseconds) / float64(time.Millisecond) }
+func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// buckets merges the bars of the histogram into buckets that can be drawn.
-func buckets(h *hdrhistogram.Histogram) []Bucket {
+// percentile returns the latency in milliseconds within which this part of the sorted waits was over, 0 if there are none.
+func percentile(waits []time.Duration, percent int) float64 {
+	if len(waits) == 0 {
+		return 0
+	}
+	return milliseconds(waits[(len(waits)*percent-1)/100])
+}
+
+// buckets counts the sorted waits in buckets that can be drawn.
+func buckets(waits []time.Duration) []Bucket {
 	list := []Bucket{}
-	for _, bar := range h.Distribution() {
-		if bar.Count == 0 {
-			continue
+	for _, wait := range waits {
+		if n := len(list); n == 0 || milliseconds(wait) > list[n-1].UpToMS {
+			list = append(list, Bucket{UpToMS: bucketOf(milliseconds(wait))})
 		}
-		upTo := bucketOf(milliseconds(bar.From))
-		if n := len(list); n > 0 && list[n-1].UpToMS == upTo {
-			list[n-1].Count += bar.Count
-		} else {
-			list = append(list, Bucket{UpToMS: upTo, Count: bar.Count})
-		}
+		list[len(list)-1].Count++
 	}
 	return list
 }
 
-// bucketOf returns the upper bound of the bucket that a latency is in, rounded to latencyDigits significant digits.
+// bucketOf returns the upper bound of the bucket that a latency is in, rounded to bucketDigits significant digits.
 func bucketOf(ms float64) float64 {
 	for step := math.Floor(bucketsPerDecade * math.Log10(ms)); ; step++ {
 		top := math.Pow(10, step/bucketsPerDecade)
-		scale := math.Pow(10, latencyDigits-1-math.Floor(math.Log10(top)))
+		scale := math.Pow(10, bucketDigits-1-math.Floor(math.Log10(top)))
 		if top = math.Round(top*scale) / scale; top >= ms {
 			return top
 		}

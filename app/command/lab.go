@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"strings"
-	"time"
 
 	"flashsale/app"
 	"flashsale/internal/config"
@@ -60,11 +59,7 @@ func runLab(ctx context.Context, cmd config.Command, version string, stdout, std
 		return err
 	}
 	defer func() { err = errors.Join(err, bench.Close()) }()
-	setting, err := bench.Setting(ctx, cmd.Lab.LabPlan, version)
-	if err != nil {
-		return err
-	}
-	report, runErr := lab.Run(ctx, bench, cmd.Lab.LabPlan, setting, time.Now, progressOn(stderr, cmd.Lab.LabPlan))
+	report, runErr := bench.Run(ctx, cmd.Lab.LabPlan, version, progressOn(stderr, cmd.Lab.LabPlan))
 	if report == nil {
 		return runErr
 	}

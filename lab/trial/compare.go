@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
-	"time"
 
 	"flashsale/app"
 	"flashsale/internal/config"
@@ -52,11 +51,7 @@ func compare(
 		return nil, ErrShopsDatabase
 	}
 	p.Instances, p.Seed = 1, 1
-	setting, err := bench.Setting(ctx, p, version)
-	if err != nil {
-		return nil, err
-	}
-	return lab.Run(ctx, bench, p, setting, time.Now, progress)
+	return bench.Run(ctx, p, version, progress)
 }
 
 // labSettings returns the settings of the lab's instances. It takes from the shop's settings only those that affect

@@ -134,8 +134,17 @@ func (b *Bench) Close() (err error) {
 	return err
 }
 
-// Setting describes the conditions of the run for the report.
-func (b *Bench) Setting(ctx context.Context, p model.LabPlan, version string) (lab.Setting, error) {
+// Run compares the strategies of a plan. See lab.Run.
+func (b *Bench) Run(ctx context.Context, p model.LabPlan, version string, progress func(lab.Progress)) (*lab.Report, error) {
+	setting, err := b.setting(ctx, p, version)
+	if err != nil {
+		return nil, err
+	}
+	return lab.Run(ctx, b, p, setting, time.Now, progress)
+}
+
+// setting describes the conditions of the run for the report.
+func (b *Bench) setting(ctx context.Context, p model.LabPlan, version string) (lab.Setting, error) {
 	database, err := b.stores.Database.Version(ctx)
 	if err != nil {
 		return lab.Setting{}, err
@@ -158,7 +167,7 @@ func (b *Bench) Setting(ctx context.Context, p model.LabPlan, version string) (l
 		command += " --kill"
 	}
 	return lab.Setting{
-		Machine: lab.ThisMachine(), Database: database, Redis: redis, Lessons: lessons, Command: command, Version: version,
+		Machine: lab.ThisMachine(), Stores: lab.Stores{Database: database, Redis: redis}, Lessons: lessons, Command: command, Version: version,
 		Options: map[string]string{
 			"--db-max-conns": fmt.Sprint(b.settings.DBMaxConns),
 			"--local-share":  fmt.Sprint(b.settings.LocalShare),
