@@ -127,7 +127,7 @@ func New(ctx context.Context, settings config.Settings, options Options) (app *A
 	}
 	if a.settings.Secret == "" {
 		path, _ := settings.SQLitePath()
-		if a.settings.Secret, err = KeptSecret(path, true); err != nil {
+		if a.settings.Secret, err = keptSecret(path, true); err != nil {
 			return nil, err
 		}
 	}

@@ -115,9 +115,18 @@ var quietRedis = sync.OnceFunc(logging.Disable)
 // errNoSecret means that there is no server's secret to sign with.
 var errNoSecret = errors.New("--secret: not set, and no server has kept one beside the database; start one first")
 
-// KeptSecret returns the secret that a server keeps in a file beside an SQLite file. If there is none, a server
+// SecretOf returns the secret of a shop that has been started: the one in the settings, else the one that its server keeps.
+func SecretOf(s *config.Settings) (string, error) {
+	if s.Secret != "" {
+		return s.Secret, nil
+	}
+	path, _ := s.SQLitePath()
+	return keptSecret(path, false)
+}
+
+// keptSecret returns the secret that a server keeps in a file beside an SQLite file. If there is none, a server
 // creates it (mayMake). Other commands don't, since no server would accept what they sign with a new secret.
-func KeptSecret(database string, mayMake bool) (string, error) {
+func keptSecret(database string, mayMake bool) (string, error) {
 	path := strings.TrimSuffix(database, filepath.Ext(database)) + ".secret"
 	kept, err := os.ReadFile(path) //nolint:gosec // the path is beside the database that the operator named
 	if err == nil {

@@ -158,13 +158,10 @@ func greet(a *app.App, version string, stdout io.Writer) error {
 }
 
 // printTokens prints signed tokens of made-up buyers, for load tools.
-func printTokens(cmd config.Command, stdout io.Writer) (err error) {
-	secret := cmd.Settings.Secret
-	if secret == "" {
-		path, _ := cmd.Settings.SQLitePath()
-		if secret, err = app.KeptSecret(path, false); err != nil {
-			return err
-		}
+func printTokens(cmd config.Command, stdout io.Writer) error {
+	secret, err := app.SecretOf(&cmd.Settings)
+	if err != nil {
+		return err
 	}
 	tokens := auth.NewTokens([]byte(secret), time.Now)
 	w := bufio.NewWriter(stdout)

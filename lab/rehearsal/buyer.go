@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"flashsale/model"
-	"flashsale/service/auth"
 )
 
 // These constants are those of the storefront, web/assets/purchase.js and sale.js.
@@ -69,13 +68,13 @@ func (c *crowd) newBuyer(n int) *buyer {
 		b.slow, from = false, n/botsPerAddress
 	}
 	b.address = addressOf(from)
-	b.token, _ = tokenOf(c.tokens, b.user, c.shape) // the visitor's token could be signed, so this can be, too
+	b.token, _ = c.token(b.user) // the visitor's token could be signed, so this can be, too
 	return b
 }
 
-// tokenOf signs a token of the crowd, for whom there are shadow sales only.
-func tokenOf(tokens *auth.Tokens, user string, s *Shape) (string, error) {
-	token, _, err := tokens.Sign(model.Identity{UserID: user, Role: model.RoleCrowd}, s.Lasts+tokenGrace)
+// token signs a token of the crowd, for whom there are shadow sales only.
+func (c *crowd) token(user string) (string, error) {
+	token, _, err := c.tokens.Sign(model.Identity{UserID: user, Role: model.RoleCrowd}, c.shape.Lasts+tokenGrace)
 	return token, err
 }
 
@@ -122,7 +121,7 @@ func (c *crowd) person(ctx context.Context, b *buyer, due time.Time) told {
 	leave := c.watch(ctx, b, due)
 	defer leave()
 	// The page works without the time, by the clock of the machine that it is on.
-	c.client.do(ctx, b, due, request{stage: timeStage, method: http.MethodGet, path: "/api/v1/time", public: true})
+	c.do(ctx, b, due, request{stage: timeStage, method: http.MethodGet, path: "/api/v1/time", public: true})
 	due = c.now().Add(time.Duration(b.rng.Int64N(int64(jitter))))
 	if !pause(ctx, due.Sub(c.now())) {
 		return told{buyer: b.n, gaveUp: pathStage}
@@ -150,7 +149,7 @@ func fleeting(a answer) bool {
 // returns the last answer, and when it came.
 func (c *crowd) persist(ctx context.Context, b *buyer, due time.Time, r request) (a answer, at time.Time) {
 	for left := tries; ; left-- {
-		a, at = c.client.do(ctx, b, due, r), c.now()
+		a, at = c.do(ctx, b, due, r), c.now()
 		if left == 1 || !fleeting(a) {
 			return a, at
 		}
@@ -171,10 +170,8 @@ func (b *buyer) hesitate(asked time.Duration) time.Duration {
 
 // pause waits, and returns false if ctx ends meanwhile.
 func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return true
 	case <-ctx.Done():
 		return false
@@ -187,7 +184,7 @@ func (c *crowd) buy(ctx context.Context, b *buyer, due time.Time) told {
 	path, renewed, wait := "", false, usualWait
 	for left := tries; ; {
 		r := c.next(b, t.order, path)
-		a := c.client.do(ctx, b, due, r)
+		a := c.do(ctx, b, due, r)
 		due = c.now()
 		switch {
 		case a.ok() && r.stage == pathStage:
@@ -272,7 +269,7 @@ func (c *crowd) pay(ctx context.Context, b *buyer, due time.Time, t told) told {
 // watch opens the sale's stream, if not too many are open, until leave is called.
 func (c *crowd) watch(ctx context.Context, b *buyer, due time.Time) (leave func()) {
 	select {
-	case c.client.streams.slots <- struct{}{}:
+	case c.streams.slots <- struct{}{}:
 	default:
 		c.tally.unstreamed.Add(1)
 		return func() {}
@@ -281,7 +278,7 @@ func (c *crowd) watch(ctx context.Context, b *buyer, due time.Time) (leave func(
 	left := make(chan struct{})
 	go func() {
 		defer close(left)
-		defer func() { <-c.client.streams.slots }()
+		defer func() { <-c.streams.slots }()
 		c.listen(ctx, b, due)
 	}()
 	return func() {
@@ -292,14 +289,14 @@ func (c *crowd) watch(ctx context.Context, b *buyer, due time.Time) (leave func(
 
 // listen reads a stream until ctx ends. The stream counts as answered when its first bytes come.
 func (c *crowd) listen(ctx context.Context, b *buyer, due time.Time) {
-	req, err := c.client.request(ctx, b, request{method: http.MethodGet, path: c.sale() + "/events", public: true})
+	req, err := c.request(ctx, b, request{method: http.MethodGet, path: c.sale() + "/events", public: true})
 	if err != nil {
 		return
 	}
 	req.Header.Set("Accept", "text/event-stream")
 	req.Header.Del("Accept-Encoding")
 	a := answer{}
-	res, err := c.client.streams.RoundTrip(req)
+	res, err := c.streams.RoundTrip(req)
 	if err == nil {
 		defer func() { _ = res.Body.Close() }()
 		if _, err = io.ReadFull(res.Body, make([]byte, 1)); err == nil {
@@ -324,7 +321,7 @@ func (c *crowd) bot(ctx context.Context, b *buyer, due time.Time) (list []told) 
 		if path != "" {
 			r.stage = botBuyStage
 		}
-		a := c.client.do(ctx, b, due, r)
+		a := c.do(ctx, b, due, r)
 		switch {
 		case a.ok() && path == "":
 			path = a.doc.Path

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"flashsale/model"
+	"flashsale/service/auth"
 )
 
 const (
@@ -24,29 +25,16 @@ const (
 // noAnswer is the code of a request to which no answer came. The server may have received the request or not.
 const noAnswer = model.Verdict("network")
 
-// client sends the requests of all buyers to one URL. It has a bound of connections, and records what each request took
-// and how it was answered.
-type client struct {
-	base    string // the URL without a slash at the end
-	visitor string // the token of public requests
-	quick   lane
-	slow    lane
-	streams lane
-	tally   *tally
-	now     func() time.Time
-	close   func()
-}
-
 // lane is a way to the shop with a bound of connections.
 type lane struct {
 	http.RoundTripper
 	slots chan struct{}
 }
 
-// newClient makes a client that has at most this many connections. Buyers do not share a connection at
+// newCrowd makes a crowd that has at most this many connections. Buyers do not share a connection at
 // the same time, as they would with HTTP/2. Half of the connections are for streams if the crowd has any, because a stream
 // takes a connection as long as its buyer stays. A quarter of the others are for slow buyers.
-func newClient(base *url.URL, connections int, s *Shape, t *tally, now func() time.Time) *client {
+func newCrowd(base *url.URL, connections int, s *Shape, tokens *auth.Tokens, now func() time.Time) (c *crowd, err error) {
 	streams, slow := 0, 0
 	if s.Walk == WholeWalk {
 		streams = connections / 2
@@ -59,8 +47,8 @@ func newClient(base *url.URL, connections int, s *Shape, t *tally, now func() ti
 	quickPool, slowPool := newPool(base, quick, now), newPool(base, slow, now)
 	slowPool.wrap = newSlowConn
 	watch := &http.Transport{MaxIdleConnsPerHost: streams, TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}}
-	return &client{
-		base: strings.TrimSuffix(base.String(), "/"), tally: t, now: now,
+	c = &crowd{
+		shape: s, base: strings.TrimSuffix(base.String(), "/"), tokens: tokens, tally: newTally(s.Lasts + linger), now: now,
 		quick: newLane(quickPool, quick), slow: newLane(slowPool, slow), streams: newLane(watch, streams),
 		close: func() {
 			quickPool.close()
@@ -68,6 +56,8 @@ func newClient(base *url.URL, connections int, s *Shape, t *tally, now func() ti
 			watch.CloseIdleConnections()
 		},
 	}
+	c.visitor, err = c.token(visitor)
+	return c, err
 }
 
 func newLane(by http.RoundTripper, connections int) lane {
@@ -75,7 +65,7 @@ func newLane(by http.RoundTripper, connections int) lane {
 }
 
 // of returns the lane of a buyer's requests.
-func (c *client) of(b *buyer) lane {
+func (c *crowd) of(b *buyer) lane {
 	if b.slow {
 		return c.slow
 	}
@@ -140,7 +130,7 @@ func (a answer) String() string {
 
 // do sends a request that the buyer wanted to send at due, and records it. If ctx ends meanwhile, there is no answer, and
 // nothing is recorded.
-func (c *client) do(ctx context.Context, b *buyer, due time.Time, r request) (a answer) {
+func (c *crowd) do(ctx context.Context, b *buyer, due time.Time, r request) (a answer) {
 	slots := c.of(b).slots
 	select {
 	case slots <- struct{}{}:
@@ -161,7 +151,7 @@ func (c *client) do(ctx context.Context, b *buyer, due time.Time, r request) (a 
 	return a
 }
 
-func (c *client) send(ctx context.Context, b *buyer, r request) (a answer) {
+func (c *crowd) send(ctx context.Context, b *buyer, r request) (a answer) {
 	req, err := c.request(ctx, b, r)
 	if err != nil {
 		return answer{}
@@ -184,7 +174,7 @@ func (c *client) send(ctx context.Context, b *buyer, r request) (a answer) {
 }
 
 // request builds a request as the storefront's scripts send it.
-func (c *client) request(ctx context.Context, b *buyer, r request) (*http.Request, error) {
+func (c *crowd) request(ctx context.Context, b *buyer, r request) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, r.method, c.base+r.path, strings.NewReader(r.body))
 	if err != nil {
 		return nil, err

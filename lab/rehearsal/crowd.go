@@ -17,15 +17,21 @@ const (
 	linger = time.Minute
 )
 
-// crowd is an open loop: each buyer arrives when the shape says, however slow the answers to others are.
+// crowd is an open loop: each buyer arrives when the shape says, however slow the answers to others are. All buyers send
+// their requests to one URL, over a bounded number of connections. The tally has what each request took, and its answer.
 type crowd struct {
 	shape    *Shape
-	client   *client
+	base     string // the URL without a slash at the end
 	saleID   string
 	startsAt time.Time // when the first may come, by the clock of this machine
 	tokens   *auth.Tokens
+	visitor  string // the token of public requests
+	quick    lane
+	slow     lane
+	streams  lane
 	tally    *tally
 	now      func() time.Time
+	close    func() // closes the connections
 
 	underWay atomic.Int64
 	mu       sync.Mutex

@@ -33,19 +33,16 @@ func (f front) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// newCrowd makes a crowd before a front door, for a sale that starts now.
-func newCrowd(s *Shape, connections int, door front) *crowd {
+// crowdAt makes a crowd before a front door, for a sale that starts now.
+func crowdAt(s *Shape, connections int, door front) *crowd {
 	s.Walk = PurchaseWalk
 	if s.Lasts == 0 {
 		s.Lasts = time.Second
 	}
-	t := newTally(s.Lasts + linger)
-	c := newClient(&url.URL{Scheme: "http", Host: "shop"}, connections, s, t, time.Now)
-	c.quick.RoundTripper = door
-	return &crowd{
-		shape: s, client: c, saleID: "SALE", startsAt: time.Now(), tokens: auth.NewTokens([]byte(strings.Repeat("secret", 6)), time.Now),
-		tally: t, now: time.Now,
-	}
+	tokens := auth.NewTokens([]byte(strings.Repeat("secret", 6)), time.Now)
+	c := check.Must(newCrowd(&url.URL{Scheme: "http", Host: "shop"}, connections, s, tokens, time.Now))
+	c.quick.RoundTripper, c.saleID, c.startsAt = door, "SALE", time.Now()
+	return c
 }
 
 const path = `{"path":"hidden"}`
@@ -60,7 +57,7 @@ func TestAStalledServerCannotHide(t *testing.T) {
 			s.at = append(s.at, time.Duration(i)*100*time.Millisecond)
 		}
 		stalled := false
-		c := newCrowd(s, 1, func(r *http.Request) (int, string, string) {
+		c := crowdAt(s, 1, func(r *http.Request) (int, string, string) {
 			if !stalled {
 				stalled = true
 				time.Sleep(10 * time.Second) // by the bubble's clock
@@ -141,7 +138,7 @@ func TestBuyers(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s, next, keys := tc.shape, 0, map[string]bool{}
 				s.Buyers, s.at = 1, []time.Duration{0}
-				c := newCrowd(&s, 1, func(r *http.Request) (int, string, string) {
+				c := crowdAt(&s, 1, func(r *http.Request) (int, string, string) {
 					if next == len(tc.replies) || !strings.HasSuffix(r.URL.Path, tc.replies[next].to) || r.URL.Host != "shop" {
 						t.Errorf("request %d is %s %s", next, r.Method, r.URL)
 						return 400, "", ""
@@ -172,7 +169,7 @@ func TestBots(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		keys, n := map[string]bool{}, 0
-		c := newCrowd(&Shape{Buyers: 1, Bots: 1, at: []time.Duration{0}}, 1, func(r *http.Request) (int, string, string) {
+		c := crowdAt(&Shape{Buyers: 1, Bots: 1, at: []time.Duration{0}}, 1, func(r *http.Request) (int, string, string) {
 			if strings.HasSuffix(r.URL.Path, "/path") {
 				return 200, path, ""
 			}
@@ -208,7 +205,7 @@ func TestCrowdIsStopped(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
-		c := newCrowd(&Shape{Buyers: 2, Lasts: time.Hour, at: []time.Duration{0, time.Hour}}, 1, func(*http.Request) (int, string, string) {
+		c := crowdAt(&Shape{Buyers: 2, Lasts: time.Hour, at: []time.Duration{0, time.Hour}}, 1, func(*http.Request) (int, string, string) {
 			cancel()
 			return 429, `{"code":"rate_limited"}`, "100"
 		})
@@ -232,7 +229,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		"whole walks":            {Shape{Walk: WholeWalk}, 8, 0, 8},
 		"whole walks, some slow": {Shape{Walk: WholeWalk, Slow: 0.1}, 6, 2, 8},
 	} {
-		c := newClient(&url.URL{Scheme: "http", Host: "shop"}, minConnections, &tc.shape, newTally(0), time.Now)
+		c := check.Must(newCrowd(&url.URL{Scheme: "http", Host: "shop"}, minConnections, &tc.shape, auth.NewTokens([]byte("secret"), time.Now), time.Now))
 		if cap(c.quick.slots) != tc.quick || cap(c.slow.slots) != tc.slow || cap(c.streams.slots) != tc.streams {
 			t.Errorf("%s: %d, %d and %d connections", name, cap(c.quick.slots), cap(c.slow.slots), cap(c.streams.slots))
 		}

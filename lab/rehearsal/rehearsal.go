@@ -74,12 +74,9 @@ func Run(ctx context.Context, cmd config.Command, version string, stdout io.Writ
 	if err != nil {
 		return err
 	}
-	secret := cmd.Settings.Secret
-	if secret == "" {
-		path, _ := cmd.Settings.SQLitePath()
-		if secret, err = app.KeptSecret(path, false); err != nil {
-			return err
-		}
+	secret, err := app.SecretOf(&cmd.Settings)
+	if err != nil {
+		return err
 	}
 	if err := os.MkdirAll(cmd.Rehearse.Out, 0o750); err != nil {
 		return fmt.Errorf("--out: %w", err)
@@ -125,14 +122,13 @@ type run struct {
 
 // rehearse makes the sale, sends the crowd, compares, and removes the sale.
 func (r *run) rehearse(ctx context.Context) (report *Report, err error) {
-	figures := newTally(r.shape.Lasts + linger)
 	front, err := url.Parse(r.options.URL)
 	if err != nil {
 		return nil, err
 	}
-	c := newClient(front, r.options.Connections, r.shape, figures, r.shop.now)
+	c, err := newCrowd(front, r.options.Connections, r.shape, r.tokens, r.shop.now)
 	defer c.close()
-	if c.visitor, err = tokenOf(r.tokens, visitor, r.shape); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	sale, err := r.shop.offer(ctx, r.shape.Units, r.shape.Lasts)
@@ -153,20 +149,17 @@ func (r *run) rehearse(ctx context.Context) (report *Report, err error) {
 		Shape: r.shape, Crowd: r.shape.String(), URL: c.base, Version: r.shop.version, StartedAt: sale.StartsAt,
 		Machine: lab.ThisMachine(), Database: database,
 	}
-	buyers := &crowd{
-		shape: r.shape, client: c, saleID: sale.ID, startsAt: sale.StartsAt.Add(-r.shop.skew), tokens: r.tokens,
-		tally: figures, now: r.shop.now,
-	}
-	if now := r.shop.now(); now.After(buyers.startsAt) {
-		buyers.startsAt = now // the shop was not ready in time, and nobody is late by that
+	c.saleID, c.startsAt = sale.ID, sale.StartsAt.Add(-r.shop.skew)
+	if now := r.shop.now(); now.After(c.startsAt) {
+		c.startsAt = now // the shop was not ready in time, and nobody is late by that
 	}
 	if os.Getenv("GOGC") == "" {
 		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
 	}
 	waited := processorWait()
-	buyers.run(ctx)
-	report.measure(buyers, waited())
-	if err := r.judge(context.WithoutCancel(ctx), report, sale.ID, buyers.told, ctx.Err() != nil); err != nil {
+	c.run(ctx)
+	report.measure(c, waited())
+	if err := r.judge(context.WithoutCancel(ctx), report, sale.ID, c.told, ctx.Err() != nil); err != nil {
 		return nil, err
 	}
 	return report, nil

@@ -184,7 +184,7 @@ func (s *shop) offer(ctx context.Context, units int64, lasts time.Duration) (mod
 
 // ready waits until the crowd can read the sale at the URL and, if the strategy uses a gate, until the gate of the sale is open.
 // It returns an error at once if the server refuses the crowd's tokens.
-func (s *shop) ready(ctx context.Context, c *client, saleID string) error {
+func (s *shop) ready(ctx context.Context, c *crowd, saleID string) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	kind, _ := strategy.Of(s.settings.Strategy)
@@ -260,10 +260,14 @@ func (s *shop) books(ctx context.Context, saleID string) (b books, err error) {
 		auditor.Gate = s.gate
 	}
 	b.orders = map[string]model.Order{}
-	var ok bool
-	if b.audit, ok, err = auditor.AuditSettled(ctx, saleID); err != nil || !ok {
-		return b, errors.Join(err, missing(ok, saleID))
+	audit, ok, err := auditor.AuditSettled(ctx, saleID)
+	if err == nil && !ok {
+		err = fmt.Errorf("the hidden sale %s is gone", saleID)
 	}
+	if err != nil {
+		return b, err
+	}
+	b.audit = audit
 	for cursor := ""; ; {
 		page, next, err := s.stores.Database.Orders(ctx, model.OrderFilter{SaleID: saleID, Cursor: cursor, Limit: orderPage})
 		if err != nil {
@@ -276,11 +280,4 @@ func (s *shop) books(ctx context.Context, saleID string) (b books, err error) {
 			return b, nil
 		}
 	}
-}
-
-func missing(ok bool, saleID string) error {
-	if ok {
-		return nil
-	}
-	return fmt.Errorf("the hidden sale %s is gone", saleID)
 }
