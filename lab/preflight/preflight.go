@@ -207,41 +207,46 @@ func (p *preflight) lookAtSettings() {
 	p.add(judgeSettings(p.settings)...)
 }
 
-// lookAtDatabase opens the database and reads its version, clock and variables.
-func (p *preflight) lookAtDatabase(ctx context.Context) {
+// reach looks at something for at most lookTimeout. An error becomes a finding of the level.
+func (p *preflight) reach(ctx context.Context, level Level, check, do string, look func(ctx context.Context) error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
-	opened, err := repository.Open(ctx, p.settings.Database, preflightConns)
-	if err == nil {
-		p.stores.Database = opened
-		var server repository.Server
-		if server, err = opened.Server(ctx, p.now); err == nil {
-			p.database = &server
-			return
-		}
+	if err := look(ctx); err != nil {
+		p.add(level.of(check, do, "%s", oneLine(err)))
 	}
-	p.add(Fail.of("database.reach", "start it, or correct --database or the network", "%s", oneLine(err)))
 }
 
-func (p *preflight) lookAtRedis(ctx context.Context) []gate.Server {
+// lookAtDatabase opens the database and reads its version, clock and variables.
+func (p *preflight) lookAtDatabase(ctx context.Context) {
+	p.reach(ctx, Fail, "database.reach", "start it, or correct --database or the network", func(ctx context.Context) (err error) {
+		if p.stores.Database, err = repository.Open(ctx, p.settings.Database, preflightConns); err != nil {
+			return err
+		}
+		server, err := p.stores.Database.Server(ctx, p.now)
+		if err == nil {
+			p.database = &server
+		}
+		return err
+	})
+}
+
+func (p *preflight) lookAtRedis(ctx context.Context) (servers []gate.Server) {
 	if p.settings.Redis == config.EmbeddedRedis {
 		p.add(Warn.of("redis.reach", "for a real sale run Redis, and set --redis",
 			"inside the server's process, where nobody else can look: for one instance, and what is queued ends with it"))
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	err := p.stores.OpenRedis(p.settings.Redis)
-	if err == nil {
+	p.reach(ctx, Fail, "redis.reach", "start it, or correct --redis or the network", func(ctx context.Context) (err error) {
+		if err := p.stores.OpenRedis(p.settings.Redis); err != nil {
+			return err
+		}
 		asked := gate.New(p.stores.Redis, "preflight")
-		var servers []gate.Server
 		if servers, err = asked.Servers(ctx, p.now); err == nil {
 			p.gate = asked
-			return servers
 		}
-	}
-	p.add(Fail.of("redis.reach", "start it, or correct --redis or the network", "%s", oneLine(err)))
-	return nil
+		return err
+	})
+	return servers
 }
 
 // lookAtReplicas checks the replicas that are to supply the stock on pages.
@@ -249,21 +254,19 @@ func (p *preflight) lookAtReplicas(ctx context.Context) {
 	if p.settings.RedisReplicas == "" {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	var servers []gate.Server
-	replicas, err := gate.ConnectReplicas(p.settings.RedisReplicas)
-	if err == nil {
-		p.stores.Replicas = replicas
-		servers, err = gate.New(replicas, "preflight").Servers(ctx, p.now)
-	}
-	if err != nil {
-		p.add(Warn.of("replica", "start it, or correct --redis-replicas or the network", "pages show the database's stock: %s", oneLine(err)))
-		return
-	}
-	for _, s := range servers {
-		p.add(judgeReplica(s))
-	}
+	p.reach(ctx, Warn, "replica", "start it, or correct --redis-replicas or the network", func(ctx context.Context) (err error) {
+		var servers []gate.Server
+		if p.stores.Replicas, err = gate.ConnectReplicas(p.settings.RedisReplicas); err == nil {
+			servers, err = gate.New(p.stores.Replicas, "preflight").Servers(ctx, p.now)
+		}
+		if err != nil {
+			return fmt.Errorf("pages show the database's stock: %w", err)
+		}
+		for _, s := range servers {
+			p.add(judgeReplica(s))
+		}
+		return nil
+	})
 }
 
 // lookAtQueue checks that the broker of the queue, if there is one, can be reached. It creates nothing on the broker.
@@ -277,23 +280,24 @@ func (p *preflight) lookAtQueue(ctx context.Context) {
 	case !p.valid: // lookAtSettings has reported it
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	err := p.stores.OpenQueue(s, "preflight", slog.New(slog.DiscardHandler))
-	if err == nil {
-		reach := p.stores.Queue.Ping
-		if shy, ok := p.stores.Queue.(interface {
-			Reach(ctx context.Context) error
-		}); ok {
-			reach = shy.Reach // Ping would create a missing queue
+	do := "start it, or correct --queue-url or the network; until then instances settle what they admit themselves"
+	p.reach(ctx, Fail, check, do, func(ctx context.Context) error {
+		err := p.stores.OpenQueue(s, "preflight", slog.New(slog.DiscardHandler))
+		if err == nil {
+			reach := p.stores.Queue.Ping
+			if shy, ok := p.stores.Queue.(interface {
+				Reach(ctx context.Context) error
+			}); ok {
+				reach = shy.Reach // Ping would create a missing queue
+			}
+			err = reach(ctx)
 		}
-		err = reach(ctx)
-	}
-	if err != nil {
-		p.add(Fail.of(check, "start it, or correct --queue-url or the network; until then instances settle what they admit themselves", "%s: %s", s.Queue, oneLine(err)))
-		return
-	}
-	p.add(good(check, "%s answers", s.Queue))
+		if err != nil {
+			return fmt.Errorf("%s: %w", s.Queue, err)
+		}
+		p.add(good(check, "%s answers", s.Queue))
+		return nil
+	})
 }
 
 // wanted returns how many instances there have to be; 0 means as many as there are.
@@ -303,17 +307,16 @@ func (p *preflight) lookAtInstances(ctx context.Context) {
 	if p.gate == nil || !p.hasSchema() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	mark, err := p.mark(ctx)
-	if err == nil {
-		p.running, err = p.gate.Running(ctx, p.now().Add(p.skew()))
-	}
-	if err != nil {
-		p.add(Fail.of("instances.running", "look at the stores", "%s", oneLine(err)))
-		return
-	}
-	p.add(judgeInstances(p.running, p.wanted(), p.version, p.settings.Strategy, mark)...)
+	p.reach(ctx, Fail, "instances.running", "look at the stores", func(ctx context.Context) error {
+		mark, err := p.mark(ctx)
+		if err == nil {
+			p.running, err = p.gate.Running(ctx, p.now().Add(p.skew()))
+		}
+		if err == nil {
+			p.add(judgeInstances(p.running, p.wanted(), p.version, p.settings.Strategy, mark)...)
+		}
+		return err
+	})
 }
 
 // mark returns the mark that instances with this command's secrets publish. It is empty if there is nothing to
@@ -341,15 +344,12 @@ func (p *preflight) lookAtSales(ctx context.Context) []model.Offer {
 		p.add(Fail.of("sale", "look at the database", "%s", oneLine(err)))
 		return nil
 	}
-	switch {
-	case len(offers) == 0 && p.options.Sale != "":
-		p.add(Fail.of("sale", "flashsale audit lists the sales", "there is no sale %s", p.options.Sale))
-	case len(offers) == 0:
-		p.add(Warn.of("sale", "create one, or name one by --sale", "no sale is open or to come"))
-	case len(offers) > preflightSales:
-		p.add(Warn.of("sale", "name one by --sale", "%d sales are open or to come; looked at the first %d", len(offers), preflightSales))
-		offers = offers[:preflightSales]
-	}
+	p.add(cmp.Or(
+		Fail.when(len(offers) == 0 && p.options.Sale != "", "sale", "flashsale audit lists the sales", "there is no sale %s", p.options.Sale),
+		Warn.when(len(offers) == 0, "sale", "create one, or name one by --sale", "no sale is open or to come"),
+		Warn.when(len(offers) > preflightSales, "sale", "name one by --sale", "%d sales are open or to come; looked at the first %d", len(offers), preflightSales),
+	))
+	offers = offers[:min(len(offers), preflightSales)]
 	auditor := &service.Auditor{Store: p.stores.Database}
 	if p.gate != nil {
 		auditor.Gate = p.gate
@@ -371,17 +371,16 @@ func (p *preflight) lookAtRehearsals(ctx context.Context, units int64) {
 	if !p.hasSchema() {
 		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
-	defer cancel()
-	largest, ok, err := p.stores.Database.LargestRehearsal(ctx, p.version)
-	switch {
-	case err != nil:
-		p.add(Fail.of("rehearsal", "look at the database", "%s", oneLine(err)))
-	case !ok:
-		p.add(Warn.of("rehearsal", "flashsale rehearse", "no rehearsal of version %s has passed", p.version))
-	default:
-		p.add(judgeRehearsal(largest, p.options.Buyers, units))
-	}
+	p.reach(ctx, Fail, "rehearsal", "look at the database", func(ctx context.Context) error {
+		largest, ok, err := p.stores.Database.LargestRehearsal(ctx, p.version)
+		if err == nil {
+			p.add(cmp.Or(
+				Warn.when(!ok, "rehearsal", "flashsale rehearse", "no rehearsal of version %s has passed", p.version),
+				judgeRehearsal(largest, p.options.Buyers, units),
+			))
+		}
+		return err
+	})
 }
 
 // offers returns the sale that is named, else the live sales except shadow and closed ones.
@@ -464,13 +463,11 @@ func lookAtPeer(ctx context.Context, peer string) Finding {
 			down = append(down, name)
 		}
 	}
-	switch {
-	case status != http.StatusOK:
-		return Fail.of(check, "see its log", "%s is %s: %s", peer, ready.Status, strings.Join(down, ", "))
-	case len(down) > 0:
-		return Fail.of(check, "see its log; it sells, but more slowly", "%s is ready without %s", peer, strings.Join(down, ", "))
-	}
-	return good(check, "%s is ready", peer)
+	return cmp.Or(
+		Fail.when(status != http.StatusOK, check, "see its log", "%s is %s: %s", peer, ready.Status, strings.Join(down, ", ")),
+		Fail.when(len(down) > 0, check, "see its log; it sells, but more slowly", "%s is ready without %s", peer, strings.Join(down, ", ")),
+		good(check, "%s is ready", peer),
+	)
 }
 
 // maxAnswer bounds the bytes that are read of a peer's answer.
