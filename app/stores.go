@@ -22,6 +22,7 @@ import (
 	"flashsale/internal/embedded"
 	"flashsale/internal/tracing"
 	"flashsale/repository"
+	"flashsale/service"
 	"flashsale/worker"
 	"flashsale/worker/queue"
 )
@@ -53,6 +54,33 @@ func OpenStores(ctx context.Context, s *config.Settings, traced *tracing.Tracing
 		}
 	}
 	return st, nil
+}
+
+// OpenRunning opens the stores of a running shop for a command, as which the gate knows it. The gate is nil if Redis runs inside
+// the process of the server, where no command can reach it.
+func OpenRunning(ctx context.Context, s config.Settings, command string) (*Stores, *gate.Gate, error) {
+	if s.Redis == config.EmbeddedRedis {
+		s.RedisReplicas = ""
+	}
+	st, err := OpenStores(ctx, &s, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := st.Database.CheckSchema(ctx); err != nil {
+		return nil, nil, errors.Join(err, st.Close())
+	}
+	if st.Embedded != nil {
+		return st, nil, nil
+	}
+	return st, gate.New(st.Redis, command), nil
+}
+
+// Auditor makes an auditor, which checks the database alone if there is no gate.
+func (st *Stores) Auditor(g *gate.Gate) *service.Auditor {
+	if g == nil {
+		return &service.Auditor{Store: st.Database}
+	}
+	return &service.Auditor{Store: st.Database, Gate: g}
 }
 
 // OpenRedis makes the Redis client, which connects when it is first used. If url asks for the embedded Redis, it

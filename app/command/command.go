@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"flashsale/app"
-	"flashsale/gate"
 	"flashsale/internal/config"
 	"flashsale/lab/preflight"
 	"flashsale/lab/rehearsal"
@@ -209,18 +208,11 @@ func migrate(ctx context.Context, cmd config.Command, stdout io.Writer) (err err
 
 // auditStores checks the sales in the stores as they are, without changing anything.
 func auditStores(ctx context.Context, cmd config.Command, stdout io.Writer) (err error) {
-	st, err := app.OpenStores(ctx, &cmd.Settings, nil)
+	st, reached, err := app.OpenRunning(ctx, cmd.Settings, "audit")
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	if err := st.Database.CheckSchema(ctx); err != nil {
-		return err
-	}
-	auditor := &service.Auditor{Store: st.Database}
-	if st.Embedded == nil { // an embedded Redis that has gates is in the server's process
-		auditor.Gate = gate.New(st.Redis, "audit")
-	}
 	ids := []string{cmd.Audit.Sale}
 	if cmd.Audit.Sale == "" {
 		codes, _, err := st.Database.SaleCodes(ctx, time.Time{})
@@ -229,7 +221,7 @@ func auditStores(ctx context.Context, cmd config.Command, stdout io.Writer) (err
 		}
 		ids = slices.Sorted(maps.Keys(codes))
 	}
-	wrong, err := auditSales(ctx, auditor, ids, cmd.Audit.Sale != "", stdout)
+	wrong, err := auditSales(ctx, st.Auditor(reached), ids, cmd.Audit.Sale != "", stdout)
 	if err == nil && wrong > 0 {
 		err = ErrViolation
 	}

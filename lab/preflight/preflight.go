@@ -21,7 +21,6 @@ import (
 	"flashsale/internal/config"
 	"flashsale/model"
 	"flashsale/repository"
-	"flashsale/service"
 	"flashsale/service/auth"
 )
 
@@ -350,10 +349,7 @@ func (p *preflight) lookAtSales(ctx context.Context) []model.Offer {
 		Warn.when(len(offers) > preflightSales, "sale", "name one by --sale", "%d sales are open or to come; looked at the first %d", len(offers), preflightSales),
 	))
 	offers = offers[:min(len(offers), preflightSales)]
-	auditor := &service.Auditor{Store: p.stores.Database}
-	if p.gate != nil {
-		auditor.Gate = p.gate
-	}
+	auditor := p.stores.Auditor(p.gate)
 	for _, o := range offers {
 		audit, _, err := auditor.AuditSettled(ctx, o.ID)
 		if err != nil {

@@ -243,10 +243,15 @@ func (c *crowd) pay(ctx context.Context, b *buyer, due time.Time, t told) told {
 	if !b.pays || t.status != model.OrderPending {
 		return t
 	}
-	order := "/api/v1/orders/" + t.order
-	a, due := c.persist(ctx, b, due, request{stage: paymentStage, method: http.MethodPost, path: order + "/payments"})
-	if !a.ok() {
-		return gaveUpOrRefused(t, a, paymentStage)
+	order, a := "/api/v1/orders/"+t.order, answer{}
+	succeeds := func(r request) bool {
+		if a, due = c.persist(ctx, b, due, r); !a.ok() {
+			t = gaveUpOrRefused(t, a, r.stage)
+		}
+		return a.ok()
+	}
+	if !succeeds(request{stage: paymentStage, method: http.MethodPost, path: order + "/payments"}) {
+		return t
 	}
 	page, err := url.Parse(a.doc.PayURL)
 	if err != nil {
@@ -254,15 +259,10 @@ func (c *crowd) pay(ctx context.Context, b *buyer, due time.Time, t told) told {
 		return t
 	}
 	// Whatever host the payment's page names, the load goes to the URL of the run only.
-	a, due = c.persist(ctx, b, due, request{stage: sandboxStage, method: http.MethodPost, path: page.EscapedPath(), body: "choice=pay", form: true, public: true})
-	if !a.ok() {
-		return gaveUpOrRefused(t, a, sandboxStage)
+	if succeeds(request{stage: sandboxStage, method: http.MethodPost, path: page.EscapedPath(), body: "choice=pay", form: true, public: true}) &&
+		succeeds(request{stage: lookStage, method: http.MethodGet, path: order}) {
+		t.status = a.order()
 	}
-	a, _ = c.persist(ctx, b, due, request{stage: lookStage, method: http.MethodGet, path: order})
-	if !a.ok() {
-		return gaveUpOrRefused(t, a, lookStage)
-	}
-	t.status = a.order()
 	return t
 }
 

@@ -12,7 +12,6 @@ import (
 	"flashsale/gate"
 	"flashsale/internal/config"
 	"flashsale/model"
-	"flashsale/service"
 	"flashsale/strategy"
 )
 
@@ -53,18 +52,8 @@ type shop struct {
 // openShop opens the stores of a running server.
 func openShop(ctx context.Context, settings config.Settings, version string, now func() time.Time) (s *shop, err error) {
 	s = &shop{settings: settings, version: version, holder: rand.Text(), now: now}
-	open := settings
-	if settings.Redis == config.EmbeddedRedis {
-		open.RedisReplicas = ""
-	}
-	if s.stores, err = app.OpenStores(ctx, &open, nil); err != nil {
+	if s.stores, s.gate, err = app.OpenRunning(ctx, settings, actor); err != nil {
 		return nil, err
-	}
-	if err := s.stores.Database.CheckSchema(ctx); err != nil {
-		return nil, errors.Join(err, s.stores.Close())
-	}
-	if s.stores.Embedded == nil {
-		s.gate = gate.New(s.stores.Redis, actor)
 	}
 	asked := now()
 	clock, err := s.stores.Database.Now(ctx)
@@ -255,12 +244,8 @@ func (s *shop) settled(ctx context.Context, saleID string, list []told) ([]Findi
 
 // books reads the sale's books after the run.
 func (s *shop) books(ctx context.Context, saleID string) (b books, err error) {
-	auditor := &service.Auditor{Store: s.stores.Database}
-	if s.gate != nil {
-		auditor.Gate = s.gate
-	}
 	b.orders = map[string]model.Order{}
-	audit, ok, err := auditor.AuditSettled(ctx, saleID)
+	audit, ok, err := s.stores.Auditor(s.gate).AuditSettled(ctx, saleID)
 	if err == nil && !ok {
 		err = fmt.Errorf("the hidden sale %s is gone", saleID)
 	}
