@@ -110,12 +110,9 @@ func (s *Shelf) List() (list []Shelved, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, root.Close()) }()
-	files, err := fs.ReadDir(root.FS(), ".")
+	files, err := ours(root, reportEnd)
 	for _, file := range files {
-		id, isReport := strings.CutSuffix(file.Name(), reportEnd)
-		if !isReport || !model.ValidID(id, reportIDLength) {
-			continue
-		}
+		id := strings.TrimSuffix(file.Name(), reportEnd)
 		report, readErr := read(root, id)
 		switch {
 		case errors.Is(readErr, fs.ErrNotExist): // deleted meanwhile
@@ -145,38 +142,41 @@ func read(root *os.Root, id string) (*Report, error) {
 	return r, nil
 }
 
-// prune deletes reports beyond keptReports, those with the oldest files first, and unfinished files that a crash
-// left.
-func prune(root *os.Root) error {
-	files, err := fs.ReadDir(root.FS(), ".")
-	if err != nil {
-		return fmt.Errorf("look through the reports: %w", err)
-	}
-	var reports []fs.FileInfo
-	for _, file := range files {
-		id, isReport := strings.CutSuffix(file.Name(), reportEnd)
-		unfinished, isUnfinished := strings.CutSuffix(file.Name(), unfinishedEnd)
+// ours lists the files of the shelf with an end of their names, those that were changed last first.
+func ours(root *os.Root, end string) (files []fs.FileInfo, err error) {
+	all, err := fs.ReadDir(root.FS(), ".")
+	for _, file := range all {
+		id, ends := strings.CutSuffix(file.Name(), end)
 		info, infoErr := file.Info()
 		switch {
+		case !ends || !model.ValidID(id, reportIDLength):
 		case errors.Is(infoErr, fs.ErrNotExist): // another process has deleted it
 		case infoErr != nil:
 			err = errors.Join(err, infoErr)
-		case isReport && model.ValidID(id, reportIDLength):
-			reports = append(reports, info)
-		case isUnfinished && model.ValidID(unfinished, reportIDLength) && time.Since(info.ModTime()) > longestWriting:
-			err = errors.Join(err, remove(root, file.Name()))
+		default:
+			files = append(files, info)
 		}
 	}
-	slices.SortFunc(reports, func(a, b fs.FileInfo) int { return b.ModTime().Compare(a.ModTime()) })
-	for _, old := range reports[min(len(reports), keptReports):] {
-		err = errors.Join(err, remove(root, old.Name()))
-	}
-	return err
+	slices.SortFunc(files, func(a, b fs.FileInfo) int { return b.ModTime().Compare(a.ModTime()) })
+	return files, err
 }
 
-func remove(root *os.Root, name string) error {
-	if err := root.Remove(name); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return err
+// prune deletes reports beyond keptReports, those with the oldest files first, and unfinished files that a crash
+// left.
+func prune(root *os.Root) error {
+	reports, err := ours(root, reportEnd)
+	unfinished, errUnfinished := ours(root, unfinishedEnd)
+	err = errors.Join(err, errUnfinished)
+	old := reports[min(len(reports), keptReports):]
+	for _, file := range unfinished {
+		if time.Since(file.ModTime()) > longestWriting {
+			old = append(old, file)
+		}
 	}
-	return nil
+	for _, file := range old {
+		if errRemove := root.Remove(file.Name()); !errors.Is(errRemove, fs.ErrNotExist) {
+			err = errors.Join(err, errRemove)
+		}
+	}
+	return err
 }

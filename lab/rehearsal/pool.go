@@ -3,6 +3,7 @@ package rehearsal
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -43,18 +44,12 @@ type conn struct {
 // newPool makes a pool that keeps this many connections. The caller bounds how many are in use.
 func newPool(base *url.URL, connections int, now func() time.Time) *pool {
 	p := &pool{wrap: func(c net.Conn) net.Conn { return c }, idle: make(chan *conn, connections), now: now}
-	port := base.Port()
+	port := "80"
 	if base.Scheme == "https" {
 		p.tls = &tls.Config{ServerName: base.Hostname(), MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(0)}
-	}
-	switch {
-	case port != "":
-	case p.tls != nil:
 		port = "443"
-	default:
-		port = "80"
 	}
-	p.address = net.JoinHostPort(base.Hostname(), port)
+	p.address = net.JoinHostPort(base.Hostname(), cmp.Or(base.Port(), port))
 	return p
 }
 

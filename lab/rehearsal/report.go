@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -104,14 +105,12 @@ func (r *Report) pace() string {
 	return text
 }
 
-func inWords(list []Count) (text string) {
+func inWords(list []Count) string {
+	words := make([]string, len(list))
 	for i, c := range list {
-		if i > 0 {
-			text += ", "
-		}
-		text += fmt.Sprintf("%s: %d", c.What, c.N)
+		words[i] = fmt.Sprintf("%s: %d", c.What, c.N)
 	}
-	return text
+	return strings.Join(words, ", ")
 }
 
 //go:embed report.html.tmpl

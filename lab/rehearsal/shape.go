@@ -158,31 +158,27 @@ func day(rng *rand.Rand, lasts time.Duration) time.Duration {
 // heading. The first second is the start of the sale, so the seconds may be those since 1970. The buyers of a second are
 // spread over it at random, because a recording does not tell their order.
 func readRecording(file string, rng *rand.Rand) (at []time.Duration, err error) {
-	f, err := os.Open(file) //nolint:gosec // the user names the file
+	text, err := os.ReadFile(file) //nolint:gosec // the user names the file
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, f.Close()) }()
-	rows := csv.NewReader(f)
-	rows.FieldsPerRecord = 2
-	first, begun := int64(0), false
-	for line := 1; ; line++ {
-		row, err := rows.Read()
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil {
-			return nil, err
-		}
+	lines := csv.NewReader(bytes.NewReader(text))
+	lines.FieldsPerRecord = 2
+	rows, err := lines.ReadAll()
+	if err != nil {
+		return nil, err
+	}
+	first := int64(math.MinInt64) // until a line has a second
+	for n, row := range rows {
 		second, errSecond := strconv.ParseInt(strings.TrimSpace(row[0]), 10, 64)
 		buyers, errBuyers := strconv.Atoi(strings.TrimSpace(row[1]))
-		if line == 1 && errSecond != nil {
+		if n == 0 && errSecond != nil {
 			continue // a heading
 		}
-		if !begun {
-			first, begun = second, true
+		if first == math.MinInt64 {
+			first = second
 		}
-		switch {
+		switch line := n + 1; {
 		case errSecond != nil || errBuyers != nil || buyers < 0:
 			return nil, fmt.Errorf("line %d: want a whole second and a number of buyers", line)
 		case second < first || second-first >= int64(maxLasts/time.Second):
