@@ -93,18 +93,21 @@ func (b *attemptBatch) refuseRest(verdict model.Verdict) {
 	b.open = nil
 }
 
-// accept makes an order of every open attempt. epoch returns the epoch of the attempt at an index.
-func (b *attemptBatch) accept(offerOf func(saleID string) model.Offer, now time.Time, source model.Source, epoch func(place int) int64) []*model.Order {
+// accept makes an order of every open attempt.
+func (b *attemptBatch) accept(from supply) []*model.Order {
 	orders := make([]*model.Order, len(b.open))
 	for at, i := range b.open {
 		a := b.attempts[i]
-		offer := offerOf(a.SaleID)
+		offer := from.terms[a.SaleID].offer
 		orders[at] = &model.Order{
 			ID: a.ID, SaleID: a.SaleID, UserID: a.UserID, Quantity: a.Quantity,
 			AmountCents: int64(a.Quantity) * offer.PriceCents, Currency: offer.Currency,
-			Status: model.OrderPending, Source: source, Epoch: epoch(i),
+			Status: model.OrderPending, Source: from.source, Epoch: offer.Stock.Epoch,
 			IdempotencyKey: a.IdempotencyKey,
-			CreatedAt:      now, ExpiresAt: now.Add(time.Duration(offer.PayTimeoutSeconds) * time.Second),
+			CreatedAt:      from.now, ExpiresAt: from.now.Add(time.Duration(offer.PayTimeoutSeconds) * time.Second),
+		}
+		if from.epochs != nil {
+			orders[at].Epoch = from.epochs[i]
 		}
 		b.outcomes[i] = model.Outcome{Verdict: model.Accepted, Order: orders[at]}
 	}
@@ -120,18 +123,6 @@ func (b *attemptBatch) answered() []model.Outcome {
 		}
 	}
 	return b.outcomes
-}
-
-func (b *attemptBatch) refused() []refusalRow {
-	rows := make([]refusalRow, 0, len(b.closed))
-	for _, i := range b.closed {
-		a := b.attempts[i]
-		rows = append(rows, refusalRow{
-			OrderID: a.ID, SaleID: a.SaleID, UserID: a.UserID, Quantity: a.Quantity,
-			Reason: string(b.outcomes[i].Verdict),
-		})
-	}
-	return rows
 }
 
 func attemptsOf(entries []model.Entry) []model.Attempt {

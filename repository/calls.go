@@ -56,16 +56,15 @@ func (s *Store) execute(tx *gorm.DB, list ...statement) (changed int64, err erro
 // each of them, so that twice as many take four times as long.
 const sqliteParameters = 256
 
-// inserting returns statements that insert rows with columns values each; on MySQL, one statement. values holds the
-// values of all rows, one row after the other.
-func (s *Store) inserting(into string, columns int, values []any, onConflict string) (list []statement) {
-	most := max(1, len(values))
+// inserting returns statements that insert rows of this form; on MySQL, one statement. values holds the arguments of all rows,
+// one row after the other.
+func (s *Store) inserting(into, row string, values []any, onConflict string) (list []statement) {
+	most, columns := max(1, len(values)), strings.Count(row, "?")
 	if s.sqlite {
 		most = sqliteParameters / columns * columns
 	}
-	row := ", " + places(columns)
 	for chunk := range slices.Chunk(values, most) {
-		rows := strings.Repeat(row, len(chunk)/columns)[len(", "):]
+		rows := strings.Repeat(", "+row, len(chunk)/columns)[len(", "):]
 		list = append(list, statement{"INSERT INTO " + into + " VALUES " + rows + onConflict, chunk})
 	}
 	return list

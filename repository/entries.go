@@ -48,7 +48,7 @@ func (s *Store) Enter(ctx context.Context, saleID string, wishes []model.LineEnt
 			return nil
 		}
 		_, err = s.execute(tx, append(
-			s.inserting("entries (sale_id, number, user_id, quantity, state, entered_at_ms)", 6, values, ""),
+			s.inserting("entries (sale_id, number, user_id, quantity, state, entered_at_ms)", places(6), values, ""),
 			// MySQL assigns from left to right, so what depends on the old number comes first.
 			statement{
 				"UPDATE sale_lines SET first_at_ms = CASE entries WHEN 0 THEN ? ELSE first_at_ms END, entries = ? WHERE sale_id = ?",
@@ -186,7 +186,7 @@ func (s *Store) Leave(ctx context.Context, saleID, userID string) (model.Verdict
 			return "", err
 		}
 		if len(call) > 0 {
-			return model.Accepted, s.endCalls(tx, model.Sale{ID: saleID}, []any{call[0].Number}, model.EntryLeft, call[0].Units, 0)
+			return model.Accepted, s.endCalls(tx, saleID, []any{call[0].Number}, model.EntryLeft, call[0].Units)
 		}
 		return model.Accepted, tx.Exec("UPDATE entries SET state = ? WHERE sale_id = ? AND number = ?", string(state), saleID, entry[0].Number).Error
 	})
@@ -198,49 +198,23 @@ func (s *Store) Leave(ctx context.Context, saleID, userID string) (model.Verdict
 // the campaign has, SoldOut, and keeps the call. The outcomes are in the order of the attempts, and a known attempt keeps its
 // outcome.
 func (s *Store) SellCalled(ctx context.Context, saleID string, attempts []model.Attempt) (outcomes []model.Outcome, err error) {
-	campaigns, err := s.campaignsOf(s.read.WithContext(ctx), saleID)
-	if err != nil {
-		return nil, err
-	}
-	var b *attemptBatch
 	err = underTerms(func() error {
-		return s.transact(ctx, func(tx *gorm.DB) (err error) {
-			b, err = s.sellCalled(tx, saleID, attempts, campaigns)
-			return err
-		})
+		outcomes, err = s.sellJudged(ctx, saleID, attempts, supply{guard: byCalls, source: model.FromLine})
+		return err
 	})
-	if err != nil {
-		return nil, wrap("sell on sale "+saleID, err)
-	}
-	return b.answered(), nil
+	return outcomes, wrap("sell on sale "+saleID, err)
 }
 
-func (s *Store) sellCalled(tx *gorm.DB, saleID string, attempts []model.Attempt, campaigns map[string]string) (b *attemptBatch, err error) {
-	if b, err = s.lockBatch(tx, attempts, campaigns); err != nil {
-		return b, err
-	}
-	offer, now, _, err := s.offerOn(tx, saleID)
-	if err != nil {
-		return b, err
-	}
-	if verdict := offer.Judge(now); verdict != model.Accepted {
-		b.refuseRest(verdict)
-	}
-	if len(b.open) == 0 {
-		return b, nil
-	}
-	limits, err := s.limitsOf(tx, offer.Sale, b.users())
-	if err != nil {
-		return b, err
-	}
-	b.judge(limits, math.MaxInt64)
+// judgeCalls refuses attempts of buyers who are not called, or whose calls have too few units. It locks the calls and the
+// stock row, and adds to from the calls of those that stay open.
+func (s *Store) judgeCalls(tx *gorm.DB, b *attemptBatch, offer model.Offer, from *supply) error {
 	var rows []struct {
 		UserID        string
 		Number, Units int64
 	}
-	err = tx.Raw("SELECT user_id, number, units FROM calls WHERE sale_id = ? AND user_id IN ?"+s.forUpdate(), offer.LineID(), b.users()).Scan(&rows).Error
+	err := tx.Raw("SELECT user_id, number, units FROM calls WHERE sale_id = ? AND user_id IN ?"+s.forUpdate(), offer.LineID(), b.users()).Scan(&rows).Error
 	if err != nil {
-		return b, err
+		return err
 	}
 	calls := make(map[string]int, len(rows)) // places in rows
 	for i, r := range rows {
@@ -248,14 +222,12 @@ func (s *Store) sellCalled(tx *gorm.DB, saleID string, attempts []model.Attempt,
 	}
 	stock, err := s.lockTerms(tx, offer)
 	if err != nil {
-		return b, err
+		return err
 	}
 	left := int64(math.MaxInt64) // without a campaign, the calls are backed by this sale's own units, so none can be missing
 	if offer.Campaign.ID != "" {
 		left = stock.Reserved
 	}
-	var numbers []any
-	units := int64(0)
 	b.open = slices.DeleteFunc(b.open, func(i int) bool {
 		a := b.attempts[i]
 		at, called := calls[a.UserID]
@@ -269,21 +241,10 @@ func (s *Store) sellCalled(tx *gorm.DB, saleID string, attempts []model.Attempt,
 		default:
 			left -= int64(a.Quantity)
 			delete(calls, a.UserID) // another attempt of the same user has no call any more
-			numbers, units = append(numbers, rows[at].Number), units+rows[at].Units
+			from.spent, from.called = append(from.spent, rows[at].Number), from.called+rows[at].Units
 			return false
 		}
 		return true
 	})
-	if len(b.open) == 0 {
-		return b, nil
-	}
-	held := b.units()
-	if err := s.addUnits(tx, inCampaigns(b.unitsByUser(), campaigns)); err != nil {
-		return b, err
-	}
-	orders := b.accept(func(string) model.Offer { return offer }, now, model.FromLine, func(int) int64 { return offer.Stock.Epoch })
-	if err := s.insertOrders(tx, orders); err != nil {
-		return b, err
-	}
-	return b, s.endCalls(tx, offer.Sale, numbers, model.EntrySpent, units, held)
+	return nil
 }

@@ -78,21 +78,21 @@ func (s *Store) tellGate(tx *gorm.DB, saleID string, changes ...gateChange) erro
 		}
 		values = append(values, saleID, row.Version, c.orderID, c.units, sold)
 	}
-	_, err := s.execute(tx, s.inserting("gate_changes (sale_id, version, order_id, units, sold)", columns, values, "")...)
+	_, err := s.execute(tx, s.inserting("gate_changes (sale_id, version, order_id, units, sold)", places(columns), values, "")...)
 	return wrap("record changes for the gate", err)
 }
 
-// tellGateOfSold is tellGate for a batch that was sold without the gate. The epoch was read before, but is still valid
-// if take checked the version of the stock: a new epoch changes the version.
-func (s *Store) tellGateOfSold(tx *gorm.DB, saleID string, epoch int64, b *attemptBatch) error {
-	if epoch == 0 {
+// tellGateOfSold is tellGate for a batch that was sold without the gate. The offer's epoch was read before, but is still valid
+// if the sale was guarded by the version of the stock: a new epoch changes the version.
+func (s *Store) tellGateOfSold(tx *gorm.DB, offer model.Offer, b *attemptBatch) error {
+	if offer.Stock.Epoch == 0 {
 		return nil
 	}
 	changes := make([]gateChange, len(b.open))
 	for at, i := range b.open {
 		changes[at] = gateChange{orderID: b.attempts[i].ID, units: -int64(b.attempts[i].Quantity), sold: true}
 	}
-	return s.tellGate(tx, saleID, changes...)
+	return s.tellGate(tx, offer.ID, changes...)
 }
 
 // GateChanges reads the changes that a gate has to be told if it has all changes up to the version after. It returns

@@ -203,7 +203,7 @@ func (s *Store) Call(ctx context.Context, saleID string, serving int64, numbers 
 		if looked == 0 {
 			return nil
 		}
-		statements := append(s.inserting("calls (sale_id, number, user_id, units, until_ms)", 5, values, ""),
+		statements := append(s.inserting("calls (sale_id, number, user_id, units, until_ms)", places(5), values, ""),
 			statement{"UPDATE sale_lines SET serving = ? WHERE sale_id = ?", []any{serving + int64(looked), saleID}},
 			statement{"UPDATE stock SET reserved = reserved - ?, called = called + ?, version = version + 1 WHERE sale_id = ?", []any{units, units, saleID}})
 		_, err = s.execute(tx, statements...)
@@ -253,21 +253,25 @@ func (s *Store) EndCalls(ctx context.Context, saleID string, all bool, limit int
 		for i, r := range rows {
 			numbers[i], units = r.Number, units+r.Units
 		}
-		return s.endCalls(tx, model.Sale{ID: saleID}, numbers, state, units, 0)
+		return s.endCalls(tx, saleID, numbers, state, units)
 	})
 	return more, wrap("end calls of sale "+saleID, err)
 }
 
-// endCalls ends calls in a sale's line that this transaction has locked. held of their units are in orders on the sale now; the
-// others belong to the line again. If the line is that of a campaign, the units in orders leave its stock and are counted in the
-// sale's stock only.
-func (s *Store) endCalls(tx *gorm.DB, sale model.Sale, numbers []any, state model.EntryState, units, held int64) error {
+// endCalls ends calls in a sale's line that this transaction has locked. Their units belong to the line again.
+func (s *Store) endCalls(tx *gorm.DB, saleID string, numbers []any, state model.EntryState, units int64) error {
+	_, err := s.execute(tx, endingCalls(model.Sale{ID: saleID}, numbers, state, units, 0)...)
+	return wrap("end calls", err)
+}
+
+// endingCalls returns the statements that end calls. held of their units are in orders on the sale now; the others belong to
+// the line again. If the line is that of a campaign, the units in orders leave its stock and are counted in the sale's stock only.
+func endingCalls(sale model.Sale, numbers []any, state model.EntryState, units, held int64) []statement {
 	saleID, ordered, taken := sale.LineID(), "held = held + ?", statement{}
 	if saleID != sale.ID {
 		ordered = "quota = quota - ?"
 		taken = statement{"UPDATE stock SET reserved = reserved - ?, held = held + ?, version = version + 1 WHERE sale_id = ?", []any{held, held, sale.ID}}
 	}
-	in := places(len(numbers))
 	spent, lapsed := 0, 0
 	if state == model.EntrySpent {
 		spent = len(numbers)
@@ -275,15 +279,22 @@ func (s *Store) endCalls(tx *gorm.DB, sale model.Sale, numbers []any, state mode
 	if state == model.EntryLapsed {
 		lapsed = len(numbers)
 	}
-	_, err := s.execute(tx, taken,
-		statement{"DELETE FROM calls WHERE sale_id = ? AND number IN " + in, slices.Concat([]any{saleID}, numbers)},
-		statement{"UPDATE entries SET state = ? WHERE sale_id = ? AND number IN " + in, slices.Concat([]any{string(state), saleID}, numbers)},
-		statement{
+	return []statement{
+		taken,
+		{"DELETE FROM calls WHERE sale_id = ? AND number IN " + places(len(numbers)), slices.Concat([]any{saleID}, numbers)},
+		entriesBecome(saleID, numbers, state),
+		{
 			"UPDATE stock SET called = called - ?, reserved = reserved + ?, " + ordered + ", spent_calls = spent_calls + ?, " +
 				"lapsed_calls = lapsed_calls + ?, version = version + 1 WHERE sale_id = ?",
 			[]any{units, units - held, held, spent, lapsed, saleID},
-		})
-	return wrap("end calls", err)
+		},
+	}
+}
+
+func entriesBecome(saleID string, numbers []any, state model.EntryState) statement {
+	return statement{
+		"UPDATE entries SET state = ? WHERE sale_id = ? AND number IN " + places(len(numbers)), slices.Concat([]any{string(state), saleID}, numbers),
+	}
 }
 
 // Draw makes orders of winning entries: those of numbers, which are the ones of the ranks from serving on, as long as the
@@ -337,15 +348,7 @@ func (s *Store) Draw(
 			if err := s.addUnits(tx, b.unitsByUser()); err != nil {
 				return err
 			}
-			orders := b.accept(func(string) model.Offer { return offer }, now, model.FromDraw, func(int) int64 { return offer.Stock.Epoch })
-			if err := s.insertOrders(tx, orders); err != nil {
-				return err
-			}
-			won := b.units()
-			if _, err := s.execute(tx,
-				statement{"UPDATE entries SET state = ? WHERE sale_id = ? AND number IN " + places(len(winners)), slices.Concat([]any{string(model.EntrySpent), saleID}, winners)},
-				statement{"UPDATE stock SET reserved = reserved - ?, held = held + ?, version = version + 1 WHERE sale_id = ?", []any{won, won, saleID}},
-			); err != nil {
+			if err := s.sell(tx, b, supply{guard: byDraw, source: model.FromDraw, terms: termsOf(offer), now: now, spent: winners}); err != nil {
 				return err
 			}
 		}

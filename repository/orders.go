@@ -54,25 +54,11 @@ func orders(rows []orderRow) []model.Order {
 	return list
 }
 
-type refusalRow struct {
-	OrderID, SaleID, UserID string
-	Quantity                int
-	Reason                  string
-	CreatedAtMs             int64
-}
-
-func (refusalRow) TableName() string { return "refusals" }
-
 // orderColumns are the columns that a new order sets.
 const orderColumns = "id, sale_id, user_id, quantity, amount_cents, currency, status, source, epoch, idempotency_key, created_at_ms, expires_at_ms"
 
-// insertOrders inserts new orders. It returns gorm.ErrDuplicatedKey if one of them exists.
-func (s *Store) insertOrders(tx *gorm.DB, list []*model.Order) error {
-	_, err := s.execute(tx, s.insertingOrders(list)...)
-	return wrap("insert orders", err)
-}
-
-// insertingOrders returns the statements of insertOrders, with their events.
+// insertingOrders returns the statements that insert new orders, and record their events. They fail with gorm.ErrDuplicatedKey if one of
+// the orders exists.
 func (s *Store) insertingOrders(list []*model.Order) []statement {
 	const columns = 12
 	values, about := make([]any, 0, columns*len(list)), make([]subject, len(list))
@@ -81,20 +67,7 @@ func (s *Store) insertingOrders(list []*model.Order) []statement {
 		values = append(values, o.ID, o.SaleID, o.UserID, o.Quantity, o.AmountCents, o.Currency, string(o.Status), string(o.Source),
 			o.Epoch, o.IdempotencyKey, o.CreatedAt.UnixMilli(), o.ExpiresAt.UnixMilli())
 	}
-	return append(s.inserting("orders ("+orderColumns+")", columns, values, ""), s.recording(model.EventConfirmed, about...)...)
-}
-
-func insertRefusals(tx *gorm.DB, rows []refusalRow, now time.Time) error {
-	if len(rows) == 0 {
-		return nil
-	}
-	for i := range rows {
-		rows[i].CreatedAtMs = now.UnixMilli()
-	}
-	if err := tx.Create(&rows).Error; err != nil {
-		return fmt.Errorf("insert refusals: %w", err)
-	}
-	return nil
+	return append(s.inserting("orders ("+orderColumns+")", places(columns), values, ""), s.recording(model.EventConfirmed, about...)...)
 }
 
 // knownOutcomes returns, by order id, the outcomes of those attempts that have an order or a durable refusal.

@@ -82,7 +82,7 @@ func (s *Store) adding(units []userUnits) []statement {
 	if s.sqlite {
 		onConflict = " ON CONFLICT (sale_id, user_id) DO UPDATE SET units = units + excluded.units"
 	}
-	return s.inserting("buyers (sale_id, user_id, units)", 3, values, onConflict)
+	return s.inserting("buyers (sale_id, user_id, units)", places(3), values, onConflict)
 }
 
 // returnUnits takes units from the users' rows in buyers. units must come from byUser.

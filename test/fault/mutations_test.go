@@ -50,7 +50,7 @@ var mutations = []mutation{
 		change: "no id check", expected: "doubled: two orders of one idempotency key",
 		edits: []edit{
 			{
-				"repository/stock.go",
+				"repository/sell.go",
 				"\tknown, err := s.knownOutcomes(tx, attempts)\n\tif err != nil {\n\t\treturn nil, err\n\t}\n\treturn newBatch(attempts, known), nil\n",
 				"\treturn newBatch(attempts, nil), nil\n",
 			},
@@ -63,10 +63,10 @@ var mutations = []mutation{
 		change: "no limit check", expected: "over: a user above the limit",
 		edits: []edit{
 			{
-				"repository/stock.go",
+				"repository/sell.go",
 				" || slices.ContainsFunc(units, func(u userUnits) bool { return u.n > limit(u) })", "",
 			},
-			{"repository/stock.go", "\t\tif !seen.allNew {\n", "\t\tif false {\n"},
+			{"repository/sell.go", "\t\tif !seen.allNew {\n", "\t\tif false {\n"},
 			{"repository/attempts.go", "\t\tcase slices.ContainsFunc(limits, func(l userLimit) bool { return l.units[a.UserID]+a.Quantity > l.limit }):\n", "\t\tcase false:\n"},
 		},
 		says: fmt.Sprintf(`holds \d+ of %d"`, mutationLimit),

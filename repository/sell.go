@@ -12,51 +12,46 @@ import (
 
 	"gorm.io/gorm"
 
-	"flashsale/internal/observe"
 	"flashsale/model"
 )
 
-// Settle writes admitted attempts on one sale as orders, or refuses them durably, all in one transaction. The outcomes
-// are in the order of the entries: each is an order, or a refusal with its reason. An attempt that was settled before
-// keeps its outcome. After an error the result is unknown, and the caller settles the same entries again. The exception
-// is model.ErrBroken: this batch can never be settled.
-func (s *Store) Settle(ctx context.Context, saleID string, entries []model.Entry) (outcomes []model.Outcome, err error) {
-	ctx, end := s.observe.Begin(ctx, observe.Step{
-		Name: observe.Settle, Items: len(entries), OrderID: func(i int) string { return entries[i].ID },
-	})
-	defer func() { end(err) }()
-	// The gate has judged the entries, so nearly always all are new and fit. Otherwise each entry is judged. The stock row
-	// is the most contended one, so it is changed last, and a constraint ensures that there are enough units. Only if there
-	// are not, the row is locked before orders are written, and the units left go to the entries in the order of admission.
-	outcomes, err = s.insertEntries(ctx, entries)
-	if errors.Is(err, errNotNew) {
-		outcomes, err = s.settle(ctx, saleID, entries, false)
-	}
-	if errors.Is(err, errShort) {
-		outcomes, err = s.settle(ctx, saleID, entries, true)
-	}
-	if err != nil {
-		if broken(err) {
-			err = fmt.Errorf("%w: %w", model.ErrBroken, err)
-		}
-		return nil, fmt.Errorf("settle on sale %s: %w", saleID, err)
-	}
-	return outcomes, nil
+// guard says which units of a stock row new orders get, and what keeps others from getting the same ones.
+type guard int
+
+const (
+	byTerms      guard = iota // available units; constraints fail if there are too few, or if the sale has other terms than the batch
+	byConstraint              // available units; a constraint fails if there are too few
+	byStock                   // available units; the row is locked, and read, before orders are written
+	byVersion                 // available units; the row must still have the version that was read
+	byLock                    // available units; the row is locked, and read, after orders were written
+	byNothing                 // available units; the row becomes what follows from an earlier read, whatever it is now
+	byCalls                   // units behind calls of the buyers, which end
+	byDraw                    // units in line, for entries that were drawn
+)
+
+// supply is where the units of a batch come from. The ways to sell differ in this value.
+type supply struct {
+	guard  guard
+	source model.Source     // of the orders
+	epochs []int64          // of the orders; nil: that of the sale
+	terms  map[string]terms // of the sales, by id; nil: they are read when the users' rows are locked
+	now    time.Time        // when the terms were read, by the database's clock
+	spent  []any            // the numbers of the entries in line that get the units
+	called int64            // the units behind the calls of these entries
 }
 
-// SettleSales settles admitted attempts on several sales in one transaction, if all of them are new and fit. Otherwise it
-// changes nothing and returns model.ErrApart. After any other error the result is unknown. In both cases the caller then
-// settles the entries of each sale by Settle.
-func (s *Store) SettleSales(ctx context.Context, entries []model.Entry) (outcomes []model.Outcome, err error) {
-	ctx, end := s.observe.Begin(ctx, observe.Step{
-		Name: observe.Settle, Items: len(entries), OrderID: func(i int) string { return entries[i].ID },
-	})
-	defer func() { end(err) }()
-	outcomes, err = s.insertEntries(ctx, entries)
-	if errors.Is(err, errNotNew) || errors.Is(err, errShort) {
-		err = fmt.Errorf("%w: %w", model.ErrApart, err)
+// readTerms reads the terms of one sale, unless there is no such sale.
+func (s *Store) readTerms(db *gorm.DB, saleID string, from *supply) error {
+	offer, now, ok, err := s.offerOn(db, saleID)
+	if from.terms, from.now = map[string]terms{}, now; ok {
+		from.terms = termsOf(offer)
 	}
-	return outcomes, wrap("settle on several sales", err)
+	return err
+}
+
+// termsOf are the terms of one sale.
+func termsOf(offer model.Offer) map[string]terms {
+	return map[string]terms{offer.ID: {offer, offer.Stock.Terms}}
 }
 
 // errShort means that fewer units are left than the batch needs. It never leaves this package.
@@ -66,18 +61,75 @@ var errShort = errors.New("stock is short")
 // never leaves this package.
 var errNotNew = errors.New("not all entries are new and fit")
 
-func (s *Store) insertEntries(ctx context.Context, entries []model.Entry) ([]model.Outcome, error) {
-	epoch := func(i int) int64 { return entries[i].Epoch }
-	return s.insertNew(ctx, newBatch(attemptsOf(entries), nil), model.FromStream, epoch, holding)
+// sell makes an order of each open attempt of a batch, and takes the units from the stock. No order is made anywhere else. The
+// users' rows are locked and have the units already; the stock row, which is the most contended one, comes last. The last
+// call also executes the statements in end, of which there are none if the result of taking the units has to be looked at.
+//
+// sell returns errShort if too few units are left, model.ErrLostRace if the stock row has another version, and errOtherTerms
+// if the sale was changed before its row was locked.
+func (s *Store) sell(tx *gorm.DB, b *attemptBatch, from supply, end ...statement) error {
+	sales := bySale(b.unitsByUser())
+	statements := s.insertingOrders(b.accept(from))
+	if from.guard == byLock {
+		if _, err := s.execute(tx, statements...); err != nil {
+			return wrap("insert orders", err)
+		}
+		stock, err := s.lockTerms(tx, from.terms[sales[0].sale].offer)
+		if err != nil {
+			return err
+		}
+		if stock.Available < sales[0].n {
+			return errShort
+		}
+		statements = nil
+	}
+	changed, err := s.execute(tx, slices.Concat(statements, taking(sales, from), end)...)
+	switch {
+	case (from.guard == byTerms || from.guard == byConstraint) && violated(err):
+		return errShort
+	case err != nil:
+		return wrap("insert orders and take their units", err)
+	case from.guard == byVersion && changed == 0:
+		return model.ErrLostRace
+	case from.source == model.FromDatabase:
+		return s.tellGateOfSold(tx, from.terms[sales[0].sale].offer, b)
+	}
+	return nil
 }
 
-// insertNew inserts an order for every attempt of a batch, or changes nothing. It returns errNotNew if not all attempts
-// are new and fit, and errShort or model.ErrLostRace if not all units can be taken from the stock by the statement that
-// take returns. Like settle and deduct, insertNew locks the buyers first and the stock last. On MySQL the statements are
-// sent in as few calls as possible, because each call takes a round trip.
-func (s *Store) insertNew(
-	ctx context.Context, b *attemptBatch, source model.Source, epoch func(place int) int64, take func(units []saleUnits, of map[string]terms) statement,
-) (_ []model.Outcome, err error) {
+// taking returns the statements that take the units of new orders, the last one of them from the stock row.
+func taking(sales []saleUnits, from supply) []statement {
+	sale, n := sales[0].sale, sales[0].n // all there is, unless the units are those of a stream
+	offer := from.terms[sale].offer
+	const move = "UPDATE stock SET available = available - ?, held = held + ?, " + nextGateVersion + " WHERE sale_id = ?"
+	switch from.guard {
+	case byTerms:
+		return []statement{holding(sales, from.terms)}
+	case byConstraint, byStock:
+		return []statement{holding(sales, nil)}
+	case byVersion:
+		return []statement{{move + " AND version = ?", []any{n, n, sale, offer.Stock.Version}}}
+	case byLock:
+		return []statement{{move, []any{n, n, sale}}}
+	case byNothing:
+		left := offer.Stock.Available - n
+		return []statement{{
+			"UPDATE stock SET available = ?, held = quota - paid - ?, " + nextGateVersion + " WHERE sale_id = ?", []any{left, left, sale},
+		}}
+	case byCalls:
+		return endingCalls(offer.Sale, from.spent, model.EntrySpent, from.called, n)
+	case byDraw:
+		return []statement{
+			entriesBecome(sale, from.spent, model.EntrySpent),
+			{"UPDATE stock SET reserved = reserved - ?, held = held + ?, version = version + 1 WHERE sale_id = ?", []any{n, n, sale}},
+		}
+	}
+	return nil
+}
+
+// sellNew sells to all attempts of a batch, or changes nothing. It returns errNotNew if not all attempts are new and fit, and the errors
+// of sell. On MySQL the statements are sent in as few calls as possible, because each call takes a round trip.
+func (s *Store) sellNew(ctx context.Context, b *attemptBatch, from supply) (_ []model.Outcome, err error) {
 	if len(b.open) == 0 || len(b.open) < len(b.attempts) || slices.ContainsFunc(b.attempts, func(a model.Attempt) bool { return a.Quantity < 1 }) {
 		return nil, errNotNew
 	}
@@ -88,9 +140,8 @@ func (s *Store) insertNew(
 		return nil, err
 	}
 	units := inCampaigns(sold, campaigns)
-	known := map[string]terms{}
-	if source == model.FromStream { // whose statement finds out whether the terms have changed
-		known = s.knownTerms(sales)
+	if from.guard == byTerms { // which finds out whether the terms have changed
+		from.terms = s.knownTerms(sales)
 		defer func() {
 			if errors.Is(err, errNotNew) || errors.Is(err, errShort) {
 				s.forgetTerms(sales)
@@ -106,7 +157,7 @@ func (s *Store) insertNew(
 		end()
 	})()
 	err = s.transactInCalls(ctx, func(tx *gorm.DB) error {
-		seen, err := s.beginNew(tx, units, sales, known)
+		seen, err := s.beginNew(tx, units, sales, from.terms)
 		if err != nil {
 			return err
 		}
@@ -121,22 +172,15 @@ func (s *Store) insertNew(
 		if err = cmp.Or(err, caller.Err()); err != nil {
 			return err
 		}
-		orders := b.accept(func(saleID string) model.Offer { return seen.terms[saleID].offer }, seen.now, source, epoch)
-		if source == model.FromStream {
-			if _, err = s.endNew(tx, orders, take(sales, seen.terms), s.commit()); err == nil && s.sqlite {
-				err = caller.Err() // on SQLite, the commit follows
-			}
-			return err
-		}
-		changed, err := s.endNew(tx, orders, take(sales, seen.terms))
-		if err == nil && changed == 0 {
-			err = model.ErrLostRace
-		}
-		if err == nil {
-			err = s.tellGateOfSold(tx, sales[0].sale, epoch(0), b)
-		}
-		if err = cmp.Or(err, caller.Err()); err == nil {
+		from := from
+		from.terms, from.now = seen.terms, seen.now
+		if from.guard == byTerms && !s.sqlite { // constraints decide, so the commit goes with the last call
+			err = s.sell(tx, b, from, s.commit())
+		} else if err = cmp.Or(s.sell(tx, b, from), caller.Err()); err == nil {
 			_, err = s.execute(tx, s.commit())
+		}
+		if errors.Is(err, gorm.ErrDuplicatedKey) {
+			err = errNotNew
 		}
 		return err
 	})
@@ -146,7 +190,7 @@ func (s *Store) insertNew(
 	return b.outcomes, nil
 }
 
-// seen is what insertNew reads in its transaction.
+// seen is what sellNew reads in its transaction.
 type seen struct {
 	allNew     bool             // no user had a row before, so none was refused: a refusal locks the row; always false on SQLite, which does not tell
 	terms      map[string]terms // by sale
@@ -171,7 +215,7 @@ func (s seen) binding(units []userUnits) (list []userUnits) {
 	return list
 }
 
-// beginNew begins the transaction of insertNew: it adds the units to the users' rows, as addUnits does, and reads the terms of
+// beginNew begins the transaction of sellNew: it adds the units to the users' rows, as addUnits does, and reads the terms of
 // the sales, unless they are known.
 func (s *Store) beginNew(tx *gorm.DB, units []userUnits, sales []saleUnits, known map[string]terms) (seen, error) {
 	columns := "ROW_COUNT(), CONNECTION_ID()"
@@ -220,19 +264,6 @@ func (s *Store) beginNew(tx *gorm.DB, units []userUnits, sales []saleUnits, know
 		got.now, got.allNew = fromMillis(nowMs), changed == int64(len(units))
 	}
 	return got, wrap("read the sales", outages{tx.Dialector}.Translate(rows.Err()))
-}
-
-// endNew inserts the orders of insertNew, takes the units, and then executes the statements in end. changed is the number
-// of rows that the last statement has changed.
-func (s *Store) endNew(tx *gorm.DB, orders []*model.Order, take statement, end ...statement) (changed int64, err error) {
-	changed, err = s.execute(tx, slices.Concat(s.insertingOrders(orders), []statement{take}, end)...)
-	switch {
-	case errors.Is(err, gorm.ErrDuplicatedKey):
-		err = errNotNew
-	case violated(err):
-		err = errShort
-	}
-	return changed, err
 }
 
 // fits returns errNotNew if one of the users has more units than a user may have in the sale, or if one of the attempts was
@@ -305,8 +336,9 @@ func caseOf(sales []saleUnits, value func(u saleUnits) int64) (expression string
 	return expression + " ELSE ? END", append(args, often)
 }
 
-func (s *Store) settle(ctx context.Context, saleID string, entries []model.Entry, stockFirst bool) ([]model.Outcome, error) {
-	attempts := attemptsOf(entries)
+// sellJudged judges each attempt of a batch on one sale, and sells to those that fit, in one transaction. A known attempt keeps its
+// outcome. What was admitted by a gate is refused durably. Other refusals write nothing. The errors are those of sell.
+func (s *Store) sellJudged(ctx context.Context, saleID string, attempts []model.Attempt, from supply) ([]model.Outcome, error) {
 	campaigns, err := s.campaignsOf(s.read.WithContext(ctx), saleID)
 	if err != nil {
 		return nil, err
@@ -316,78 +348,69 @@ func (s *Store) settle(ctx context.Context, saleID string, entries []model.Entry
 		if b, err = s.lockBatch(tx, attempts, campaigns); err != nil {
 			return err
 		}
-		offer, now, ok, err := s.offerOn(tx, saleID)
-		if err != nil {
+		from := from
+		if err := s.judge(tx, b, saleID, &from); err != nil {
 			return err
 		}
-		if !ok {
-			return s.refuseBatch(tx, b, model.NotFound)
-		}
-		available := int64(math.MaxInt64)
-		if stockFirst {
-			if err := tx.Raw("SELECT available FROM stock WHERE sale_id = ?"+s.forUpdate(), saleID).Scan(&available).Error; err != nil {
+		if from.source == model.FromStream {
+			if err := s.refuseDurably(tx, b); err != nil || len(b.open) == 0 {
 				return err
 			}
 		}
-		if err := s.admitBatch(tx, offer.Sale, b, available); err != nil {
+		if len(b.open) == 0 {
+			return errTakenBack
+		}
+		if err := s.addUnits(tx, inCampaigns(b.unitsByUser(), campaigns)); err != nil {
 			return err
 		}
-		orders := b.accept(func(string) model.Offer { return offer }, now, model.FromStream, func(i int) int64 { return entries[i].Epoch })
-		if err := s.insertOrders(tx, orders); err != nil {
-			return err
-		}
-		refused := b.refused()
-		if err := insertRefusals(tx, refused, now); err != nil {
-			return err
-		}
-		if slices.ContainsFunc(refused, func(r refusalRow) bool { return r.Reason == string(model.SoldOut) }) {
-			// The gate admitted more units than the stock had. Any instance that reads the mark replaces the gate, also if this
-			// instance dies.
-			if err := tx.Exec("UPDATE stock SET wrong_epoch = epoch WHERE sale_id = ?", saleID).Error; err != nil {
-				return fmt.Errorf("mark the gate as wrong: %w", err)
-			}
-		}
-		if sales := bySale(b.unitsByUser()); len(sales) > 0 {
-			_, err = s.execute(tx, holding(sales, nil))
-		}
-		if !stockFirst && violated(err) {
-			err = errShort
-		}
-		return err
+		return s.sell(tx, b, from)
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, errTakenBack) {
 		return nil, err
 	}
 	return b.answered(), nil
 }
 
-// Refuse writes a durable refusal of an admitted attempt that cannot be settled, unless the attempt already has an
-// outcome. It returns the outcome that holds.
-func (s *Store) Refuse(ctx context.Context, e model.Entry, reason model.Verdict) (model.Outcome, error) {
-	campaigns, err := s.campaignsOf(s.read.WithContext(ctx), e.SaleID)
-	if err != nil {
-		return model.Outcome{}, fmt.Errorf("refuse %s: %w", e.ID, err)
-	}
-	var b *attemptBatch
-	err = s.transact(ctx, func(tx *gorm.DB) (err error) {
-		if b, err = s.lockBatch(tx, []model.Attempt{e.Attempt}, campaigns); err != nil {
+// judge refuses those open attempts of a batch that the sale, the limits or the supply do not allow. It adds to from what it
+// reads.
+func (s *Store) judge(db *gorm.DB, b *attemptBatch, saleID string, from *supply) error {
+	if from.terms == nil {
+		if err := s.readTerms(db, saleID, from); err != nil {
 			return err
 		}
-		return s.refuseBatch(tx, b, reason)
-	})
-	if err != nil {
-		return model.Outcome{}, fmt.Errorf("refuse %s: %w", e.ID, err)
 	}
-	return b.answered()[0], nil
-}
-
-func (s *Store) refuseBatch(tx *gorm.DB, b *attemptBatch, reason model.Verdict) error {
-	now, err := s.nowOn(tx)
+	sale, ok := from.terms[saleID]
+	offer, verdict := sale.offer, model.Accepted
+	switch {
+	case !ok:
+		verdict = model.NotFound
+	case from.source != model.FromStream: // the gate has judged when it admitted
+		verdict = offer.Judge(from.now)
+	}
+	if verdict != model.Accepted {
+		b.refuseRest(verdict)
+	}
+	if len(b.open) == 0 {
+		return nil
+	}
+	available := int64(math.MaxInt64) // the guard decides
+	switch from.guard {
+	case byStock:
+		if err := db.Raw("SELECT available FROM stock WHERE sale_id = ?"+s.forUpdate(), saleID).Scan(&available).Error; err != nil {
+			return err
+		}
+	case byVersion, byNothing:
+		available = offer.Stock.Available
+	case byTerms, byConstraint, byLock, byCalls, byDraw:
+	}
+	limits, err := s.limitsOf(db, offer.Sale, b.users())
 	if err != nil {
 		return err
 	}
-	b.refuseRest(reason)
-	return insertRefusals(tx, b.refused(), now)
+	if b.judge(limits, available); from.guard == byCalls && len(b.open) > 0 {
+		err = s.judgeCalls(db, b, offer, from)
+	}
+	return err
 }
 
 // lockBatch locks the buyers rows of the attempts' users, in the order of the users, and only then reads which attempts
@@ -406,17 +429,6 @@ func (s *Store) lockBatch(tx *gorm.DB, attempts []model.Attempt, campaigns map[s
 		return nil, err
 	}
 	return newBatch(attempts, known), nil
-}
-
-// admitBatch judges the open attempts on a sale of a locked batch. It adds the units of those that stay open to the rows
-// of their users.
-func (s *Store) admitBatch(tx *gorm.DB, sale model.Sale, b *attemptBatch, available int64) error {
-	limits, err := s.limitsOf(tx, sale, b.users())
-	if err != nil {
-		return err
-	}
-	b.judge(limits, available)
-	return s.addUnits(tx, inCampaigns(b.unitsByUser(), map[string]string{sale.ID: sale.Campaign.ID}))
 }
 
 // limitsOf reads what users hold of a sale, and of the campaign that the sale belongs to, with the limits.

@@ -1,0 +1,106 @@
+package repository
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"gorm.io/gorm"
+
+	"flashsale/internal/observe"
+	"flashsale/model"
+)
+
+// Settle writes admitted attempts on one sale as orders, or refuses them durably, all in one transaction. The outcomes
+// are in the order of the entries: each is an order, or a refusal with its reason. An attempt that was settled before
+// keeps its outcome. After an error the result is unknown, and the caller settles the same entries again. The exception
+// is model.ErrBroken: this batch can never be settled.
+func (s *Store) Settle(ctx context.Context, saleID string, entries []model.Entry) (outcomes []model.Outcome, err error) {
+	ctx, end := s.observe.Begin(ctx, observe.Step{
+		Name: observe.Settle, Items: len(entries), OrderID: func(i int) string { return entries[i].ID },
+	})
+	defer func() { end(err) }()
+	// The gate has judged the entries, so nearly always all are new and fit. Otherwise each entry is judged. The stock row
+	// is the most contended one, so it is changed last, and a constraint ensures that there are enough units. Only if there
+	// are not, the row is locked before orders are written, and the units left go to the entries in the order of admission.
+	attempts, from := attemptsOf(entries), fromStream(entries)
+	outcomes, err = s.sellNew(ctx, newBatch(attempts, nil), from)
+	if errors.Is(err, errNotNew) {
+		from.guard = byConstraint
+		outcomes, err = s.sellJudged(ctx, saleID, attempts, from)
+	}
+	if errors.Is(err, errShort) {
+		from.guard = byStock
+		outcomes, err = s.sellJudged(ctx, saleID, attempts, from)
+	}
+	if err != nil {
+		if broken(err) {
+			err = fmt.Errorf("%w: %w", model.ErrBroken, err)
+		}
+		return nil, fmt.Errorf("settle on sale %s: %w", saleID, err)
+	}
+	return outcomes, nil
+}
+
+// SettleSales settles admitted attempts on several sales in one transaction, if all of them are new and fit. Otherwise it
+// changes nothing and returns model.ErrApart. After any other error the result is unknown. In both cases the caller then
+// settles the entries of each sale by Settle.
+func (s *Store) SettleSales(ctx context.Context, entries []model.Entry) (outcomes []model.Outcome, err error) {
+	ctx, end := s.observe.Begin(ctx, observe.Step{
+		Name: observe.Settle, Items: len(entries), OrderID: func(i int) string { return entries[i].ID },
+	})
+	defer func() { end(err) }()
+	outcomes, err = s.sellNew(ctx, newBatch(attemptsOf(entries), nil), fromStream(entries))
+	if errors.Is(err, errNotNew) || errors.Is(err, errShort) {
+		err = fmt.Errorf("%w: %w", model.ErrApart, err)
+	}
+	return outcomes, wrap("settle on several sales", err)
+}
+
+// fromStream is the supply of entries that gates have admitted.
+func fromStream(entries []model.Entry) supply {
+	epochs := make([]int64, len(entries)) // a gate may be replaced while entries wait
+	for i, e := range entries {
+		epochs[i] = e.Epoch
+	}
+	return supply{guard: byTerms, source: model.FromStream, epochs: epochs}
+}
+
+// Refuse writes a durable refusal of an admitted attempt that cannot be settled, unless the attempt already has an
+// outcome. It returns the outcome that holds.
+func (s *Store) Refuse(ctx context.Context, e model.Entry, reason model.Verdict) (model.Outcome, error) {
+	campaigns, err := s.campaignsOf(s.read.WithContext(ctx), e.SaleID)
+	if err != nil {
+		return model.Outcome{}, fmt.Errorf("refuse %s: %w", e.ID, err)
+	}
+	var b *attemptBatch
+	err = s.transact(ctx, func(tx *gorm.DB) (err error) {
+		if b, err = s.lockBatch(tx, []model.Attempt{e.Attempt}, campaigns); err != nil {
+			return err
+		}
+		b.refuseRest(reason)
+		return s.refuseDurably(tx, b)
+	})
+	if err != nil {
+		return model.Outcome{}, fmt.Errorf("refuse %s: %w", e.ID, err)
+	}
+	return b.answered()[0], nil
+}
+
+// refuseDurably stores the refusals of a locked batch on one sale.
+func (s *Store) refuseDurably(tx *gorm.DB, b *attemptBatch) error {
+	var values []any
+	var mark statement
+	for _, i := range b.closed {
+		a, reason := b.attempts[i], b.outcomes[i].Verdict
+		values = append(values, a.ID, a.SaleID, a.UserID, a.Quantity, string(reason))
+		if reason == model.SoldOut {
+			// The gate admitted more units than the stock had. Any instance that reads the mark replaces the gate, also if this
+			// instance dies.
+			mark = statement{"UPDATE stock SET wrong_epoch = epoch WHERE sale_id = ?", []any{a.SaleID}}
+		}
+	}
+	_, err := s.execute(tx, append(s.inserting("refusals (order_id, sale_id, user_id, quantity, reason, created_at_ms)",
+		"(?, ?, ?, ?, ?, "+s.nowMillis()+")", values, ""), mark)...)
+	return wrap("store refusals", err)
+}
