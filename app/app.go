@@ -426,14 +426,12 @@ func (a *App) checks() []handler.Check {
 	return checks
 }
 
-// expired handles the releases of expired orders: it counts them, clears the sale's sold-out latch and brings the
-// gate up to date.
-func (a *App) expired(ctx context.Context, saleID string, releases []model.Release) error {
+// expired counts the releases of expired orders and tells the gate.
+func (a *App) expired(ctx context.Context, saleID string, releases []model.Release) {
 	for _, r := range releases {
 		a.observe.Note(observe.Event{Name: observe.Expired, N: int64(r.Units)})
 	}
-	a.Catalog.Unlatch(saleID)
-	return a.gates.CatchUp(ctx, saleID)
+	a.gates.Changed(ctx, saleID)
 }
 
 // lost has the gate of a sale replaced, because its stream lacked the entry of an order.

@@ -76,16 +76,6 @@ func (s *Store) AddToCampaign(
 // salesOfCampaign is the SQL after WHERE for the sales of a campaign, in their order.
 const salesOfCampaign = "sales.campaign_id = ? AND " + forBuyers + " ORDER BY place"
 
-// giveToLine gives units of one of its sales to a campaign's line, if the campaign has one. The sale's stock row is locked
-// before the one of the line, as in every transaction that changes both.
-func giveToLine(tx *gorm.DB, campaignID string, units int64) error {
-	if campaignID == "" {
-		return nil
-	}
-	err := tx.Exec("UPDATE stock SET quota = quota + ?, reserved = reserved + ?, version = version + 1 WHERE sale_id = ?", units, units, campaignID).Error
-	return wrap("give units to the line of campaign "+campaignID, err)
-}
-
 // ChangeCampaign applies a change to a campaign and to all its sales. The verdict is Accepted, NotFound, that of one of
 // the edits, or that of changeLine.
 func (s *Store) ChangeCampaign(ctx context.Context, change model.CampaignChange) (verdict model.Verdict, err error) {

@@ -47,36 +47,25 @@ type gateChange struct {
 // to right, so version comes last.
 const nextGateVersion = "gate_version = version + 1, version = version + 1"
 
-// unitsBack is the part of an UPDATE of stock that gives units back to the line, or to all if there is none. It has two
-// arguments, both the number of units. MySQL evaluates assignments from left to right, with the new values: the second
-// one leaves the condition as it is, so the third one sees the same.
-const unitsBack = "reserved = reserved + CASE WHEN " + toLine + " THEN ? ELSE 0 END, lined = CASE WHEN " + toLine + " THEN 2 ELSE lined END, " +
-	"available = available + CASE WHEN " + toLine + " THEN 0 ELSE ? END"
-
-// toLine is the condition under which units that come back belong to the line.
-const toLine = "(lined = 2 OR lined = 1 AND available = 0)"
-
 // tellGate records for the gate what this transaction has changed in a stock row. The change has locked the row. Nothing
 // is recorded for a sale that never had a gate, or that is in line: then the gate is closed for good.
 func (s *Store) tellGate(tx *gorm.DB, saleID string, changes ...gateChange) error {
-	var row struct {
-		Version, Epoch int64
-		Lined          model.Lined
+	stock, _, err := s.lockStock(tx, saleID)
+	if err != nil {
+		return err
 	}
-	if err := tx.Raw("SELECT version, epoch, lined FROM stock WHERE sale_id = ?", saleID).Scan(&row).Error; err != nil {
-		return fmt.Errorf("read the stock's version: %w", err)
-	}
-	if row.Epoch == 0 || row.Lined == model.InLine {
+	return s.tellGateOf(tx, saleID, stock, changes)
+}
+
+// tellGateOf is tellGate for a stock row as it is after the change.
+func (s *Store) tellGateOf(tx *gorm.DB, saleID string, stock lockedStock, changes []gateChange) error {
+	if stock.Epoch == 0 || stock.Lined == model.InLine {
 		return nil
 	}
 	const columns = 5
 	values := make([]any, 0, columns*len(changes))
 	for _, c := range changes {
-		sold := 0
-		if c.sold {
-			sold = 1
-		}
-		values = append(values, saleID, row.Version, c.orderID, c.units, sold)
+		values = append(values, saleID, stock.Version, c.orderID, c.units, c.sold)
 	}
 	_, err := s.execute(tx, s.inserting("gate_changes (sale_id, version, order_id, units, sold)", places(columns), values, "")...)
 	return wrap("record changes for the gate", err)

@@ -363,29 +363,20 @@ func (s *Store) ChangeSale(ctx context.Context, change model.SaleChange) (offer 
 
 // changeSale is ChangeSale in a transaction that has locked the sale's line, if there is one.
 func (s *Store) changeSale(tx *gorm.DB, change model.SaleChange) (offer model.Offer, verdict model.Verdict, err error) {
-	add, mayAdd, args := "", "", []any{change.SaleID}
-	if n := change.AddQuota; n != 0 {
-		add, mayAdd, args = "quota = quota + ?, "+unitsBack+", ", s.mayReturn(), []any{n, n, n, change.SaleID}
-	}
-	res := tx.Exec("UPDATE stock SET "+add+s.nextTerms()+", "+nextGateVersion+" WHERE sale_id = ?"+mayAdd, args...)
-	if res.Error != nil {
-		return offer, "", fmt.Errorf("change the stock: %w", res.Error)
-	}
-	var ok bool
-	var now time.Time
-	if offer, now, ok, err = s.offerOn(tx, change.SaleID); err != nil || !ok {
+	if _, ok, err := s.lockStock(tx, change.SaleID); err != nil || !ok {
 		return offer, model.NotFound, err
 	}
-	if res.RowsAffected == 0 {
-		return offer, "", errRefusing{change.SaleID}
+	if change.AddQuota != 0 {
+		err = s.giveBack(tx, change.SaleID, "quota = quota + ?, "+s.nextTerms(), gateChange{units: change.AddQuota})
+	} else {
+		err = tx.Exec("UPDATE stock SET "+s.nextTerms()+", "+nextGateVersion+" WHERE sale_id = ?", change.SaleID).Error
 	}
-	if change.AddQuota > 0 {
-		if err := s.tellGate(tx, change.SaleID, gateChange{units: change.AddQuota}); err != nil {
-			return offer, "", err
-		}
-		if err := giveToLine(tx, offer.Campaign.ID, change.AddQuota); err != nil {
-			return offer, "", err
-		}
+	if err != nil {
+		return offer, "", wrap("change the stock", err)
+	}
+	offer, now, _, err := s.offerOn(tx, change.SaleID)
+	if err != nil {
+		return offer, "", err
 	}
 	before, sale := offer, &offer.Sale
 	before.Stock.Quota -= change.AddQuota

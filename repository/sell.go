@@ -396,9 +396,11 @@ func (s *Store) judge(db *gorm.DB, b *attemptBatch, saleID string, from *supply)
 	available := int64(math.MaxInt64) // the guard decides
 	switch from.guard {
 	case byStock:
-		if err := db.Raw("SELECT available FROM stock WHERE sale_id = ?"+s.forUpdate(), saleID).Scan(&available).Error; err != nil {
+		stock, _, err := s.lockStock(db, saleID)
+		if err != nil {
 			return err
 		}
+		available = stock.Available
 	case byVersion, byNothing:
 		available = offer.Stock.Available
 	case byTerms, byConstraint, byLock, byCalls, byDraw:

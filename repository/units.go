@@ -85,35 +85,6 @@ func (s *Store) adding(units []userUnits) []statement {
 	return s.inserting("buyers (sale_id, user_id, units)", places(3), values, onConflict)
 }
 
-// returnUnits takes units from the users' rows in buyers. units must come from byUser.
-func (s *Store) returnUnits(tx *gorm.DB, units []userUnits) error {
-	for _, of := range saleRuns(units) {
-		args := make([]any, 0, 2*len(of)+2)
-		for _, u := range of {
-			args = append(args, u.user, u.n)
-		}
-		cases := strings.Repeat(" WHEN ? THEN ?", len(of))
-		err := tx.Exec("UPDATE buyers SET units = units - CASE user_id"+cases+" END WHERE sale_id = ? AND user_id IN ?",
-			append(args, of[0].sale, usersOf(of))...).Error
-		if err != nil {
-			return wrap("return buyers' units", err)
-		}
-	}
-	return nil
-}
-
-// saleRuns divides a list from byUser into one list for each sale.
-func saleRuns(units []userUnits) (runs [][]userUnits) {
-	for start := 0; start < len(units); {
-		end := start
-		for end < len(units) && units[end].sale == units[start].sale {
-			end++
-		}
-		runs, start = append(runs, units[start:end]), end
-	}
-	return runs
-}
-
 // inCampaigns adds to units, which must come from byUser, the same units of the campaigns that the sales belong to. In
 // buyers, a campaign has rows like a sale, with the units of a user over all its sales. So every transaction locks these
 // rows together with those of the sales, in the order of byUser.

@@ -237,25 +237,22 @@ func (g *Gates) install(ctx context.Context, gate model.GateRef, epoch int64) er
 	return err
 }
 
-// Changed applies to a sale's gate what the database has just changed without it. If this fails, the next Ensure of
-// any instance repeats it.
+// Changed brings to a sale's gate what the database has just changed without it, whatever that was, and lets requests through to
+// the gate again. If the gate can't be told, the next Ensure of any instance does so. The gate of a sale in line is closed for
+// good, and is not told.
 func (g *Gates) Changed(ctx context.Context, saleID string) {
-	if err := g.CatchUp(context.WithoutCancel(ctx), saleID); err != nil {
+	ctx = context.WithoutCancel(ctx)
+	offer, ok, err := g.catalog.Sale(ctx, saleID)
+	if err == nil && ok && !g.closes(offer) {
+		err = g.catchUpGate(ctx, offer.GateRef())
+	}
+	if err != nil {
 		g.log.WarnContext(ctx, "the gate does not have a change of the database yet", "sale", saleID, "error", err)
 	}
-	g.catalog.Unlatch(saleID)
+	g.catalog.Unlatch(saleID) // last: before the gate has the units, it would refuse, and the sale would be latched again
 }
 
-// CatchUp applies to a sale's gate, if it exists, all changes that the database made without it and that it lacks.
-func (g *Gates) CatchUp(ctx context.Context, saleID string) error {
-	offer, ok, err := g.catalog.Sale(ctx, saleID)
-	if err != nil || !ok {
-		return err
-	}
-	return g.catchUpGate(ctx, offer.GateRef())
-}
-
-// catchUpGate is CatchUp for a gate whose shards are known.
+// catchUpGate applies to a gate, if it exists, all changes that the database made without it and that it lacks.
 func (g *Gates) catchUpGate(ctx context.Context, gate model.GateRef) error {
 	states, err := g.gate.Peek(ctx, gate)
 	if err != nil {
@@ -270,7 +267,7 @@ func (g *Gates) catchUpGate(ctx context.Context, gate model.GateRef) error {
 	return g.catchUp(ctx, gate, states[0].Version)
 }
 
-// catchUp is CatchUp for a gate that has all changes up to version.
+// catchUp is catchUpGate for a gate that has all changes up to version.
 func (g *Gates) catchUp(ctx context.Context, gate model.GateRef, version int64) error {
 	for {
 		changes, upTo, more, err := g.store.GateChanges(ctx, gate.SaleID, version, changesAtOnce)

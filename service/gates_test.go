@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -292,6 +293,16 @@ func TestChangedTellsTheGate(t *testing.T) {
 		check.Same(t, "the gate is told", h.states[id].Version == 5, tc.told)
 		check.Same(t, "latched", g.catalog.Latched(id), false)
 	})
+}
+
+// The gate of a sale in line is closed for good, so nobody looks at it, whether its Redis answers or not.
+func TestChangedLeavesALineAlone(t *testing.T) {
+	h := newGatehouse(openOffer())
+	h.offers[0].Stock.Lined, h.failing = model.InLine, "peek"
+	log := &check.Log{}
+	g := NewGates(h, h, refreshed(t, h), slog.New(log))
+	g.Changed(t.Context(), h.offers[0].ID)
+	check.Same(t, "lines in the log", log.Count(""), 0)
 }
 
 // realStores are a database and a gate in Redis.

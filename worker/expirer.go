@@ -45,7 +45,7 @@ type Expiry interface {
 // skips the orders that another one has locked.
 type Expirer struct {
 	Store    Expiry
-	Released func(ctx context.Context, saleID string, releases []model.Release) error
+	Released func(ctx context.Context, saleID string, releases []model.Release)
 	Observe  observe.All
 	Grace    time.Duration
 	Wake     <-chan struct{} // orders may have become overdue; nil: no such signal
@@ -70,29 +70,26 @@ func (e *Expirer) Run(ctx context.Context) {
 }
 
 func (e *Expirer) step(ctx context.Context) error {
-	err := e.clock.look(ctx, e.Store.Now, e.Now)
-	if err != nil {
+	if err := e.clock.look(ctx, e.Store.Now, e.Now); err != nil {
 		return err
 	}
 	for {
 		except := e.sales.busy()
-		bySale, dueErr := e.Store.Overdue(ctx, e.Grace, e.clock.step, expireBatch, except)
-		if dueErr != nil {
-			return errors.Join(err, dueErr)
+		bySale, err := e.Store.Overdue(ctx, e.Grace, e.clock.step, expireBatch, except)
+		if err != nil {
+			return err
 		}
 		due, ended := 0, 0
 		for _, saleID := range slices.Sorted(maps.Keys(bySale)) {
 			due += len(bySale[saleID])
-			n, saleErr := e.wait(ctx, saleID, bySale[saleID])
-			ended += n
-			err = errors.Join(err, saleErr)
+			ended += e.wait(ctx, saleID, bySale[saleID])
 		}
 		if due < expireBatch || ended == 0 { // a full batch, none of which expired here: other instances may hold them
 			if ended == due && len(except) == 0 {
 				e.sales.allWell() // other instances may have expired the orders of a sale that failed here
 				e.Observe.Note(observe.Event{Name: observe.NothingOverdue})
 			}
-			return err
+			return nil
 		}
 	}
 }
@@ -121,10 +118,9 @@ func (c *clock) look(ctx context.Context, database func(context.Context) (time.T
 }
 
 // wait expires orders of one sale and returns how many have expired. After expirePatience it returns 0, and the work
-// goes on in the background. The error is that of Released.
-func (e *Expirer) wait(ctx context.Context, saleID string, orderIDs []string) (ended int, err error) {
+// goes on in the background.
+func (e *Expirer) wait(ctx context.Context, saleID string, orderIDs []string) (ended int) {
 	var n int
-	var released error
 	finished := e.sales.do(ctx, saleID, func() error {
 		releases, err := e.expire(ctx, saleID, orderIDs)
 		switch {
@@ -134,13 +130,14 @@ func (e *Expirer) wait(ctx context.Context, saleID string, orderIDs []string) (e
 			return errRest
 		}
 		e.record(saleID, false)
-		n, released = len(releases), e.Released(ctx, saleID, releases)
+		n = len(releases)
+		e.Released(ctx, saleID, releases)
 		return nil
 	})
 	if !finished {
-		return 0, nil
+		return 0
 	}
-	return n, released
+	return n
 }
 
 func (e *Expirer) expire(ctx context.Context, saleID string, orderIDs []string) ([]model.Release, error) {

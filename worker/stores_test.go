@@ -344,7 +344,7 @@ func TestHole50_WrongBooks(t *testing.T) {
 		violated := make(chan struct{}, 10)
 		expirer := &Expirer{
 			Store: e.DB, Observe: observe.All{noted{observe.Violated, func(observe.Event) { violated <- struct{}{} }}}, Now: time.Now, Log: slog.New(e.log),
-			Released: func(ctx context.Context, saleID string, _ []model.Release) error { return e.Gates.CatchUp(ctx, saleID) },
+			Released: func(ctx context.Context, saleID string, _ []model.Release) { e.Gates.Changed(ctx, saleID) },
 		}
 		e.Running(expirer.Run)
 		check.Eventually(e, "the other sale's orders have expired", func() bool { return held(other) == 0 })

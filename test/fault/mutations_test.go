@@ -152,7 +152,8 @@ var mutations = []mutation{
 	{
 		change: "units that come back are open to all", expected: "L5: an order of a user without an entry, while others wait",
 		edits: []edit{
-			{"repository/gates.go", `"(lined = 2 OR lined = 1 AND available = 0)"`, `"(lined = 3)"`},
+			{"repository/release.go", "\tcase stock.Lined == model.InLine:\n", "\tcase false:\n"},
+			{"repository/release.go", "\tcase stock.Lined == model.LinedAtSoldOut && stock.Available == 0:", "\tcase false:"},
 			{"service/purchase.go", "\tif offer.Stock.Lined == model.InLine {\n", "\tif false {\n"},
 			{schema, "CHECK (lined < 2 OR available = 0)", "CHECK (lined < 4)"},
 		},

@@ -183,13 +183,11 @@ func (s *sim) running() (names []string) {
 
 // expired has the releases of expired orders brought to the gates. The expirer takes the sales in a random order, so
 // each sale has a loop of its own, and the expirer waits for none of them.
-func (i *instance) expired(_ context.Context, sale string, _ []model.Release) error {
-	i.desks[sale].catalog.Unlatch(sale)
+func (i *instance) expired(_ context.Context, sale string, _ []model.Release) {
 	select {
 	case i.desks[sale].expired <- struct{}{}:
 	default:
 	}
-	return nil
 }
 
 func (i *instance) tellOfExpired(d *desk) {
@@ -199,7 +197,7 @@ func (i *instance) tellOfExpired(d *desk) {
 		case <-i.ctx.Done():
 			return
 		case <-d.expired:
-			_ = teller.CatchUp(i.ctx, d.sale) // the next look at the gates repeats what fails here
+			teller.Changed(i.ctx, d.sale)
 		}
 	}
 }

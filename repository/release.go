@@ -1,0 +1,115 @@
+package repository
+
+import (
+	"fmt"
+	"strings"
+
+	"gorm.io/gorm"
+
+	"flashsale/model"
+)
+
+// Units come back to a sale when orders end, or when an operator adds to the quota. The units of calls that end are not among
+// them: they are the line's before and after, see endCalls.
+
+// release moves locked orders of one sale from the status from to the status that they carry. It gives their units back
+// to the stock and to the users' limits, and records the changes for the gate. Rows are locked in the order orders,
+// buyers, stock, as in every transaction on an order that exists.
+func (s *Store) release(tx *gorm.DB, saleID string, from model.OrderStatus, list ...model.Order) error {
+	ids, about := make([]string, len(list)), make([]subject, len(list))
+	units, changes := make([]userUnits, len(list)), make([]gateChange, len(list))
+	for i, o := range list {
+		if !from.CanBecome(o.Status) {
+			return fmt.Errorf("release orders: order %s cannot go from %s to %s", o.ID, from, o.Status)
+		}
+		ids[i], about[i] = o.ID, subject{o.ID, saleID}
+		units[i] = userUnits{saleID, o.UserID, o.Quantity}
+		changes[i] = gateChange{orderID: o.ID, units: int64(o.Quantity)}
+	}
+	res := tx.Exec("UPDATE orders SET status = ? WHERE id IN ? AND status = ?", string(list[0].Status), ids, string(from))
+	if res.Error != nil {
+		return fmt.Errorf("release orders: %w", res.Error)
+	}
+	if res.RowsAffected != int64(len(ids)) {
+		return fmt.Errorf("release orders: %d of %d were %s", res.RowsAffected, len(ids), from)
+	}
+	campaigns, err := s.campaignsOf(tx, saleID)
+	if err != nil {
+		return err
+	}
+	if err := s.returnUnits(tx, inCampaigns(byUser(units), campaigns)); err != nil {
+		return err
+	}
+	leaves := "held = held - ?"
+	if from == model.OrderPaid {
+		leaves = "paid = paid - ?"
+	}
+	if err := s.giveBack(tx, saleID, leaves, changes...); err != nil {
+		return err
+	}
+	return s.record(tx, eventOf(list[0].Status), about...)
+}
+
+// giveBack gives the units of these changes to all or, if the sale is in line, to its line, and records the changes for the
+// gate. leaves is the part of an UPDATE of stock that says where the units come from, with one argument, their number. giveBack
+// fails with errRefusing while instances refuse requests on the sale from memory.
+func (s *Store) giveBack(tx *gorm.DB, saleID, leaves string, changes ...gateChange) error {
+	units := int64(0)
+	for _, c := range changes {
+		units += c.units
+	}
+	stock, _, err := s.lockStock(tx, saleID)
+	if err != nil {
+		return err
+	}
+	gets := "available"
+	switch {
+	case stock.Lined == model.InLine:
+		gets = "reserved"
+	case stock.Lined == model.LinedAtSoldOut && stock.Available == 0: // the first units that come back begin the waiting list
+		gets, stock.Lined = "reserved", model.InLine
+	}
+	res := tx.Exec("UPDATE stock SET "+gets+" = "+gets+" + ?, "+leaves+", lined = ?, "+nextGateVersion+" WHERE sale_id = ?"+s.mayReturn(),
+		units, units, int(stock.Lined), saleID)
+	if res.Error == nil && res.RowsAffected == 0 {
+		res.Error = errRefusing{saleID}
+	}
+	if res.Error != nil {
+		return fmt.Errorf("give units back: %w", res.Error)
+	}
+	campaigns, err := s.campaignsOf(tx, saleID)
+	if err != nil {
+		return err
+	}
+	if err := giveToLine(tx, campaigns[saleID], units); err != nil {
+		return err
+	}
+	stock.Version++
+	return s.tellGateOf(tx, saleID, stock, changes)
+}
+
+// giveToLine gives units of one of its sales to a campaign's line, if the campaign has one. The sale's stock row is locked
+// before the one of the line, as in every transaction that changes both.
+func giveToLine(tx *gorm.DB, campaignID string, units int64) error {
+	if campaignID == "" {
+		return nil
+	}
+	err := tx.Exec("UPDATE stock SET quota = quota + ?, reserved = reserved + ?, version = version + 1 WHERE sale_id = ?", units, units, campaignID).Error
+	return wrap("give units to the line of campaign "+campaignID, err)
+}
+
+// returnUnits takes units from the users' rows in buyers. units must come from byUser.
+func (s *Store) returnUnits(tx *gorm.DB, units []userUnits) error {
+	for len(units) > 0 {
+		sale, args, users := units[0].sale, []any(nil), []string(nil)
+		for ; len(units) > 0 && units[0].sale == sale; units = units[1:] {
+			args, users = append(args, units[0].user, units[0].n), append(users, units[0].user)
+		}
+		err := tx.Exec("UPDATE buyers SET units = units - CASE user_id"+strings.Repeat(" WHEN ? THEN ?", len(users))+" END WHERE sale_id = ? AND user_id IN ?",
+			append(args, sale, users)...).Error
+		if err != nil {
+			return wrap("return buyers' units", err)
+		}
+	}
+	return nil
+}
