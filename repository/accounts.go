@@ -37,34 +37,15 @@ func (s *Store) SetPassword(ctx context.Context, name, hash string) error {
 	return nil
 }
 
-// accountColumns are what accounts reads of a user.
-const accountColumns = "SELECT id, name, password_hash, role, created_at_ms, COALESCE(used_at_ms, 0) AS used_at_ms FROM users WHERE "
-
 func accounts(db *gorm.DB, where string, args ...any) ([]model.Account, error) {
-	var rows []struct {
-		ID, Name, PasswordHash, Role string
-		CreatedAtMs, UsedAtMs        int64
-	}
-	if err := db.Raw(accountColumns+where, args...).Scan(&rows).Error; err != nil {
-		return nil, fmt.Errorf("read accounts: %w", err)
-	}
-	list := make([]model.Account, len(rows))
-	for i, r := range rows {
-		list[i] = model.Account{ID: r.ID, Name: r.Name, PasswordHash: r.PasswordHash, Role: model.Role(r.Role), CreatedAt: fromMillis(r.CreatedAtMs)}
-		if r.UsedAtMs > 0 {
-			list[i].UsedAt = fromMillis(r.UsedAtMs)
-		}
-	}
-	return list, nil
+	return scan(db, "read accounts", func(a *model.Account) []any {
+		return []any{&a.ID, &a.Name, &a.PasswordHash, &a.Role, millis{&a.CreatedAt}, millis{&a.UsedAt}}
+	}, "SELECT id, name, password_hash, role, created_at_ms, used_at_ms FROM users WHERE "+where, args...)
 }
 
 // Account reads a built-in user by name; ok is false if there is none.
 func (s *Store) Account(ctx context.Context, name string) (account model.Account, ok bool, err error) {
-	list, err := accounts(s.read.WithContext(ctx), "name = ?", name)
-	if err != nil || len(list) == 0 {
-		return account, false, err
-	}
-	return list[0], true, nil
+	return one(accounts(s.read.WithContext(ctx), "name = ?", name))
 }
 
 // Staff lists the accounts that are not buyers', by their names.
@@ -122,11 +103,7 @@ func (s *Store) RemoveStaff(ctx context.Context, name, actor string) (account mo
 }
 
 func (s *Store) lockStaff(tx *gorm.DB, name string) (account model.Account, ok bool, err error) {
-	list, err := accounts(tx, "name = ? AND role IN ?"+s.forUpdate(), name, staffRoles)
-	if err != nil || len(list) == 0 {
-		return account, false, err
-	}
-	return list[0], true, nil
+	return one(accounts(tx, "name = ? AND role IN ?"+s.forUpdate(), name, staffRoles))
 }
 
 // Used records that a key was used now.

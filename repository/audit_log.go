@@ -42,24 +42,12 @@ func (s *Store) Operations(ctx context.Context, subject, cursor string, limit in
 			return nil, "", model.ErrBadCursor
 		}
 	}
-	var rows []struct {
-		ID, AtMs              int64
-		Actor, Action, Detail string
-	}
-	err = s.read.WithContext(ctx).Raw("SELECT id, at_ms, actor, action, detail FROM audit_log WHERE subject = ? AND id < ? ORDER BY id DESC LIMIT ?",
-		subject, before, limit+1).Scan(&rows).Error
-	if err != nil {
-		return nil, "", fmt.Errorf("list operations: %w", err)
-	}
-	if len(rows) > limit {
-		rows = rows[:limit]
-		next = strconv.FormatInt(rows[limit-1].ID, 10)
-	}
-	list = make([]model.AuditEntry, len(rows))
-	for i, r := range rows {
-		list[i] = model.AuditEntry{At: fromMillis(r.AtMs), Actor: r.Actor, Action: r.Action, Detail: r.Detail}
-	}
-	return list, next, nil
+	var id int64 // of the last row that was read
+	list, err = scan(s.read.WithContext(ctx), "list operations", func(e *model.AuditEntry) []any {
+		return []any{millis{&e.At}, &e.Actor, &e.Action, &e.Detail, &id}
+	}, "SELECT at_ms, actor, action, detail, id FROM audit_log WHERE subject = ? AND id < ? ORDER BY id DESC LIMIT ?", subject, before, limit+1)
+	list, next = cut(list, limit, func(*model.AuditEntry) string { return strconv.FormatInt(id+1, 10) }) // the row behind the page is the next one
+	return list, next, err
 }
 
 // Lease gives holder the named lease for ttl by the database's clock, or extends it. It returns false if another holder
@@ -67,11 +55,7 @@ func (s *Store) Operations(ctx context.Context, subject, cursor string, limit in
 // expired.
 func (s *Store) Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error) {
 	db, now := s.write.WithContext(ctx), s.nowMillis()
-	insert := "INSERT IGNORE"
-	if s.sqlite {
-		insert = "INSERT OR IGNORE"
-	}
-	if err := db.Exec(insert+" INTO leases (name, holder, until_ms) VALUES (?, '', 0)", name).Error; err != nil {
+	if err := db.Exec(s.insertIgnore()+" INTO leases (name, holder, until_ms) VALUES (?, '', 0)", name).Error; err != nil {
 		return false, fmt.Errorf("lease %s: %w", name, err)
 	}
 	err := db.Exec("UPDATE leases SET holder = ?, until_ms = "+now+" + ? WHERE name = ? AND (holder = ? OR until_ms < "+now+" OR until_ms > "+now+" + ?)",

@@ -125,29 +125,5 @@ func (s *Store) CampaignSales(ctx context.Context, campaignID string) ([]model.O
 // Campaigns lists campaigns, the newest first. next is the cursor of the next page, and empty at the end. Campaigns returns
 // model.ErrBadCursor if the cursor is invalid.
 func (s *Store) Campaigns(ctx context.Context, cursor string, limit int) (ids []string, next string, err error) {
-	limit = max(1, limit)
-	where, args := "", []any{}
-	if cursor != "" {
-		at, id, err := parseCursor(cursor)
-		if err != nil {
-			return nil, "", err
-		}
-		where, args = "WHERE "+behind("campaigns"), []any{at, at, id}
-	}
-	var rows []struct {
-		ID          string
-		CreatedAtMs int64
-	}
-	err = s.read.WithContext(ctx).Raw("SELECT id, created_at_ms FROM campaigns "+where+" ORDER BY created_at_ms DESC, id DESC LIMIT ?", append(args, limit+1)...).Scan(&rows).Error
-	if err != nil {
-		return nil, "", wrap("list campaigns", err)
-	}
-	if len(rows) > limit {
-		rows = rows[:limit]
-		next = cursorOf(rows[limit-1].CreatedAtMs, rows[limit-1].ID)
-	}
-	for _, r := range rows {
-		ids = append(ids, r.ID)
-	}
-	return ids, next, nil
+	return s.newest(ctx, "campaigns", "1 = 1", cursor, limit)
 }

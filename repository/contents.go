@@ -13,13 +13,8 @@ import (
 	"flashsale/model"
 )
 
-const (
-	// pageRows is the most rows that a query returns where a sale may have millions of rows. Reading a page takes a few
-	// milliseconds.
-	pageRows = 1000
-	// sumRows is how many rows one statement sums. Such a statement ends far within the statement time-out.
-	sumRows = 50_000
-)
+// sumRows is how many rows one statement sums. Such a statement ends far within the statement time-out.
+const sumRows = 50_000
 
 // behindSale, appended to a sale's id, sorts after the ids of all orders of the sale, which begin with the sale's id
 // and continue in base32.
@@ -62,14 +57,14 @@ func (c *contents) Known(ctx context.Context) iter.Seq2[[]model.Known, error] {
 	db, what := c.tx.WithContext(ctx), "read the known attempts of sale "+c.offer.ID
 	fields := func(k *model.Known) []any { return []any{&k.ID, &k.UserID, &k.Quantity} }
 	parts := []iter.Seq2[[]model.Known, error]{pages(c.offer.ID, func(after string) ([]model.Known, error) {
-		return page(db, what, fields, `SELECT order_id, user_id, quantity FROM refusals
+		return scan(db, what, fields, `SELECT order_id, user_id, quantity FROM refusals
 			WHERE order_id > ? AND order_id < ? AND quantity <> 0 ORDER BY order_id LIMIT ?`, after, c.offer.ID+behindSale, pageRows)
 	}, func(k model.Known) string { return k.ID })}
 	for _, status := range model.StoredStatuses {
 		last := int64(0) // the number in the last row that was read
 		numbered := func(k *model.Known) []any { return append(fields(k), &last) }
 		parts = append(parts, pages(0, func(after int64) ([]model.Known, error) {
-			return page(db, what, numbered, `SELECT id, user_id, quantity, number FROM orders`+c.index+`
+			return scan(db, what, numbered, `SELECT id, user_id, quantity, number FROM orders`+c.index+`
 				WHERE sale_id = ? AND status = ? AND number > ? ORDER BY number LIMIT ?`, c.offer.ID, string(status), after, pageRows)
 		}, func(model.Known) int64 { return last }))
 	}
@@ -96,42 +91,9 @@ func (s *Store) Buyers(ctx context.Context, saleID string) iter.Seq2[[]model.Buy
 
 func buyers(db *gorm.DB, saleID string) iter.Seq2[[]model.Buyer, error] {
 	return pages("", func(after string) ([]model.Buyer, error) {
-		return page(db, "read the buyers of sale "+saleID, func(b *model.Buyer) []any { return []any{&b.UserID, &b.Units} },
+		return scan(db, "read the buyers of sale "+saleID, func(b *model.Buyer) []any { return []any{&b.UserID, &b.Units} },
 			"SELECT user_id, units FROM buyers WHERE sale_id = ? AND user_id > ? AND units > 0 ORDER BY user_id LIMIT ?", saleID, after, pageRows)
 	}, func(b model.Buyer) string { return b.UserID })
-}
-
-// page runs a query and scans each row into the fields that columns returns. GORM's own scan takes several times as
-// long, which matters with a million rows.
-func page[T any](db *gorm.DB, what string, columns func(row *T) []any, query string, args ...any) ([]T, error) {
-	rows, err := db.Raw(query, args...).Rows()
-	if err != nil {
-		return nil, wrap(what, err)
-	}
-	defer func() { _ = rows.Close() }()
-	var row T
-	list, into := []T(nil), columns(&row)
-	for rows.Next() {
-		if err := rows.Scan(into...); err != nil {
-			return nil, wrap(what, err)
-		}
-		list = append(list, row)
-	}
-	return list, wrap(what, outages{db.Dialector}.Translate(rows.Err()))
-}
-
-// pages reads rows in the order of their keys, a page at a time. The first page begins after the key given as first.
-// Each later page begins after the last row of the page before.
-func pages[K, T any](first K, read func(after K) ([]T, error), key func(T) K) iter.Seq2[[]T, error] {
-	return func(yield func([]T, error) bool) {
-		for after, more := first, true; more; {
-			page, err := read(after)
-			if err == nil && len(page) == 0 || !yield(page, err) || err != nil {
-				return
-			}
-			after, more = key(page[len(page)-1]), len(page) == pageRows
-		}
-	}
 }
 
 // Books reads the stock of a sale and the sums over its orders, refusals and buyers; ok is false if there is no such

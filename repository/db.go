@@ -321,6 +321,14 @@ func (s *Store) skipLocked() string {
 	return " FOR UPDATE SKIP LOCKED"
 }
 
+// insertIgnore begins an INSERT that does nothing if there is a row with the same key.
+func (s *Store) insertIgnore() string {
+	if s.sqlite {
+		return "INSERT OR IGNORE"
+	}
+	return "INSERT IGNORE"
+}
+
 // transact runs fn in one transaction. It repeats the transaction if another one was in the way (see passing), or on a
 // new connection if the old one leads to a read-only server. After transactionTries tries, or clusterTries, it returns
 // model.ErrUnavailable. Any other error is returned as it is. After such an error of the commit itself, the transaction
@@ -449,8 +457,6 @@ func broken(err error) bool {
 	}
 	return false
 }
-
-func fromMillis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
 // wrap adds the name of the failed operation to err. It returns nil if err is nil.
 func wrap(operation string, err error) error {

@@ -11,60 +11,29 @@ import (
 	"flashsale/model"
 )
 
-type endpointRow struct {
-	ID, URL           string
-	Rate              int
-	State, Reason     string
-	Secret, OldSecret string
-	OldUntilMs        int64
-	Position          int64
-	SendingTo         int64
-	Tries             int
-	FailingSinceMs    int64
-	NextAtMs          int64
-	LeasedUntilMs     int64
-	CreatedAtMs       int64
-}
-
-func (endpointRow) TableName() string { return "endpoints" }
-
-func (r endpointRow) endpoint() model.Endpoint {
-	e := model.Endpoint{
-		ID: r.ID, URL: r.URL, Rate: r.Rate, State: model.EndpointState(r.State), Reason: r.Reason,
-		Secret: r.Secret, OldSecret: r.OldSecret, OldUntil: fromMillis(r.OldUntilMs),
-		Position: r.Position, SendingTo: r.SendingTo, Tries: r.Tries, CreatedAt: fromMillis(r.CreatedAtMs),
-	}
-	if r.FailingSinceMs > 0 {
-		e.FailingSince = fromMillis(r.FailingSinceMs)
-	}
-	return e
-}
-
 // answerLength and reasonLength are the lengths of the columns answer and reason, in characters.
 const answerLength, reasonLength = 500, 200
 
 // Endpoints lists all endpoints, the oldest first.
 func (s *Store) Endpoints(ctx context.Context) ([]model.Endpoint, error) {
-	return findEndpoints(s.read.WithContext(ctx), "SELECT * FROM endpoints ORDER BY created_at_ms, id")
+	return endpoints(s.read.WithContext(ctx), "1 = 1 ORDER BY created_at_ms, id")
 }
 
 // DueEndpoints lists the endpoints to which events can be sent now: they are on, no instance sends to them, and the feed
 // has events that they lack.
 func (s *Store) DueEndpoints(ctx context.Context) ([]model.Endpoint, error) {
-	return findEndpoints(s.read.WithContext(ctx), "SELECT * FROM endpoints WHERE state = ? AND next_at_ms <= "+s.nowMillis()+
+	return endpoints(s.read.WithContext(ctx), "state = ? AND next_at_ms <= "+s.nowMillis()+
 		" AND leased_until_ms <= "+s.nowMillis()+" AND position < (SELECT last FROM event_feed)", string(model.EndpointOn))
 }
 
-func findEndpoints(db *gorm.DB, query string, args ...any) ([]model.Endpoint, error) {
-	var rows []endpointRow
-	if err := db.Raw(query, args...).Scan(&rows).Error; err != nil {
-		return nil, fmt.Errorf("read endpoints: %w", err)
-	}
-	list := make([]model.Endpoint, len(rows))
-	for i, r := range rows {
-		list[i] = r.endpoint()
-	}
-	return list, nil
+func endpoints(db *gorm.DB, where string, args ...any) ([]model.Endpoint, error) {
+	return scan(db, "read endpoints", func(e *model.Endpoint) []any {
+		return []any{
+			&e.ID, &e.URL, &e.Rate, &e.State, &e.Reason, &e.Secret, &e.OldSecret, millis{&e.OldUntil}, &e.Position, &e.SendingTo, &e.Tries,
+			millis{&e.FailingSince}, millis{&e.CreatedAt},
+		}
+	}, `SELECT id, url, rate, state, reason, secret, old_secret, old_until_ms, position, sending_to, tries, failing_since_ms, created_at_ms
+		FROM endpoints WHERE `+where, args...)
 }
 
 // CreateEndpoint makes an endpoint that gets the events from now on; ok is false if there are most endpoints already.
@@ -86,13 +55,13 @@ func (s *Store) CreateEndpoint(ctx context.Context, e model.Endpoint, most int, 
 		if err := tx.Raw("SELECT COUNT(*) FROM endpoints").Scan(&there).Error; err != nil || there >= int64(most) {
 			return err
 		}
-		row := endpointRow{
-			ID: e.ID, URL: e.URL, Rate: e.Rate, State: string(model.EndpointOn), Secret: e.Secret, Position: last, CreatedAtMs: now.UnixMilli(),
-		}
-		if err := tx.Create(&row).Error; err != nil {
+		made = model.Endpoint{ID: e.ID, URL: e.URL, Rate: e.Rate, State: model.EndpointOn, Secret: e.Secret, Position: last, CreatedAt: now}
+		err = tx.Exec(`INSERT INTO endpoints (id, url, rate, state, reason, secret, old_secret, old_until_ms, position, sending_to, tries,
+			failing_since_ms, next_at_ms, leased_until_ms, created_at_ms) VALUES (?, ?, ?, ?, '', ?, '', 0, ?, 0, 0, 0, 0, 0, ?)`,
+			made.ID, made.URL, made.Rate, string(made.State), made.Secret, last, now.UnixMilli()).Error
+		if ok = err == nil; !ok {
 			return err
 		}
-		made, ok = row.endpoint(), true
 		return s.logAudit(tx, actor, "create", model.EndpointSubject, e.ID+": "+e.URL)
 	})
 	return made, ok, wrap("create an endpoint", err)
@@ -105,11 +74,10 @@ const oldSecretTime = 24 * time.Hour
 // event at which it ended.
 func (s *Store) ChangeEndpoint(ctx context.Context, id string, c model.EndpointChange, actor string) (changed model.Endpoint, ok bool, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
-		list, err := findEndpoints(tx, "SELECT * FROM endpoints WHERE id = ?"+s.forUpdate(), id)
-		if ok = len(list) > 0; err != nil || !ok {
+		var e model.Endpoint
+		if e, ok, err = one(endpoints(tx, "id = ?"+s.forUpdate(), id)); err != nil || !ok {
 			return err
 		}
-		e := list[0]
 		what := fmt.Sprintf("%s: URL %s, rate %d, %s", id, cmp.Or(c.URL, e.URL), cmp.Or(c.Rate, e.Rate), cmp.Or(c.State, e.State))
 		if c.Secret != "" {
 			now, err := s.nowOn(tx)
@@ -119,7 +87,7 @@ func (s *Store) ChangeEndpoint(ctx context.Context, id string, c model.EndpointC
 			e.OldSecret, e.OldUntil, e.Secret = e.Secret, now.Add(oldSecretTime), c.Secret
 			what += ", a new secret"
 		}
-		set, args := "", []any{cmp.Or(c.URL, e.URL), cmp.Or(c.Rate, e.Rate), e.Secret, e.OldSecret, e.OldUntil.UnixMilli()}
+		set, args := "", []any{cmp.Or(c.URL, e.URL), cmp.Or(c.Rate, e.Rate), e.Secret, e.OldSecret, toMillis(e.OldUntil)}
 		if c.State != "" {
 			set, args = ", state = ?, reason = '', tries = 0, failing_since_ms = 0, next_at_ms = 0", append(args, string(c.State))
 		}
@@ -127,10 +95,9 @@ func (s *Store) ChangeEndpoint(ctx context.Context, id string, c model.EndpointC
 		if err != nil {
 			return err
 		}
-		if list, err = findEndpoints(tx, "SELECT * FROM endpoints WHERE id = ?", id); err != nil {
+		if changed, _, err = one(endpoints(tx, "id = ?", id)); err != nil {
 			return err
 		}
-		changed = list[0]
 		return s.logAudit(tx, actor, "change", model.EndpointSubject, what)
 	})
 	return changed, ok, wrap("change an endpoint", err)
@@ -159,11 +126,7 @@ func (s *Store) TakeEndpoint(ctx context.Context, id string, lease time.Duration
 	if res.Error != nil || res.RowsAffected == 0 {
 		return e, false, wrap("reserve an endpoint", res.Error)
 	}
-	list, err := findEndpoints(s.write.WithContext(ctx), "SELECT * FROM endpoints WHERE id = ?", id)
-	if err != nil || len(list) == 0 {
-		return e, false, err
-	}
-	return list[0], true, nil
+	return one(endpoints(s.write.WithContext(ctx), "id = ?", id))
 }
 
 // SendTo records the last event of the batch that is about to be sent, so that each try sends the same events.
@@ -201,23 +164,14 @@ func (s *Store) NoteDelivery(ctx context.Context, d model.Delivery) (id int64, e
 	return id, wrap("record a delivery", err)
 }
 
-type deliveryRow struct {
-	ID                        int64
-	EndpointID                string
-	First, Last, AtMs, TookMs int64
-	Status                    int
-	Answer                    string
-}
-
-func (deliveryRow) TableName() string { return "deliveries" }
-
 func noteDelivery(tx *gorm.DB, d model.Delivery) (id int64, err error) {
-	row := deliveryRow{
-		EndpointID: d.EndpointID, First: d.First, Last: d.Last, AtMs: d.At.UnixMilli(), TookMs: d.Took.Milliseconds(), Status: d.Status,
-		Answer: model.Excerpt(d.Answer, answerLength),
+	res, err := tx.Statement.ConnPool.ExecContext(tx.Statement.Context,
+		"INSERT INTO deliveries (endpoint_id, first, last, at_ms, took_ms, status, answer) VALUES (?, ?, ?, ?, ?, ?, ?)",
+		d.EndpointID, d.First, d.Last, d.At.UnixMilli(), d.Took.Milliseconds(), d.Status, model.Excerpt(d.Answer, answerLength))
+	if err != nil {
+		return 0, outages{tx.Dialector}.Translate(err)
 	}
-	err = tx.Create(&row).Error
-	return row.ID, err
+	return res.LastInsertId()
 }
 
 // Deliveries lists deliveries of an endpoint with ids below one, the newest first.
@@ -227,24 +181,11 @@ func (s *Store) Deliveries(ctx context.Context, endpointID string, below int64, 
 
 // Delivery reads a delivery of an endpoint; ok is false if there is none.
 func (s *Store) Delivery(ctx context.Context, endpointID string, id int64) (d model.Delivery, ok bool, err error) {
-	list, err := deliveries(s.read.WithContext(ctx), "endpoint_id = ? AND id = ?", endpointID, id)
-	if err != nil || len(list) == 0 {
-		return d, false, err
-	}
-	return list[0], true, nil
+	return one(deliveries(s.read.WithContext(ctx), "endpoint_id = ? AND id = ?", endpointID, id))
 }
 
 func deliveries(db *gorm.DB, where string, args ...any) ([]model.Delivery, error) {
-	var rows []deliveryRow
-	if err := db.Raw("SELECT * FROM deliveries WHERE "+where, args...).Scan(&rows).Error; err != nil {
-		return nil, fmt.Errorf("read deliveries: %w", err)
-	}
-	list := make([]model.Delivery, len(rows))
-	for i, r := range rows {
-		list[i] = model.Delivery{
-			ID: r.ID, EndpointID: r.EndpointID, First: r.First, Last: r.Last, At: fromMillis(r.AtMs),
-			Took: time.Duration(r.TookMs) * time.Millisecond, Status: r.Status, Answer: r.Answer,
-		}
-	}
-	return list, nil
+	return scan(db, "read deliveries", func(d *model.Delivery) []any {
+		return []any{&d.ID, &d.EndpointID, &d.First, &d.Last, millis{&d.At}, &d.Took, &d.Status, &d.Answer}
+	}, "SELECT id, endpoint_id, first, last, at_ms, took_ms * 1000000, status, answer FROM deliveries WHERE "+where, args...)
 }

@@ -104,7 +104,7 @@ func (s *Store) entriesOf(db *gorm.DB, saleID string, wishes []model.LineEntry) 
 	for i, wish := range wishes {
 		users[i] = wish.UserID
 	}
-	rows, err := page(db, "look for entries", func(e *model.LineEntry) []any {
+	rows, err := scan(db, "look for entries", func(e *model.LineEntry) []any {
 		return []any{&e.UserID, &e.Number, &e.Quantity, &e.State}
 	}, "SELECT user_id, number, quantity, state FROM entries WHERE sale_id = ? AND user_id IN ?", saleID, users)
 	known := make(map[string]model.LineEntry, len(wishes))
@@ -117,27 +117,22 @@ func (s *Store) entriesOf(db *gorm.DB, saleID string, wishes []model.LineEntry) 
 // EntryOf reads a user's entry in a sale's line, with its call; ok is false if there is none. An entry that still waits, or is
 // called, when the line is over has lost.
 func (s *Store) EntryOf(ctx context.Context, saleID, userID string) (e model.LineEntry, ok bool, err error) {
-	var untilMs int64
 	var phase model.Phase
-	rows, err := page(s.read.WithContext(ctx), "read an entry", func(e *model.LineEntry) []any {
-		return []any{&e.UserID, &e.Number, &e.Quantity, &e.State, &e.Units, &untilMs, &phase}
-	}, `SELECT entries.user_id, entries.number, quantity, state, COALESCE(units, 0), COALESCE(until_ms, 0), phase FROM entries
+	e, ok, err = one(scan(s.read.WithContext(ctx), "read an entry", func(e *model.LineEntry) []any {
+		return []any{&e.UserID, &e.Number, &e.Quantity, &e.State, optional(&e.Units), millis{&e.Until}, &phase}
+	}, `SELECT entries.user_id, entries.number, quantity, state, units, until_ms, phase FROM entries
 		JOIN sale_lines ON sale_lines.sale_id = entries.sale_id
 		LEFT JOIN calls ON calls.sale_id = entries.sale_id AND calls.number = entries.number
-		WHERE entries.sale_id = ? AND entries.user_id = ?`, saleID, userID)
-	if err != nil || len(rows) == 0 {
-		return e, false, err
-	}
-	e = rows[0]
+		WHERE entries.sale_id = ? AND entries.user_id = ?`, saleID, userID))
 	switch {
 	case phase == model.PhaseOver && e.State == model.EntryWaiting:
-		e.State, e.Units = model.EntryLost, 0
+		e.State, e.Units, e.Until = model.EntryLost, 0, time.Time{}
 	case e.Units > 0:
-		e.State, e.Until = model.EntryCalled, fromMillis(untilMs)
+		e.State = model.EntryCalled
 	case e.State == model.EntryVoid:
 		e.State = model.EntryLeft
 	}
-	return e, true, nil
+	return e, ok, err
 }
 
 // InLine reports whether the units of a sale go to its line. Calls that arrive while others are under way share a statement, as

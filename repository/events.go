@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -52,11 +53,7 @@ func (s *Store) RecordOnce(ctx context.Context, what model.EventType, saleID str
 	if model.IsShadow(saleID) {
 		return nil
 	}
-	insert := "INSERT IGNORE"
-	if s.sqlite {
-		insert = "INSERT OR IGNORE"
-	}
-	return wrap("record an event of a sale", s.write.WithContext(ctx).Exec(insert+
+	return wrap("record an event of a sale", s.write.WithContext(ctx).Exec(s.insertIgnore()+
 		" INTO events (type, at_ms, events, ids, only_once) VALUES (?, "+s.nowMillis()+", 1, ?, ?)",
 		string(what), saleID, string(what)+" "+saleID).Error)
 }
@@ -167,29 +164,20 @@ func (s *Store) fill(db *gorm.DB, list []model.Event, ids []string) error {
 	if len(orderIDs) == 0 {
 		return nil
 	}
-	rows, err := page(db, "read the orders of events", func(r *orderRow) []any {
-		return []any{&r.ID, &r.SaleID, &r.UserID, &r.Quantity, &r.AmountCents, &r.Currency, &r.Status, &r.CreatedAtMs, &r.ExpiresAtMs}
+	rows, err := scan(db, "read the orders of events", func(o *model.Order) []any {
+		return []any{&o.ID, &o.SaleID, &o.UserID, &o.Quantity, &o.AmountCents, &o.Currency, &o.Status, millis{&o.CreatedAt}, millis{&o.ExpiresAt}}
 	}, "SELECT id, sale_id, user_id, quantity, amount_cents, currency, status, created_at_ms, expires_at_ms FROM orders WHERE id IN ?", orderIDs)
-	if err != nil {
-		return err
-	}
-	byID := make(map[string]*orderRow, len(rows))
-	for i := range rows {
-		byID[rows[i].ID] = &rows[i]
+	byID := make(map[string]model.Order, len(rows))
+	for _, o := range rows {
+		byID[o.ID] = o
 	}
 	for i := range list {
-		e := &list[i]
-		row, ok := byID[ids[i]]
-		if !ok {
-			continue
+		if order, ok := byID[ids[i]]; ok {
+			order.Status = cmp.Or(statusAfter[list[i].Type], order.Status)
+			list[i].Order = &order
 		}
-		order := row.order()
-		if status := statusAfter[e.Type]; status != "" {
-			order.Status = status
-		}
-		e.Order = &order
 	}
-	return nil
+	return err
 }
 
 func (s *Store) paymentsByID(db *gorm.DB, list []model.Event, ids []string) (map[string]model.Payment, error) {
@@ -202,15 +190,12 @@ func (s *Store) paymentsByID(db *gorm.DB, list []model.Event, ids []string) (map
 	if len(wanted) == 0 {
 		return nil, nil
 	}
-	var rows []paymentOfOrder
-	if err := db.Raw(selectPayments+" WHERE payments.id IN ?", wanted).Scan(&rows).Error; err != nil {
-		return nil, fmt.Errorf("read the payments of events: %w", err)
-	}
+	rows, err := findPayments(db, "payments.id IN ?", wanted)
 	byID := make(map[string]model.Payment, len(rows))
-	for _, r := range rows {
-		byID[r.Row.ID] = r.payment()
+	for _, p := range rows {
+		byID[p.ID] = p
 	}
-	return byID, nil
+	return byID, err
 }
 
 // ForgetEvents deletes the oldest events of the feed that are older than age, and deliveries of the same age; more is

@@ -51,7 +51,7 @@ func changeLine(tx *gorm.DB, before model.Offer, after *model.Offer, now time.Ti
 	default:
 		statements = append(statements, statement{
 			"UPDATE sale_lines SET entries_at_ms = ?, call_seconds = ?, waiting_list = ? WHERE sale_id = ?",
-			[]any{entriesAtMillis(after.Sale), after.CallSeconds, after.WaitingList, after.ID},
+			[]any{toMillis(after.EntriesAt), after.CallSeconds, after.WaitingList, after.ID},
 		})
 	}
 	for _, s := range statements {
@@ -81,14 +81,6 @@ func mayChange(before, after model.Offer, now time.Time) model.Verdict {
 
 // usersInLog is how many users an entry of the audit log names, so that the reason and the longest ids fit.
 const usersInLog = 8
-
-// entriesAtMillis returns when the entries of a sale's line open, or 0 if they are open at once.
-func entriesAtMillis(sale model.Sale) int64 {
-	if sale.EntriesAt.IsZero() {
-		return 0
-	}
-	return sale.EntriesAt.UnixMilli()
-}
 
 // ExtendCalls lets all calls of a sale's line end later, and returns how many there are. The verdict is Accepted, or NoLine
 // if the sale has no line.

@@ -38,7 +38,7 @@ func createLine(tx *gorm.DB, sale model.Sale) error {
 	}
 	err := tx.Exec(`INSERT INTO sale_lines (sale_id, mode, entries_at_ms, call_seconds, waiting_list, phase, entries, sealed, serving,
 		secret, leaf_key, commitment, root, seed, beacon, entry_work, seen_at_ms) VALUES (?, ?, ?, ?, ?, ?, 0, 0, 0, ?, ?, ?, '', '', ?, ?, 0)`,
-		sale.ID, string(sale.Mode), entriesAtMillis(sale), sale.CallSeconds, sale.WaitingList, string(phase),
+		sale.ID, string(sale.Mode), toMillis(sale.EntriesAt), sale.CallSeconds, sale.WaitingList, string(phase),
 		hex.EncodeToString(secret[:]), hex.EncodeToString(leafKey[:]), hex.EncodeToString(commitment[:]), sale.Beacon, sale.EntryWork).Error
 	return wrap("create line", err)
 }
@@ -138,7 +138,7 @@ func (s *Store) Sealing(ctx context.Context, saleID string) (sealing model.Seali
 // An entry has its user, number, quantity and stored state; the fields of its call are empty.
 func (s *Store) LineEntries(ctx context.Context, saleID string, below int64) iter.Seq2[[]model.LineEntry, error] {
 	return pages(int64(-1), func(after int64) ([]model.LineEntry, error) {
-		return page(s.read.WithContext(ctx), "read the entries of sale "+saleID, func(e *model.LineEntry) []any {
+		return scan(s.read.WithContext(ctx), "read the entries of sale "+saleID, func(e *model.LineEntry) []any {
 			return []any{&e.Number, &e.UserID, &e.Quantity, &e.State}
 		}, "SELECT number, user_id, quantity, state FROM entries WHERE sale_id = ? AND number > ? AND number < ? ORDER BY number LIMIT ?",
 			saleID, after, below, pageRows)
@@ -192,7 +192,7 @@ func (s *Store) Call(ctx context.Context, saleID string, serving int64, numbers 
 				break
 			}
 			looked++
-			if e.State != string(model.EntryWaiting) {
+			if e.State != model.EntryWaiting {
 				continue
 			}
 			n := min(int64(e.Quantity), stock.LimitPerUser, stock.Reserved-units)
@@ -212,21 +212,14 @@ func (s *Store) Call(ctx context.Context, saleID string, serving int64, numbers 
 	return looked, left, wrap("call on sale "+saleID, err)
 }
 
-type entryRow struct {
-	Number        int64
-	UserID, State string
-	Quantity      int
-}
-
-func (s *Store) lockEntries(tx *gorm.DB, saleID string, numbers []int64) (map[int64]entryRow, error) {
-	var rows []entryRow
-	err := tx.Raw("SELECT number, user_id, state, quantity FROM entries WHERE sale_id = ? AND number IN ? ORDER BY number"+s.forUpdate(),
-		saleID, numbers).Scan(&rows).Error
-	entries := make(map[int64]entryRow, len(rows))
-	for _, r := range rows {
-		entries[r.Number] = r
+func (s *Store) lockEntries(tx *gorm.DB, saleID string, numbers []int64) (map[int64]model.LineEntry, error) {
+	rows, err := scan(tx, "lock entries", func(e *model.LineEntry) []any { return []any{&e.Number, &e.UserID, &e.State, &e.Quantity} },
+		"SELECT number, user_id, state, quantity FROM entries WHERE sale_id = ? AND number IN ? ORDER BY number"+s.forUpdate(), saleID, numbers)
+	entries := make(map[int64]model.LineEntry, len(rows))
+	for _, e := range rows {
+		entries[e.Number] = e
 	}
-	return entries, wrap("lock entries", err)
+	return entries, err
 }
 
 // EndCalls ends calls, at most limit of them, and gives their units back to the line. If all is false, it ends the calls whose
@@ -329,7 +322,7 @@ func (s *Store) Draw(
 			e := entries[number]
 			quantity := model.DrawQuantity(e.Quantity, int(line.DrawLimit))
 			switch {
-			case e.State != string(model.EntryWaiting):
+			case e.State != model.EntryWaiting:
 			case int64(quantity) > left:
 				if rank := serving + int64(i); passed == nil {
 					passed = &rank

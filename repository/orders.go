@@ -1,8 +1,8 @@
 package repository
 
 import (
+	"cmp"
 	"context"
-	"database/sql"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -17,45 +17,16 @@ import (
 	"flashsale/model"
 )
 
-type orderRow struct {
-	Number             int64
-	ID, SaleID, UserID string
-	Quantity           int
-	AmountCents        int64
-	Currency           string
-	Status, Source     string
-	Epoch              int64
-	IdempotencyKey     string
-	CreatedAtMs        int64
-	ExpiresAtMs        int64
-	PaidAtMs           sql.NullInt64
-}
-
-func (orderRow) TableName() string { return "orders" }
-
-func (r orderRow) order() model.Order {
-	o := model.Order{
-		ID: r.ID, SaleID: r.SaleID, UserID: r.UserID, Quantity: r.Quantity,
-		AmountCents: r.AmountCents, Currency: r.Currency, Status: model.OrderStatus(r.Status),
-		Source: model.Source(r.Source), Epoch: r.Epoch, IdempotencyKey: r.IdempotencyKey,
-		CreatedAt: fromMillis(r.CreatedAtMs), ExpiresAt: fromMillis(r.ExpiresAtMs),
-	}
-	if r.PaidAtMs.Valid {
-		o.PaidAt = fromMillis(r.PaidAtMs.Int64)
-	}
-	return o
-}
-
-func orders(rows []orderRow) []model.Order {
-	list := make([]model.Order, len(rows))
-	for i, r := range rows {
-		list[i] = r.order()
-	}
-	return list
-}
-
 // orderColumns are the columns that a new order sets.
 const orderColumns = "id, sale_id, user_id, quantity, amount_cents, currency, status, source, epoch, idempotency_key, created_at_ms, expires_at_ms"
+
+// orderFields are these columns, and paid_at_ms.
+func orderFields(o *model.Order) []any {
+	return []any{
+		&o.ID, &o.SaleID, &o.UserID, &o.Quantity, &o.AmountCents, &o.Currency, &o.Status, &o.Source, &o.Epoch, &o.IdempotencyKey,
+		millis{&o.CreatedAt}, millis{&o.ExpiresAt}, millis{&o.PaidAt},
+	}
+}
 
 // insertingOrders returns the statements that insert new orders, and record their events. They fail with gorm.ErrDuplicatedKey if one of
 // the orders exists.
@@ -73,26 +44,17 @@ func (s *Store) insertingOrders(list []*model.Order) []statement {
 // knownOutcomes returns, by order id, the outcomes of those attempts that have an order or a durable refusal.
 func (s *Store) knownOutcomes(db *gorm.DB, attempts []model.Attempt) (map[string]model.Outcome, error) {
 	ids := idsOf(attempts)
-	var rows []struct {
-		Row    orderRow `gorm:"embedded"`
-		Reason string
-	}
-	err := db.Raw("SELECT "+orderColumns+`, paid_at_ms, '' AS reason FROM orders WHERE id IN ?
+	rows, err := scan(db, "look for orders", func(o *model.Order) []any { return append(orderFields(o), &o.Reason) },
+		"SELECT "+orderColumns+`, paid_at_ms, '' FROM orders WHERE id IN ?
 		UNION ALL SELECT order_id, sale_id, user_id, quantity, 0,
 			COALESCE((SELECT currency FROM sales WHERE sales.id = refusals.sale_id), ''), ?, '', 0, '',
-			created_at_ms, 0, NULL, reason FROM refusals WHERE order_id IN ?`, ids, string(model.OrderRejected), ids).Scan(&rows).Error
+			created_at_ms, 0, NULL, reason FROM refusals WHERE order_id IN ?`, ids, string(model.OrderRejected), ids)
 	if err != nil {
-		return nil, fmt.Errorf("look for orders: %w", err)
+		return nil, err
 	}
 	known := make(map[string]model.Outcome, len(rows))
-	for _, r := range rows {
-		order := r.Row.order()
-		outcome := model.Outcome{Verdict: model.Accepted, Order: &order}
-		if r.Reason != "" {
-			order.Reason, order.ExpiresAt = model.Verdict(r.Reason), time.Time{}
-			outcome.Verdict = order.Reason
-		}
-		known[order.ID] = outcome
+	for i := range rows {
+		known[rows[i].ID] = model.Outcome{Verdict: cmp.Or(rows[i].Reason, model.Accepted), Order: &rows[i]}
 	}
 	return known, nil
 }
@@ -150,21 +112,14 @@ func (s *Store) Orders(ctx context.Context, f model.OrderFilter) (list []model.O
 	}
 	f.Limit = max(1, f.Limit)
 	numbers, args := s.orderNumbers(f, below, f.Limit+1)
-	rows, err := page(s.read.WithContext(ctx), "list orders", func(r *orderRow) []any {
-		return []any{
-			&r.Number, &r.ID, &r.SaleID, &r.UserID, &r.Quantity, &r.AmountCents, &r.Currency, &r.Status, &r.Source, &r.Epoch,
-			&r.IdempotencyKey, &r.CreatedAtMs, &r.ExpiresAtMs, &r.PaidAtMs,
-		}
-	}, "SELECT orders.number, "+orderColumns+", paid_at_ms FROM ("+numbers+") AS page JOIN orders ON orders.number = page.number ORDER BY orders.number DESC",
+	var number int64 // of the last row that was read
+	list, err = scan(s.read.WithContext(ctx), "list orders", func(o *model.Order) []any { return append(orderFields(o), &number) },
+		"SELECT "+orderColumns+", paid_at_ms, orders.number FROM ("+numbers+") AS page JOIN orders ON orders.number = page.number ORDER BY orders.number DESC",
 		args...)
-	if err != nil {
-		return nil, "", err
-	}
-	if len(rows) > f.Limit {
-		rows = rows[:f.Limit]
-		next = base64.RawURLEncoding.EncodeToString(strconv.AppendInt(nil, rows[f.Limit-1].Number, 10))
-	}
-	return orders(rows), next, nil
+	list, next = cut(list, f.Limit, func(*model.Order) string { // the row behind the page is the next one
+		return base64.RawURLEncoding.EncodeToString(strconv.AppendInt(nil, number+1, 10))
+	})
+	return list, next, err
 }
 
 // orderNumbers returns a query for the highest numbers of orders that f selects, below a number. Only the index for
@@ -281,13 +236,11 @@ func (s *Store) Overdue(ctx context.Context, grace time.Duration, step model.Clo
 func (s *Store) Expire(ctx context.Context, saleID string, orderIDs []string) (released []model.Release, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		released = nil
-		var rows []orderRow
-		err := tx.Raw("SELECT * FROM orders"+s.index("orders_id")+" WHERE id IN ? AND sale_id = ? AND status = ? ORDER BY expires_at_ms"+s.skipLocked(),
-			orderIDs, saleID, string(model.OrderPending)).Scan(&rows).Error
-		if err != nil || len(rows) == 0 {
-			return wrap("lock orders", err)
+		list, err := scan(tx, "lock orders", orderFields, "SELECT "+orderColumns+", paid_at_ms FROM orders"+s.index("orders_id")+
+			" WHERE id IN ? AND sale_id = ? AND status = ? ORDER BY expires_at_ms"+s.skipLocked(), orderIDs, saleID, string(model.OrderPending))
+		if err != nil || len(list) == 0 {
+			return err
 		}
-		list := orders(rows)
 		for i := range list {
 			list[i].Status = model.OrderExpired
 		}
@@ -348,12 +301,5 @@ func (s *Store) end(
 }
 
 func (s *Store) lockOrder(tx *gorm.DB, id string) (model.Order, bool, error) {
-	var rows []orderRow
-	if err := tx.Raw("SELECT * FROM orders WHERE id = ?"+s.forUpdate(), id).Scan(&rows).Error; err != nil {
-		return model.Order{}, false, fmt.Errorf("lock order: %w", err)
-	}
-	if len(rows) == 0 {
-		return model.Order{}, false, nil
-	}
-	return rows[0].order(), true, nil
+	return one(scan(tx, "lock order", orderFields, "SELECT "+orderColumns+", paid_at_ms FROM orders WHERE id = ?"+s.forUpdate(), id))
 }

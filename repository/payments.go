@@ -3,7 +3,6 @@ package repository
 import (
 	"context"
 	"crypto/rand"
-	"database/sql"
 	"errors"
 	"fmt"
 	"math"
@@ -17,19 +16,6 @@ import (
 	"flashsale/internal/observe"
 	"flashsale/model"
 )
-
-type paymentRow struct {
-	ID, OrderID, Provider    string
-	Reference, ProviderTxnID sql.NullString
-	AmountCents              int64
-	Status                   string
-	CreatedAtMs, ExpiresAtMs int64
-	LookAtMs                 sql.NullInt64
-	Currency                 sql.NullString
-	Tries                    int
-}
-
-func (paymentRow) TableName() string { return "payments" }
 
 // firstLook is the age at which the provider is asked about a payment that it has not reported, unless the order's time to
 // pay is shorter.
@@ -46,45 +32,25 @@ func refundPause(tries int) time.Duration {
 	return min(firstRefundPause<<min(tries, 20), lastRefundPause)
 }
 
-// paymentOfOrder is a payment with what it shows of its order.
-type paymentOfOrder struct {
-	Row                   paymentRow `gorm:"embedded"`
-	UserID, MoneyCurrency string
-	Quantity              int
+// findPayments reads the payments that the SQL after WHERE selects, with what they show of their orders.
+func findPayments(db *gorm.DB, where string, args ...any) ([]model.Payment, error) {
+	return scan(db, "read payments", func(p *model.Payment) []any {
+		return []any{
+			&p.ID, &p.OrderID, &p.UserID, &p.Quantity, &p.Provider, optional(&p.Reference), optional(&p.ProviderTxnID), &p.AmountCents, &p.Currency,
+			&p.Status, millis{&p.CreatedAt}, millis{&p.ExpiresAt}, &p.Tries,
+		}
+	}, `SELECT payments.id, order_id, user_id, quantity, provider, reference, provider_txn_id, payments.amount_cents,
+		COALESCE(payments.currency, orders.currency), payments.status, payments.created_at_ms, payments.expires_at_ms, tries
+		FROM payments JOIN orders ON orders.id = order_id WHERE `+where, args...)
 }
 
-// selectPayments is the beginning of a query whose rows are scanned into paymentOfOrder.
-const selectPayments = `SELECT payments.*, orders.user_id, orders.quantity, COALESCE(payments.currency, orders.currency) AS money_currency
-	FROM payments JOIN orders ON orders.id = order_id`
-
-// moneyOf returns the money of an order's payment.
-func (r paymentRow) moneyOf(order model.Order) model.Money {
-	money := model.Money{Cents: r.AmountCents, Currency: order.Currency}
-	if r.Currency.Valid {
-		money.Currency = r.Currency.String
-	}
-	return money
-}
-
-func (r paymentRow) of(order model.Order) model.Payment {
-	return paymentOfOrder{r, order.UserID, r.moneyOf(order).Currency, order.Quantity}.payment()
-}
-
-func (p paymentOfOrder) payment() model.Payment {
-	r := p.Row
-	return model.Payment{
-		ID: r.ID, OrderID: r.OrderID, UserID: p.UserID, Quantity: p.Quantity, Provider: r.Provider,
-		Reference: r.Reference.String, ProviderTxnID: r.ProviderTxnID.String, AmountCents: r.AmountCents, Currency: p.MoneyCurrency,
-		Status: model.PaymentStatus(r.Status), CreatedAt: fromMillis(r.CreatedAtMs), ExpiresAt: fromMillis(r.ExpiresAtMs), Tries: r.Tries,
-	}
-}
-
-func paymentsOf(list []paymentOfOrder) []model.Payment {
-	payments := make([]model.Payment, len(list))
-	for i, p := range list {
-		payments[i] = p.payment()
-	}
-	return payments
+// insertPayment inserts a payment about which the provider is asked at a time, or, if that is zero, is not asked.
+func insertPayment(tx *gorm.DB, p model.Payment, look time.Time) error {
+	err := tx.Exec(`INSERT INTO payments (id, order_id, provider, reference, provider_txn_id, amount_cents, currency, status, created_at_ms,
+		expires_at_ms, look_at_ms, tries) VALUES (?, ?, ?, NULLIF(?, ''), NULLIF(?, ''), ?, ?, ?, ?, ?, NULLIF(?, 0), ?)`,
+		p.ID, p.OrderID, p.Provider, p.Reference, p.ProviderTxnID, p.AmountCents, p.Currency, string(p.Status), p.CreatedAt.UnixMilli(),
+		p.ExpiresAt.UnixMilli(), toMillis(look), p.Tries).Error
+	return wrap("insert a payment", err)
 }
 
 // StartPayment opens a payment of a user's pending order, or returns the payment that is open already. It refuses with
@@ -113,23 +79,19 @@ func (s *Store) StartPayment(ctx context.Context, userID, orderID, provider stri
 
 // openPayment returns the open payment of a locked order at a provider. It makes one if there is none.
 func openPayment(tx *gorm.DB, order model.Order, provider string, now time.Time) (model.Payment, error) {
-	row, open, err := findPayment(tx, "order_id = ? AND provider = ? AND status = ?", order.ID, provider, string(model.PaymentOpen))
-	if err != nil {
-		return model.Payment{}, err
+	payment, open, err := findPayment(tx, "order_id = ? AND provider = ? AND payments.status = ?", order.ID, provider, string(model.PaymentOpen))
+	if err != nil || open {
+		return payment, err
 	}
-	if !open {
-		look := now.Add(firstLook)
-		if order.ExpiresAt.Before(look) { // before the order expires, for want of a report
-			look = order.ExpiresAt
-		}
-		row = paymentRow{
-			ID: rand.Text(), OrderID: order.ID, Provider: provider, AmountCents: order.AmountCents, Status: string(model.PaymentOpen),
-			CreatedAtMs: now.UnixMilli(), ExpiresAtMs: order.ExpiresAt.UnixMilli(),
-			LookAtMs: sql.NullInt64{Int64: look.UnixMilli(), Valid: true}, Currency: sql.NullString{String: order.Currency, Valid: true},
-		}
-		err = wrap("open a payment", tx.Create(&row).Error)
+	look := now.Add(firstLook)
+	if order.ExpiresAt.Before(look) { // before the order expires, for want of a report
+		look = order.ExpiresAt
 	}
-	return row.of(order), err
+	payment = model.Payment{
+		ID: rand.Text(), OrderID: order.ID, UserID: order.UserID, Quantity: order.Quantity, Provider: provider,
+		AmountCents: order.AmountCents, Currency: order.Currency, Status: model.PaymentOpen, CreatedAt: now, ExpiresAt: order.ExpiresAt,
+	}
+	return payment, insertPayment(tx, payment, look)
 }
 
 // PaymentOfOrder returns a payment of an order at a provider, whatever the order's status is, and opens one if there is
@@ -140,9 +102,8 @@ func (s *Store) PaymentOfOrder(ctx context.Context, orderID, provider string) (p
 		if order, ok, err = s.lockOrder(tx, orderID); err != nil || !ok {
 			return err
 		}
-		row, found, err := findPayment(tx, "order_id = ? AND provider = ?", orderID, provider)
-		if err != nil || found {
-			payment = row.of(order)
+		var found bool
+		if payment, found, err = findPayment(tx, "order_id = ? AND provider = ?", orderID, provider); err != nil || found {
 			return err
 		}
 		now, err := s.nowOn(tx)
@@ -163,8 +124,8 @@ func (s *Store) SetReference(ctx context.Context, paymentID, reference string) (
 	if err != nil {
 		return "", false, wrap("record a payment's reference", err)
 	}
-	row, open, err := findPayment(s.write.WithContext(ctx), "id = ? AND status = ?", paymentID, string(model.PaymentOpen))
-	return row.Reference.String, open, err
+	payment, open, err := findPayment(s.write.WithContext(ctx), "payments.id = ? AND payments.status = ?", paymentID, string(model.PaymentOpen))
+	return payment.Reference, open, err
 }
 
 // CountTry counts a try to open a payment, once for all who have seen the same number of tries.
@@ -175,10 +136,8 @@ func (s *Store) CountTry(ctx context.Context, payment model.Payment) error {
 
 // Unreported returns at most limit open payments at a provider whose time for a look has come, the longest due first.
 func (s *Store) Unreported(ctx context.Context, provider string, limit int) ([]model.Payment, error) {
-	var rows []paymentOfOrder
-	err := s.read.WithContext(ctx).Raw(selectPayments+" WHERE provider = ? AND payments.status = ? AND look_at_ms <= "+s.nowMillis()+
-		" ORDER BY look_at_ms LIMIT ?", provider, string(model.PaymentOpen), limit).Scan(&rows).Error
-	return paymentsOf(rows), wrap("list unreported payments", err)
+	return findPayments(s.read.WithContext(ctx), "provider = ? AND payments.status = ? AND look_at_ms <= "+s.nowMillis()+" ORDER BY look_at_ms LIMIT ?",
+		provider, string(model.PaymentOpen), limit)
 }
 
 // LookAgain sets when an open payment's provider is asked about it next.
@@ -199,37 +158,22 @@ func (s *Store) Payments(ctx context.Context, f model.PaymentFilter) (list []mod
 		id = of
 	}
 	f.Limit = max(1, f.Limit)
-	var rows []paymentOfOrder
-	err = s.read.WithContext(ctx).Raw(selectPayments+` WHERE payments.status = ? AND (payments.created_at_ms < ? OR payments.created_at_ms = ? AND payments.id < ?)
-		ORDER BY payments.created_at_ms DESC, payments.id DESC LIMIT ?`, string(f.Status), before, before, id, f.Limit+1).Scan(&rows).Error
-	if err != nil {
-		return nil, "", wrap("list payments", err)
-	}
-	if len(rows) > f.Limit {
-		rows = rows[:f.Limit]
-		last := rows[f.Limit-1].Row
-		next = strconv.FormatInt(last.CreatedAtMs, 10) + "-" + last.ID
-	}
-	return paymentsOf(rows), next, nil
+	list, err = findPayments(s.read.WithContext(ctx), `payments.status = ? AND (payments.created_at_ms < ? OR payments.created_at_ms = ? AND payments.id < ?)
+		ORDER BY payments.created_at_ms DESC, payments.id DESC LIMIT ?`, string(f.Status), before, before, id, f.Limit+1)
+	list, next = cut(list, f.Limit, func(last *model.Payment) string {
+		return strconv.FormatInt(last.CreatedAt.UnixMilli(), 10) + "-" + last.ID
+	})
+	return list, next, err
 }
 
 // Payment reads a payment; ok is false if there is none.
 func (s *Store) Payment(ctx context.Context, id string) (payment model.Payment, ok bool, err error) {
-	return s.onePayment(ctx, " WHERE payments.id = ?", id)
+	return findPayment(s.read.WithContext(ctx), "payments.id = ?", id)
 }
 
 // Transaction reads the payment that a transaction of a provider belongs to; ok is false if there is none.
 func (s *Store) Transaction(ctx context.Context, provider, txnID string) (payment model.Payment, ok bool, err error) {
-	return s.onePayment(ctx, " WHERE provider = ? AND provider_txn_id = ?", provider, txnID)
-}
-
-func (s *Store) onePayment(ctx context.Context, where string, args ...any) (payment model.Payment, ok bool, err error) {
-	var rows []paymentOfOrder
-	err = s.read.WithContext(ctx).Raw(selectPayments+where, args...).Scan(&rows).Error
-	if err != nil || len(rows) == 0 {
-		return payment, false, wrap("read payment", err)
-	}
-	return rows[0].payment(), true, nil
+	return findPayment(s.read.WithContext(ctx), "provider = ? AND provider_txn_id = ?", provider, txnID)
 }
 
 // ApplyReport records what a provider reports about a payment, once for each transaction of the provider, and changes
@@ -251,11 +195,11 @@ func (s *Store) ApplyReport(
 	recorded := false // the money is not the order's, and recorded
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		moved, recorded = false, false
-		asked, ok, err := findPayment(tx, "id = ? AND provider = ?", report.PaymentID(), provider)
+		asked, ok, err := findPayment(tx, "payments.id = ? AND provider = ?", report.PaymentID(), provider)
 		switch {
 		case err != nil:
 			return "", err
-		case !ok, !refunded && asked.Reference.String != report.Reference():
+		case !ok, !refunded && asked.Reference != report.Reference():
 			return model.NotFound, nil
 		}
 		// Every report of this order takes the order's lock first, so what is read from here on does not change until the
@@ -269,7 +213,7 @@ func (s *Store) ApplyReport(
 		money := report.Money()
 		other := money != model.Money{Cents: order.AmountCents, Currency: order.Currency}
 		if refunded {
-			other = money != row.moneyOf(order)
+			other = money != row.Money()
 		}
 		switch {
 		case err != nil:
@@ -283,7 +227,7 @@ func (s *Store) ApplyReport(
 		case refunded:
 			moved, err = s.returnMoney(tx, &order, row, owed)
 			return model.Accepted, err
-		case seen && (!succeeded || row.Status != string(model.PaymentFailed)):
+		case seen && (!succeeded || row.Status != model.PaymentFailed):
 			return model.Accepted, nil // the transaction is recorded already: the same answer
 		case !seen:
 			if row, err = newTransaction(tx, report); err != nil {
@@ -317,8 +261,8 @@ func (s *Store) ApplyReport(
 // returnMoney records that the provider has sent the money of a recorded transaction back, or, if the engine does that, that it
 // is to be asked whether it has. If that money had paid the order, the order becomes refunded and its units return; then moved is
 // true.
-func (s *Store) returnMoney(tx *gorm.DB, order *model.Order, row paymentRow, owed bool) (moved bool, err error) {
-	switch model.PaymentStatus(row.Status) {
+func (s *Store) returnMoney(tx *gorm.DB, order *model.Order, row model.Payment, owed bool) (moved bool, err error) {
+	switch row.Status {
 	case model.PaymentSucceeded:
 		order.Status, moved = model.OrderRefunded, true
 		if err := s.release(tx, order.SaleID, model.OrderPaid, *order); err != nil {
@@ -352,11 +296,11 @@ func (s *Store) RefundFailed(ctx context.Context, provider, txnID string) (again
 		if err != nil {
 			return err
 		}
-		if row, _, err = findPayment(tx, "id = ?", row.ID); err != nil {
+		if row, _, err = findPayment(tx, "payments.id = ?", row.ID); err != nil {
 			return err
 		}
-		again = row.Status == string(model.PaymentRefunded)
-		if !again && row.Status != string(model.PaymentRefundDue) { // its order keeps it: a part of it was to go back
+		again = row.Status == model.PaymentRefunded
+		if !again && row.Status != model.PaymentRefundDue { // its order keeps it: a part of it was to go back
 			return nil
 		}
 		err = tx.Exec("UPDATE payments SET status = ?, tries = tries + 1, look_at_ms = "+s.nowMillis()+" + ? WHERE id = ?",
@@ -372,25 +316,17 @@ func (s *Store) RefundFailed(ctx context.Context, provider, txnID string) (again
 
 // newTransaction returns the row for a new transaction of the provider: the payment's own row, or a new row if the
 // payment's own has another transaction already.
-func newTransaction(tx *gorm.DB, report model.Report) (paymentRow, error) {
-	row, _, err := findPayment(tx, "id = ?", report.PaymentID())
-	if err != nil || !row.ProviderTxnID.Valid {
+func newTransaction(tx *gorm.DB, report model.Report) (model.Payment, error) {
+	row, _, err := findPayment(tx, "payments.id = ?", report.PaymentID())
+	if err != nil || row.ProviderTxnID == "" {
 		return row, err
 	}
-	row.ID = rand.Text()
-	row.ProviderTxnID.String, row.LookAtMs, row.Tries = report.TxnID(), sql.NullInt64{}, 0
-	return row, wrap("record a payment", tx.Create(&row).Error)
+	row.ID, row.ProviderTxnID, row.Tries = rand.Text(), report.TxnID(), 0
+	return row, insertPayment(tx, row, time.Time{})
 }
 
-func findPayment(tx *gorm.DB, where string, args ...any) (row paymentRow, ok bool, err error) {
-	var rows []paymentRow
-	if err := tx.Where(where, args...).Limit(1).Find(&rows).Error; err != nil {
-		return row, false, fmt.Errorf("look for a payment: %w", err)
-	}
-	if len(rows) == 0 {
-		return row, false, nil
-	}
-	return rows[0], true, nil
+func findPayment(db *gorm.DB, where string, args ...any) (payment model.Payment, ok bool, err error) {
+	return one(findPayments(db, where+" LIMIT 1", args...))
 }
 
 // keepMoney marks a locked order as paid if possible. It returns the status of the payment: succeeded, or due for a
@@ -488,7 +424,7 @@ func (s *Store) idleLine(tx *gorm.DB, offer model.Offer, units int) (idle bool, 
 
 // refundLater marks the money that a locked order has kept as due for a refund.
 func (s *Store) refundLater(tx *gorm.DB, order model.Order) error {
-	row, kept, err := findPayment(tx, "order_id = ? AND status = ?", order.ID, string(model.PaymentSucceeded))
+	row, kept, err := findPayment(tx, "order_id = ? AND payments.status = ?", order.ID, string(model.PaymentSucceeded))
 	if err != nil || !kept {
 		return err
 	}
@@ -508,11 +444,10 @@ func (s *Store) RefundsDue(ctx context.Context, provider string, limit int) (lis
 		return nil, 0, wrap("count refunds due", err)
 	}
 	// A time that is too far away is from before the database's clock was set back.
-	var rows []paymentOfOrder
-	err = db.Raw(selectPayments+" WHERE provider = ? AND payments.status = ? AND (look_at_ms IS NULL OR look_at_ms <= "+s.nowMillis()+
+	list, err = findPayments(db, "provider = ? AND payments.status = ? AND (look_at_ms IS NULL OR look_at_ms <= "+s.nowMillis()+
 		" OR look_at_ms > "+s.nowMillis()+" + ?) ORDER BY look_at_ms LIMIT ?",
-		provider, string(model.PaymentRefundDue), lastRefundPause.Milliseconds(), limit).Scan(&rows).Error
-	return paymentsOf(rows), all, wrap("list refunds due", err)
+		provider, string(model.PaymentRefundDue), lastRefundPause.Milliseconds(), limit)
+	return list, all, err
 }
 
 // TryRefund counts a try of a refund and plans the next one. mine is false if another instance was first, or the refund is no

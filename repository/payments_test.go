@@ -17,11 +17,10 @@ type payments = map[string]model.PaymentStatus
 // statuses returns the statuses of an order's payments by their transactions; an open payment has none.
 func (d *testDB) statuses(t *testing.T, orderID string) payments {
 	t.Helper()
-	var rows []paymentRow
-	check.NoError(t, d.read.WithContext(t.Context()).Where("order_id = ?", orderID).Find(&rows).Error)
+	rows := check.Must(findPayments(d.read.WithContext(t.Context()), "order_id = ?", orderID))
 	list := make(payments, len(rows))
-	for _, r := range rows {
-		list[r.ProviderTxnID.String] = model.PaymentStatus(r.Status)
+	for _, p := range rows {
+		list[p.ProviderTxnID] = p.Status
 	}
 	check.Same(t, "transactions of the payments", len(list), len(rows))
 	return list

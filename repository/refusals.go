@@ -56,7 +56,7 @@ func (s *Store) KnownIDs(ctx context.Context, saleID string) iter.Seq2[[]string,
 			"SELECT order_id FROM refusals WHERE order_id > ? AND order_id < ? ORDER BY order_id LIMIT ?",
 		} {
 			read := func(after string) ([]string, error) {
-				return page(s.read.WithContext(ctx), "read the ids of sale "+saleID,
+				return scan(s.read.WithContext(ctx), "read the ids of sale "+saleID,
 					func(id *string) []any { return []any{id} }, query, after, saleID+behindSale, pageRows)
 			}
 			for ids, err := range pages(saleID, read, func(id string) string { return id }) {

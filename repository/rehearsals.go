@@ -30,42 +30,21 @@ func (s *Store) SaveRehearsal(ctx context.Context, r model.Rehearsal) error {
 // LargestRehearsal returns the rehearsal with the most buyers that has passed with a version of the program; ok is false
 // if none has.
 func (s *Store) LargestRehearsal(ctx context.Context, version string) (r model.Rehearsal, ok bool, err error) {
-	return s.rehearsal(ctx, "version = ? AND verdict = ? ORDER BY buyers DESC, id DESC LIMIT 1", version, model.RehearsalPassed)
+	return one(s.rehearsals(ctx, "report", "version = ? AND verdict = ? ORDER BY buyers DESC, id DESC LIMIT 1", version, model.RehearsalPassed))
 }
 
 // Rehearsal returns one rehearsal; ok is false if there is none with this id.
 func (s *Store) Rehearsal(ctx context.Context, id int64) (r model.Rehearsal, ok bool, err error) {
-	return s.rehearsal(ctx, "id = ?", id)
+	return one(s.rehearsals(ctx, "report", "id = ?", id))
 }
 
 // Rehearsals returns all rehearsals without their reports, the newest first.
 func (s *Store) Rehearsals(ctx context.Context) ([]model.Rehearsal, error) {
-	var rows []rehearsalRow
-	err := s.read.WithContext(ctx).Raw("SELECT id, at_ms, version, verdict, buyers, units, per_second FROM rehearsals ORDER BY id DESC").Scan(&rows).Error
-	list := make([]model.Rehearsal, len(rows))
-	for i, row := range rows {
-		list[i] = row.rehearsal()
-	}
-	return list, wrap("read the rehearsals", err)
+	return s.rehearsals(ctx, "''", "1 = 1 ORDER BY id DESC")
 }
 
-type rehearsalRow struct {
-	ID, AtMs, Buyers, Units, PerSecond int64
-	Version, Verdict, Report           string
-}
-
-func (row rehearsalRow) rehearsal() model.Rehearsal {
-	return model.Rehearsal{
-		ID: row.ID, At: fromMillis(row.AtMs), Version: row.Version, Verdict: row.Verdict,
-		Buyers: row.Buyers, Units: row.Units, PerSecond: row.PerSecond, Report: []byte(row.Report),
-	}
-}
-
-// rehearsal returns the first rehearsal that a condition selects.
-func (s *Store) rehearsal(ctx context.Context, where string, args ...any) (r model.Rehearsal, ok bool, err error) {
-	var rows []rehearsalRow
-	if err := s.read.WithContext(ctx).Raw("SELECT * FROM rehearsals WHERE "+where, args...).Scan(&rows).Error; err != nil || len(rows) == 0 {
-		return r, false, wrap("read the rehearsals", err)
-	}
-	return rows[0].rehearsal(), true, nil
+func (s *Store) rehearsals(ctx context.Context, report, where string, args ...any) ([]model.Rehearsal, error) {
+	return scan(s.read.WithContext(ctx), "read the rehearsals", func(r *model.Rehearsal) []any {
+		return []any{&r.ID, millis{&r.At}, &r.Version, &r.Verdict, &r.Buyers, &r.Units, &r.PerSecond, &r.Report}
+	}, "SELECT id, at_ms, version, verdict, buyers, units, per_second, "+report+" FROM rehearsals WHERE "+where, args...)
 }

@@ -3,8 +3,6 @@ package repository
 import (
 	"cmp"
 	"context"
-	"database/sql"
-	"encoding/base64"
 	"fmt"
 	"strconv"
 	"strings"
@@ -20,134 +18,47 @@ import (
 // such as the database's clock.
 const offerColumns = `sales.id, code, sales.title, sales.description, sales.image_url, price_cents, original_price_cents, currency,
 	sales.limit_per_user, pay_timeout_seconds, starts_at_ms, ends_at_ms, status, revision, shards,
-	campaign_id, variant, place, campaigns.title AS campaign_title, campaigns.description AS campaign_description,
-	campaigns.image_url AS campaign_image_url, campaigns.limit_per_user AS campaign_limit,
-	COALESCE(mode, 'rush') AS mode, entries_at_ms, call_seconds, waiting_list, commitment, root, seed,
-	CASE WHEN root = '' OR beacon_round > 0 AND seed = '' THEN '' ELSE secret END AS secret,
+	campaign_id, variant, place, campaigns.title, campaigns.description, campaigns.image_url, campaigns.limit_per_user,
+	COALESCE(mode, 'rush'), entries_at_ms, call_seconds, waiting_list, commitment, root, seed,
+	CASE WHEN root = '' OR beacon_round > 0 AND seed = '' THEN '' ELSE secret END,
 	entry_work, beacon, beacon_round, beacon_signature, beacon_randomness,
 	` + stockColumns + ", "
 
 // stockColumns are the columns of a stock and of the line, if there is one, that change while buyers come.
-const stockColumns = `quota, available, reserved, called, held, paid, version, epoch, gate_version, wrong_epoch, terms, lined,
+const stockColumns = `stock.sale_id, quota, available, reserved, called, held, paid, version, epoch, gate_version, wrong_epoch, terms, lined,
 	spent_calls, lapsed_calls, phase, entries, sealed, serving, first_at_ms, stopped`
 
 // salesWithStock are the tables with these columns.
 const salesWithStock = `sales JOIN stock ON stock.sale_id = sales.id LEFT JOIN sale_lines ON sale_lines.sale_id = COALESCE(sales.campaign_id, sales.id)
 	LEFT JOIN campaigns ON campaigns.id = sales.campaign_id`
 
-type offerRow struct {
-	ID, Code, Title, Description string
-	ImageURL                     string
-	PriceCents                   int64
-	OriginalPriceCents           int64
-	Currency                     string
-	LimitPerUser                 int
-	PayTimeoutSeconds            int
-	StartsAtMs, EndsAtMs         int64
-	Status                       string
-	Revision                     int64
-	Shards                       int
-	CampaignID, CampaignTitle    sql.NullString
-	CampaignDescription          sql.NullString
-	CampaignImageURL             sql.NullString
-	CampaignLimit                sql.NullInt64
-	Variant                      string
-	Place                        int
-	Mode                         string
-	EntriesAtMs, CallSeconds     sql.NullInt64
-	WaitingList                  sql.NullBool
-	Commitment, Root             sql.NullString
-	Secret, Seed                 sql.NullString
-	Beacon                       sql.NullBool
-	BeaconRound                  sql.NullInt64
-	EntryWork                    sql.NullInt64
-	BeaconSignature              sql.NullString
-	BeaconRandomness             sql.NullString
-	Stock                        stockRow `gorm:"embedded"`
-	NowMs                        int64
+// offerFields are the offerColumns.
+func offerFields(o *model.Offer) []any {
+	return append([]any{
+		&o.ID, &o.Code, &o.Title, &o.Description, &o.ImageURL, &o.PriceCents, &o.OriginalPriceCents, &o.Currency,
+		&o.LimitPerUser, &o.PayTimeoutSeconds, millis{&o.StartsAt}, millis{&o.EndsAt}, &o.Status, &o.Revision, &o.Shards,
+		optional(&o.Campaign.ID), &o.Variant, &o.Place, optional(&o.Campaign.Title), optional(&o.Campaign.Description),
+		optional(&o.Campaign.ImageURL), optional(&o.Campaign.LimitPerUser),
+		&o.Mode, millis{&o.EntriesAt}, optional(&o.CallSeconds), optional(&o.WaitingList), optional(&o.Line.Commitment),
+		optional(&o.Line.Root), optional(&o.Line.Seed), optional(&o.Line.Secret),
+		optional(&o.EntryWork), optional(&o.Beacon), optional(&o.Line.Round), optional(&o.Line.Signature), optional(&o.Line.Randomness),
+	}, stockFields(&o.Stock, &o.Line)...)
 }
 
-// stockRow has the values of stockColumns.
-type stockRow struct {
-	Quota, Available, Reserved, Called, Held, Paid int64
-	Version, Epoch, GateVersion, WrongEpoch, Terms int64
-	Lined                                          model.Lined
-	SpentCalls, LapsedCalls                        int64
-	Phase                                          sql.NullString
-	Entries, Sealed, Serving, FirstAtMs            sql.NullInt64
-	Stopped                                        sql.NullBool
-}
-
-func (r *stockRow) fields() []any {
+// stockFields are the stockColumns.
+func stockFields(s *model.Stock, l *model.Line) []any {
 	return []any{
-		&r.Quota, &r.Available, &r.Reserved, &r.Called, &r.Held, &r.Paid, &r.Version, &r.Epoch, &r.GateVersion, &r.WrongEpoch, &r.Terms, &r.Lined,
-		&r.SpentCalls, &r.LapsedCalls, &r.Phase, &r.Entries, &r.Sealed, &r.Serving, &r.FirstAtMs, &r.Stopped,
+		&s.SaleID, &s.Quota, &s.Available, &s.Reserved, &s.Called, &s.Held, &s.Paid, &s.Version, &s.Epoch, &s.GateVersion, &s.WrongEpoch, &s.Terms, &s.Lined,
+		&s.SpentCalls, &s.LapsedCalls, optional(&l.Phase), optional(&l.Entries), optional(&l.Sealed), optional(&l.Serving), millis{&l.FirstAt}, optional(&l.Stopped),
 	}
-}
-
-func (r *stockRow) stock(saleID string) model.Stock {
-	return model.Stock{
-		SaleID: saleID, Quota: r.Quota, Available: r.Available, Reserved: r.Reserved, Called: r.Called, Held: r.Held, Paid: r.Paid,
-		Version: r.Version, Epoch: r.Epoch, GateVersion: r.GateVersion, WrongEpoch: r.WrongEpoch, Terms: r.Terms, Lined: r.Lined,
-		SpentCalls: r.SpentCalls, LapsedCalls: r.LapsedCalls,
-	}
-}
-
-// line returns the state of the line that changes while buyers come, together with what else is public of it.
-func (r *stockRow) line(fixed model.Line) model.Line {
-	fixed.Phase = model.Phase(r.Phase.String)
-	fixed.Entries, fixed.Sealed, fixed.Serving, fixed.Stopped = r.Entries.Int64, r.Sealed.Int64, r.Serving.Int64, r.Stopped.Bool
-	if r.FirstAtMs.Int64 > 0 {
-		fixed.FirstAt = fromMillis(r.FirstAtMs.Int64)
-	}
-	return fixed
-}
-
-func (r offerRow) offer() model.Offer {
-	offer := model.Offer{
-		Sale: model.Sale{
-			ID: r.ID, Code: r.Code, Title: r.Title, Description: r.Description, ImageURL: r.ImageURL,
-			PriceCents: r.PriceCents, OriginalPriceCents: r.OriginalPriceCents, Currency: r.Currency,
-			LimitPerUser: r.LimitPerUser, PayTimeoutSeconds: r.PayTimeoutSeconds,
-			StartsAt: fromMillis(r.StartsAtMs), EndsAt: fromMillis(r.EndsAtMs),
-			Status: model.SaleStatus(r.Status), Revision: r.Revision, Shards: r.Shards, Mode: model.Mode(r.Mode),
-			CallSeconds: int(r.CallSeconds.Int64), WaitingList: r.WaitingList.Bool, Beacon: r.Beacon.Bool,
-			EntryWork: r.EntryWork.Int64, Variant: r.Variant, Place: r.Place,
-			Campaign: model.Campaign{
-				ID: r.CampaignID.String, Title: r.CampaignTitle.String, Description: r.CampaignDescription.String,
-				ImageURL: r.CampaignImageURL.String, LimitPerUser: int(r.CampaignLimit.Int64),
-			},
-		},
-		Stock: r.Stock.stock(r.ID),
-	}
-	if r.EntriesAtMs.Int64 > 0 {
-		offer.EntriesAt = fromMillis(r.EntriesAtMs.Int64)
-	}
-	if r.Commitment.Valid {
-		offer.Line = r.Stock.line(model.Line{
-			Commitment: r.Commitment.String, Root: r.Root.String, Secret: r.Secret.String, Seed: r.Seed.String,
-			Round: r.BeaconRound.Int64, Signature: r.BeaconSignature.String, Randomness: r.BeaconRandomness.String,
-		})
-	}
-	return offer
 }
 
 // offers reads sales with their stock. where is the SQL after WHERE. It also returns the database's clock, or the zero
 // time if no row matched.
-func (s *Store) offers(db *gorm.DB, where string, args ...any) ([]model.Offer, time.Time, error) {
-	var rows []offerRow
-	query := "SELECT " + offerColumns + s.nowMillis() + " AS now_ms FROM " + salesWithStock + " WHERE " + where
-	if err := db.Raw(query, args...).Scan(&rows).Error; err != nil {
-		return nil, time.Time{}, fmt.Errorf("read sales: %w", err)
-	}
-	if len(rows) == 0 {
-		return nil, time.Time{}, nil
-	}
-	list := make([]model.Offer, len(rows))
-	for i, r := range rows {
-		list[i] = r.offer()
-	}
-	return list, fromMillis(rows[0].NowMs), nil
+func (s *Store) offers(db *gorm.DB, where string, args ...any) (list []model.Offer, now time.Time, err error) {
+	list, err = scan(db, "read sales", func(o *model.Offer) []any { return append(offerFields(o), millis{&now}) },
+		"SELECT "+offerColumns+s.nowMillis()+" FROM "+salesWithStock+" WHERE "+where, args...)
+	return list, now, err
 }
 
 // Offer reads one sale; ok is false if there is none.
@@ -158,10 +69,8 @@ func (s *Store) Offer(ctx context.Context, saleID string) (offer model.Offer, ok
 
 func (s *Store) offerOn(db *gorm.DB, saleID string) (model.Offer, time.Time, bool, error) {
 	list, now, err := s.offers(db, "sales.id = ?", saleID)
-	if err != nil || len(list) == 0 {
-		return model.Offer{}, time.Time{}, false, err
-	}
-	return list[0], now, true, nil
+	offer, ok, err := one(list, err)
+	return offer, now, ok, err
 }
 
 // LiveOffers reads the sales that have not ended, or ended less than linger ago, in the order of their start.
@@ -176,36 +85,16 @@ const forBuyers = "(sales.campaign_id IS NULL OR sales.campaign_id <> sales.id)"
 // Sales lists all sales, or those that belong to no campaign, the newest first. next is the cursor of the next page, and empty at the end. Sales returns
 // model.ErrBadCursor if the cursor is invalid.
 func (s *Store) Sales(ctx context.Context, alone bool, cursor string, limit int) (list []model.Offer, next string, err error) {
-	limit = max(1, limit)
-	where, args := "WHERE "+forBuyers, []any{}
+	where := forBuyers
 	if alone {
-		where = "WHERE sales.campaign_id IS NULL"
+		where = "sales.campaign_id IS NULL"
 	}
-	if cursor != "" {
-		at, id, err := parseCursor(cursor)
-		if err != nil {
-			return nil, "", err
-		}
-		where, args = where+" AND "+behind("sales"), []any{at, at, id}
-	}
-	var rows []struct {
-		Row         offerRow `gorm:"embedded"`
-		CreatedAtMs int64
-	}
-	err = s.read.WithContext(ctx).Raw("SELECT "+offerColumns+"sales.created_at_ms FROM "+salesWithStock+" "+where+
-		" ORDER BY sales.created_at_ms DESC, sales.id DESC LIMIT ?", append(args, limit+1)...).Scan(&rows).Error
+	ids, next, err := s.newest(ctx, "sales", where, cursor, limit)
 	if err != nil {
-		return nil, "", fmt.Errorf("list sales: %w", err)
+		return nil, "", err
 	}
-	if len(rows) > limit {
-		rows = rows[:limit]
-		next = cursorOf(rows[limit-1].CreatedAtMs, rows[limit-1].Row.ID)
-	}
-	list = make([]model.Offer, len(rows))
-	for i, r := range rows {
-		list[i] = r.Row.offer()
-	}
-	return list, next, nil
+	list, _, err = s.offers(s.read.WithContext(ctx), "sales.id IN ? ORDER BY sales.created_at_ms DESC, sales.id DESC", ids)
+	return list, next, err
 }
 
 // LiveSales reads the live sales repeatedly. It caches what operators set for a sale, by the sale's revision, which
@@ -225,7 +114,7 @@ func NewLiveSales(s *Store) *LiveSales {
 // LiveOffers returns the same as Store.LiveOffers. Callers with different values of linger share the cache. All columns
 // are read again only if a sale is missing from the cache or has changed; leftover sales in the cache are harmless.
 func (l *LiveSales) LiveOffers(ctx context.Context, linger time.Duration) ([]model.Offer, error) {
-	rows, err := l.read.WithContext(ctx).Raw("SELECT sales.id, revision, "+stockColumns+" FROM "+salesWithStock+" WHERE ends_at_ms > "+l.nowMillis()+` - ?
+	rows, err := l.read.WithContext(ctx).Raw("SELECT revision, "+stockColumns+" FROM "+salesWithStock+" WHERE ends_at_ms > "+l.nowMillis()+` - ?
 		ORDER BY starts_at_ms, sales.id`, linger.Milliseconds()).Rows()
 	if err != nil {
 		return nil, fmt.Errorf("read stocks: %w", err)
@@ -234,20 +123,18 @@ func (l *LiveSales) LiveOffers(ctx context.Context, linger time.Duration) ([]mod
 	known := *l.known.Load()
 	list := make([]model.Offer, 0, len(known))
 	for rows.Next() {
-		var id string
-		var revision int64
-		var stock stockRow
-		if err := rows.Scan(append([]any{&id, &revision}, stock.fields()...)...); err != nil {
+		var row model.Offer
+		if err := rows.Scan(append([]any{&row.Revision}, stockFields(&row.Stock, &row.Line)...)...); err != nil {
 			return nil, fmt.Errorf("read stocks: %w", err)
 		}
-		offer, ok := known[id]
-		if !ok || offer.Revision != revision {
+		offer, ok := known[row.Stock.SaleID]
+		if !ok || offer.Revision != row.Revision {
 			_ = rows.Close()
 			return l.readAll(ctx, linger)
 		}
-		offer.Stock = stock.stock(offer.ID)
-		if offer.HasLine() {
-			offer.Line = stock.line(offer.Line)
+		offer.Stock = row.Stock
+		if l, now := &offer.Line, row.Line; offer.HasLine() {
+			l.Phase, l.Entries, l.Sealed, l.Serving, l.FirstAt, l.Stopped = now.Phase, now.Entries, now.Sealed, now.Serving, now.FirstAt, now.Stopped
 		}
 		list = append(list, offer)
 	}
@@ -446,28 +333,4 @@ func (e excerpt) String() string {
 		e = excerpt(r[:excerptLength]) + "…"
 	}
 	return strconv.Quote(string(e))
-}
-
-// behind returns the SQL that selects the rows of a table after a cursor, in a list with the newest first. The first
-// condition lets the database find the place in an index. The second one decides between rows of the same millisecond.
-func behind(table string) string {
-	return fmt.Sprintf("%s.created_at_ms <= ? AND (%[1]s.created_at_ms < ? OR %[1]s.id < ?)", table)
-}
-
-// cursorOf returns the cursor of a page whose last row has this time and id.
-func cursorOf(atMillis int64, id string) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(atMillis, 10) + "." + id))
-}
-
-func parseCursor(cursor string) (atMillis int64, id string, err error) {
-	raw, err := base64.RawURLEncoding.DecodeString(cursor)
-	if err != nil {
-		return 0, "", model.ErrBadCursor
-	}
-	at, id, ok := strings.Cut(string(raw), ".")
-	atMillis, err = strconv.ParseInt(at, 10, 64)
-	if err != nil || !ok || !model.ValidID(id, model.IDLength) {
-		return 0, "", model.ErrBadCursor
-	}
-	return atMillis, id, nil
 }

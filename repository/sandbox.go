@@ -2,7 +2,6 @@ package repository
 
 import (
 	"context"
-	"fmt"
 
 	"flashsale/model"
 )
@@ -13,11 +12,7 @@ import (
 // SandboxCharge records a transaction whose callback is still to be delivered. If the transaction is recorded already,
 // nothing changes.
 func (s *Store) SandboxCharge(ctx context.Context, t model.SandboxTransaction) error {
-	insert := "INSERT IGNORE"
-	if s.sqlite {
-		insert = "INSERT OR IGNORE"
-	}
-	err := s.write.WithContext(ctx).Exec(insert+" INTO sandbox_transactions (txn_id, payment_id, amount_cents, status, reported) VALUES (?, ?, ?, ?, 0)",
+	err := s.write.WithContext(ctx).Exec(s.insertIgnore()+" INTO sandbox_transactions (txn_id, payment_id, amount_cents, status, reported) VALUES (?, ?, ?, ?, 0)",
 		t.ID, t.PaymentID, t.AmountCents, string(t.Status)).Error
 	return wrap("note a sandbox charge", err)
 }
@@ -25,21 +20,9 @@ func (s *Store) SandboxCharge(ctx context.Context, t model.SandboxTransaction) e
 // SandboxUnreported lists at most limit transactions whose callback the merchant has neither accepted nor refused for
 // good, in the order of their ids, from behind the id after.
 func (s *Store) SandboxUnreported(ctx context.Context, after string, limit int) ([]model.SandboxTransaction, error) {
-	var rows []struct {
-		TxnID, PaymentID string
-		AmountCents      int64
-		Status           string
-	}
-	err := s.read.WithContext(ctx).Raw("SELECT txn_id, payment_id, amount_cents, status FROM sandbox_transactions WHERE reported = 0 AND txn_id > ? ORDER BY txn_id LIMIT ?",
-		after, limit).Scan(&rows).Error
-	if err != nil {
-		return nil, fmt.Errorf("list sandbox transactions: %w", err)
-	}
-	list := make([]model.SandboxTransaction, len(rows))
-	for i, r := range rows {
-		list[i] = model.SandboxTransaction{ID: r.TxnID, PaymentID: r.PaymentID, AmountCents: r.AmountCents, Status: model.SandboxStatus(r.Status)}
-	}
-	return list, nil
+	return scan(s.read.WithContext(ctx), "list sandbox transactions", func(t *model.SandboxTransaction) []any {
+		return []any{&t.ID, &t.PaymentID, &t.AmountCents, &t.Status}
+	}, "SELECT txn_id, payment_id, amount_cents, status FROM sandbox_transactions WHERE reported = 0 AND txn_id > ? ORDER BY txn_id LIMIT ?", after, limit)
 }
 
 // SandboxReported records that the merchant has accepted a transaction's callback, or has refused it for good.

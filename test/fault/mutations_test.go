@@ -108,7 +108,7 @@ var mutations = []mutation{
 	},
 	{
 		change: "a rebuild in one page", expected: "too much memory, or too long a pause",
-		edits: []edit{{"repository/contents.go", "pageRows = 1000", "pageRows = 10_000_000"}},
+		edits: []edit{{"repository/rows.go", "pageRows = 1000", "pageRows = 10_000_000"}},
 		row:   "53", says: `MiB more, a command of Redis took|the gate is replaced: not within`,
 	},
 	{

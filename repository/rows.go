@@ -1,0 +1,147 @@
+package repository
+
+import (
+	"context"
+	"database/sql"
+	"encoding/base64"
+	"iter"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"gorm.io/gorm"
+
+	"flashsale/model"
+)
+
+// scan runs a query and scans each row into the fields that columns returns. GORM's own scan takes several times as long,
+// which matters with a million rows.
+func scan[T any](db *gorm.DB, what string, columns func(row *T) []any, query string, args ...any) ([]T, error) {
+	rows, err := db.Raw(query, args...).Rows()
+	if err != nil {
+		return nil, wrap(what, err)
+	}
+	defer func() { _ = rows.Close() }()
+	var row T
+	list, into := []T{}, columns(&row)
+	for rows.Next() {
+		if err := rows.Scan(into...); err != nil {
+			return nil, wrap(what, err)
+		}
+		list = append(list, row)
+	}
+	return list, wrap(what, outages{db.Dialector}.Translate(rows.Err()))
+}
+
+// one returns the first of the rows that a query has found; ok is false if there is none.
+func one[T any](list []T, err error) (row T, ok bool, _ error) {
+	if err != nil || len(list) == 0 {
+		return row, false, err
+	}
+	return list[0], true, nil
+}
+
+// cut ends a list at limit rows, and returns the cursor of the next page if the list was longer.
+func cut[T any](list []T, limit int, cursor func(last *T) string) (_ []T, next string) {
+	if len(list) <= limit {
+		return list, ""
+	}
+	return list[:limit], cursor(&list[limit-1])
+}
+
+// newest returns the ids of a page of a table's rows that a condition selects, the newest first, and the cursor of the next page.
+// It returns model.ErrBadCursor if the cursor is invalid.
+func (s *Store) newest(ctx context.Context, table, where, cursor string, limit int) (ids []string, next string, err error) {
+	at, id := int64(math.MaxInt64), ""
+	if cursor != "" {
+		if at, id, err = parseCursor(cursor); err != nil {
+			return nil, "", err
+		}
+	}
+	type row struct {
+		at int64
+		id string
+	}
+	limit = max(1, limit)
+	// The second condition lets the database find the place in an index. The third one decides between rows of the same millisecond.
+	rows, err := scan(s.read.WithContext(ctx), "list "+table, func(r *row) []any { return []any{&r.at, &r.id} }, "SELECT created_at_ms, id FROM "+table+
+		" WHERE "+where+" AND created_at_ms <= ? AND (created_at_ms < ? OR id < ?) ORDER BY created_at_ms DESC, id DESC LIMIT ?", at, at, id, limit+1)
+	rows, next = cut(rows, limit, func(last *row) string { return cursorOf(last.at, last.id) })
+	for _, r := range rows {
+		ids = append(ids, r.id)
+	}
+	return ids, next, err
+}
+
+// cursorOf returns the cursor of a page whose last row has this time and id.
+func cursorOf(atMillis int64, id string) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(atMillis, 10) + "." + id))
+}
+
+func parseCursor(cursor string) (atMillis int64, id string, err error) {
+	raw, err := base64.RawURLEncoding.DecodeString(cursor)
+	if err != nil {
+		return 0, "", model.ErrBadCursor
+	}
+	at, id, ok := strings.Cut(string(raw), ".")
+	atMillis, err = strconv.ParseInt(at, 10, 64)
+	if err != nil || !ok || !model.ValidID(id, model.IDLength) {
+		return 0, "", model.ErrBadCursor
+	}
+	return atMillis, id, nil
+}
+
+// pageRows is the most rows that a query returns where a sale may have millions of rows. Reading a page takes a few
+// milliseconds.
+const pageRows = 1000
+
+// pages reads rows in the order of their keys, a page at a time. The first page begins after the key given as first.
+// Each later page begins after the last row of the page before.
+func pages[K, T any](first K, read func(after K) ([]T, error), key func(T) K) iter.Seq2[[]T, error] {
+	return func(yield func([]T, error) bool) {
+		for after, more := first, true; more; {
+			page, err := read(after)
+			if err == nil && len(page) == 0 || !yield(page, err) || err != nil {
+				return
+			}
+			after, more = key(page[len(page)-1]), len(page) == pageRows
+		}
+	}
+}
+
+// millis scans the milliseconds since 1970 of a column into a time. 0 and NULL are the zero time.
+type millis struct{ to *time.Time }
+
+// Scan is part of sql.Scanner.
+func (m millis) Scan(value any) error {
+	var ms sql.NullInt64
+	err := ms.Scan(value)
+	if *m.to = (time.Time{}); ms.Int64 != 0 {
+		*m.to = fromMillis(ms.Int64)
+	}
+	return err
+}
+
+// orZero scans a column that may be NULL, which is the zero value.
+type orZero[T any] struct{ to *T }
+
+// Scan is part of sql.Scanner.
+func (o orZero[T]) Scan(value any) error {
+	var v sql.Null[T]
+	err := v.Scan(value)
+	*o.to = v.V
+	return err
+}
+
+func optional[T any](to *T) orZero[T] { return orZero[T]{to} }
+
+func fromMillis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
+
+// toMillis is what millis scans.
+func toMillis(t time.Time) int64 {
+	if t.IsZero() {
+		return 0
+	}
+	return t.UnixMilli()
+}
