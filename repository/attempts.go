@@ -36,15 +36,15 @@ func newBatch(attempts []model.Attempt, known map[string]model.Outcome) *attempt
 	return b
 }
 
-func (b *attemptBatch) users() []string { return usersOf(b.unitsByUser()) }
+func (b *attemptBatch) users() []string {
+	return each(b.unitsByUser(), func(u userUnits) string { return u.user })
+}
 
 // unitsByUser returns the units of the open attempts by user.
 func (b *attemptBatch) unitsByUser() []userUnits {
-	units := make([]userUnits, len(b.open))
-	for at, i := range b.open {
-		units[at] = userUnits{b.attempts[i].SaleID, b.attempts[i].UserID, b.attempts[i].Quantity}
-	}
-	return byUser(units)
+	return byUser(each(b.open, func(i int) userUnits {
+		return userUnits{b.attempts[i].SaleID, b.attempts[i].UserID, b.attempts[i].Quantity}
+	}))
 }
 
 func (b *attemptBatch) units() (n int64) {
@@ -126,17 +126,9 @@ func (b *attemptBatch) answered() []model.Outcome {
 }
 
 func attemptsOf(entries []model.Entry) []model.Attempt {
-	attempts := make([]model.Attempt, len(entries))
-	for i, e := range entries {
-		attempts[i] = e.Attempt
-	}
-	return attempts
+	return each(entries, func(e model.Entry) model.Attempt { return e.Attempt })
 }
 
 func idsOf(attempts []model.Attempt) []string {
-	ids := make([]string, len(attempts))
-	for i, a := range attempts {
-		ids[i] = a.ID
-	}
-	return ids
+	return each(attempts, func(a model.Attempt) string { return a.ID })
 }

@@ -65,11 +65,8 @@ func (s *Store) Lease(ctx context.Context, name, holder string, ttl time.Duratio
 	}
 	// The holder is read back, because the number of changed rows is no evidence: on MySQL an UPDATE to the same values
 	// changes no row.
-	var has string
-	if err := db.Raw("SELECT holder FROM leases WHERE name = ?", name).Scan(&has).Error; err != nil {
-		return false, fmt.Errorf("lease %s: %w", name, err)
-	}
-	return has == holder, nil
+	has, err := cell[string](db, "lease "+name, "SELECT holder FROM leases WHERE name = ?", name)
+	return has == holder, err
 }
 
 // OrderIDKey is the name of the key for orders' ids, see DataKey.
@@ -84,9 +81,18 @@ func (s *Store) DataKey(ctx context.Context, name string) ([]byte, error) {
 	if err != nil && !errors.Is(err, gorm.ErrDuplicatedKey) {
 		return nil, fmt.Errorf("make the key %s: %w", name, err)
 	}
-	var value string
-	if err := db.Raw("SELECT value FROM data_keys WHERE name = ?", name).Scan(&value).Error; err != nil {
-		return nil, fmt.Errorf("read the key %s: %w", name, err)
+	return keptKey(db, name)
+}
+
+// KeptKey returns the key that DataKey has made under a name, or nil if there is none yet.
+func (s *Store) KeptKey(ctx context.Context, name string) ([]byte, error) {
+	return keptKey(s.read.WithContext(ctx), name)
+}
+
+func keptKey(db *gorm.DB, name string) ([]byte, error) {
+	text, ok, err := one(column[string](db, "read the key "+name, "SELECT value FROM data_keys WHERE name = ?", name))
+	if err != nil || !ok {
+		return nil, err
 	}
-	return hex.DecodeString(value)
+	return hex.DecodeString(text)
 }

@@ -46,8 +46,7 @@ func (s *Store) AddToCampaign(
 	ctx context.Context, campaignID, actor string, build func(others []model.Offer, now time.Time) (model.NewSale, model.Verdict),
 ) (verdict model.Verdict, err error) {
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
-		var ids []string
-		err := tx.Raw("SELECT id FROM campaigns WHERE id = ?"+s.forUpdate(), campaignID).Scan(&ids).Error
+		ids, err := column[string](tx, "lock a campaign", "SELECT id FROM campaigns WHERE id = ?"+s.forUpdate(), campaignID)
 		if err != nil || len(ids) == 0 {
 			return model.NotFound, err
 		}
@@ -83,15 +82,12 @@ func (s *Store) ChangeCampaign(ctx context.Context, change model.CampaignChange)
 		if _, _, err := s.lockLine(tx, change.CampaignID); err != nil { // before the stock, see ChangeSale
 			return "", err
 		}
-		var rows []struct {
-			ID, Title, Description, ImageURL string
-			LimitPerUser                     int
-		}
-		err := tx.Raw("SELECT id, title, description, image_url, limit_per_user FROM campaigns WHERE id = ?"+s.forUpdate(), change.CampaignID).Scan(&rows).Error
-		if err != nil || len(rows) == 0 {
+		campaign, ok, err := one(scan(tx, "lock a campaign", func(c *model.Campaign) []any {
+			return []any{&c.ID, &c.Title, &c.Description, &c.ImageURL, &c.LimitPerUser}
+		}, "SELECT id, title, description, image_url, limit_per_user FROM campaigns WHERE id = ?"+s.forUpdate(), change.CampaignID))
+		if err != nil || !ok {
 			return model.NotFound, err
 		}
-		campaign := model.Campaign(rows[0])
 		if verdict := change.Edit(&campaign); verdict != model.Accepted {
 			return verdict, nil
 		}
@@ -100,8 +96,8 @@ func (s *Store) ChangeCampaign(ctx context.Context, change model.CampaignChange)
 		if err != nil {
 			return "", err
 		}
-		var sales []string
-		if err := tx.Raw("SELECT id FROM sales WHERE campaign_id = ? ORDER BY id = campaign_id, id", campaign.ID).Scan(&sales).Error; err != nil {
+		sales, err := column[string](tx, "read its sales", "SELECT id FROM sales WHERE campaign_id = ? ORDER BY id = campaign_id, id", campaign.ID)
+		if err != nil {
 			return "", err
 		}
 		for _, id := range sales { // in the order in which other transactions lock their stock

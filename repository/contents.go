@@ -68,15 +68,7 @@ func (c *contents) Known(ctx context.Context) iter.Seq2[[]model.Known, error] {
 				WHERE sale_id = ? AND status = ? AND number > ? ORDER BY number LIMIT ?`, c.offer.ID, string(status), after, pageRows)
 		}, func(model.Known) int64 { return last }))
 	}
-	return func(yield func([]model.Known, error) bool) {
-		for _, part := range parts {
-			for known, err := range part {
-				if !yield(known, err) || err != nil {
-					return
-				}
-			}
-		}
-	}
+	return chain(parts...)
 }
 
 // Close is part of model.GateContents. The error is ignored: the transaction has only read, and the server may have
@@ -136,7 +128,8 @@ func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok
 		switch {
 		case offer.IsCampaignLine():
 			books.BuyersUnits, books.CampaignUnits = 0, offer.Stock.Quota // its users' units are those of the whole campaign
-			err = tx.Raw("SELECT COALESCE(SUM(reserved), 0) FROM stock JOIN sales ON sales.id = sale_id WHERE campaign_id = ? AND "+forBuyers, offer.ID).Scan(&books.CampaignSales).Error
+			books.CampaignSales, err = cell[int64](tx, "sum the sales of a campaign",
+				"SELECT COALESCE(SUM(reserved), 0) FROM stock JOIN sales ON sales.id = sale_id WHERE campaign_id = ? AND "+forBuyers, offer.ID)
 		case offer.Campaign.ID != "":
 			err = s.campaignBooks(tx, offer.Campaign.ID, &books)
 		}
@@ -155,8 +148,8 @@ func buyersUnits(saleID string) rowsAfter[string] {
 // campaignBooks reads the sums of a campaign over its users. Whoever has units in a sale, but no row in the campaign, makes
 // the sums differ.
 func (s *Store) campaignBooks(tx *gorm.DB, campaignID string, books *model.Books) error {
-	var sales []string
-	if err := tx.Raw("SELECT id FROM sales WHERE campaign_id = ? AND "+forBuyers, campaignID).Scan(&sales).Error; err != nil {
+	sales, err := column[string](tx, "read the sales of a campaign", "SELECT id FROM sales WHERE campaign_id = ? AND "+forBuyers, campaignID)
+	if err != nil {
 		return err
 	}
 	queries := []rowsAfter[string]{buyersUnits(campaignID)}

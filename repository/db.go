@@ -297,11 +297,8 @@ func (s *Store) nowMillis() string {
 func (s *Store) Now(ctx context.Context) (time.Time, error) { return s.nowOn(s.read.WithContext(ctx)) }
 
 func (s *Store) nowOn(db *gorm.DB) (time.Time, error) {
-	var ms int64
-	if err := db.Raw("SELECT " + s.nowMillis()).Scan(&ms).Error; err != nil {
-		return time.Time{}, fmt.Errorf("read the database's clock: %w", err)
-	}
-	return fromMillis(ms), nil
+	now, _, err := one(scan(db, "read the database's clock", func(now *time.Time) []any { return []any{millis{now}} }, "SELECT "+s.nowMillis()))
+	return now, err
 }
 
 // forUpdate returns the SQL that locks the rows of a SELECT. On SQLite it is empty: SQLite has one writer at a time and

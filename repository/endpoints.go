@@ -48,11 +48,11 @@ func (s *Store) CreateEndpoint(ctx context.Context, e model.Endpoint, most int, 
 		if err != nil {
 			return err
 		}
-		var last, there int64
-		if err := tx.Raw("SELECT last FROM event_feed" + s.forUpdate()).Scan(&last).Error; err != nil {
+		last, err := s.lockFeed(tx)
+		if err != nil {
 			return err
 		}
-		if err := tx.Raw("SELECT COUNT(*) FROM endpoints").Scan(&there).Error; err != nil || there >= int64(most) {
+		if there, err := cell[int](tx, "count endpoints", "SELECT COUNT(*) FROM endpoints"); err != nil || there >= most {
 			return err
 		}
 		made = model.Endpoint{ID: e.ID, URL: e.URL, Rate: e.Rate, State: model.EndpointOn, Secret: e.Secret, Position: last, CreatedAt: now}

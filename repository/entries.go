@@ -2,15 +2,12 @@ package repository
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"time"
 
 	"gorm.io/gorm"
 
-	"flashsale/internal/batch"
 	"flashsale/model"
 )
 
@@ -100,18 +97,11 @@ func (s *Store) mayEnter(tx *gorm.DB, saleID string, line lockedLine, ok bool) (
 
 // entriesOf returns the entries that these users have, by user. A call is not read.
 func (s *Store) entriesOf(db *gorm.DB, saleID string, wishes []model.LineEntry) (map[string]model.LineEntry, error) {
-	users := make([]string, len(wishes))
-	for i, wish := range wishes {
-		users[i] = wish.UserID
-	}
+	users := each(wishes, func(wish model.LineEntry) string { return wish.UserID })
 	rows, err := scan(db, "look for entries", func(e *model.LineEntry) []any {
 		return []any{&e.UserID, &e.Number, &e.Quantity, &e.State}
 	}, "SELECT user_id, number, quantity, state FROM entries WHERE sale_id = ? AND user_id IN ?", saleID, users)
-	known := make(map[string]model.LineEntry, len(wishes))
-	for _, e := range rows {
-		known[e.UserID] = e
-	}
-	return known, err
+	return byKey(rows, func(e model.LineEntry) string { return e.UserID }), err
 }
 
 // EntryOf reads a user's entry in a sale's line, with its call; ok is false if there is none. An entry that still waits, or is
@@ -138,21 +128,14 @@ func (s *Store) EntryOf(ctx context.Context, saleID, userID string) (e model.Lin
 // InLine reports whether the units of a sale go to its line. Calls that arrive while others are under way share a statement, as
 // with Order, and the errors are the same.
 func (s *Store) InLine(ctx context.Context, saleID string) (bool, error) {
-	inLine, err := s.lined.Do(ctx, "", saleID)
-	if errors.Is(err, batch.ErrFull) || errors.Is(err, batch.ErrClosed) {
-		err = fmt.Errorf("%w: %w", model.ErrUnavailable, err)
-	}
+	inLine, err := together(s.lined.Do(ctx, "", saleID))
 	return inLine, wrap("look whether a sale is in line", err)
 }
 
 func (s *Store) areInLine(ctx context.Context, _ string, saleIDs []string) ([]bool, error) {
-	var those []string
-	err := s.read.WithContext(ctx).Raw("SELECT sale_id FROM stock WHERE sale_id IN ? AND lined = ?", saleIDs, int(model.InLine)).Scan(&those).Error
-	inLine := make([]bool, len(saleIDs))
-	for i, id := range saleIDs {
-		inLine[i] = slices.Contains(those, id)
-	}
-	return inLine, err
+	those, err := column[string](s.read.WithContext(ctx), "look for lines",
+		"SELECT sale_id FROM stock WHERE sale_id IN ? AND lined = ?", saleIDs, int(model.InLine))
+	return each(saleIDs, func(id string) bool { return slices.Contains(those, id) }), err
 }
 
 // Leave ends a user's entry. The units of a call belong to the line again. An entry that ends before the seal is void: the

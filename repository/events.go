@@ -67,8 +67,8 @@ func (s *Store) NumberEvents(ctx context.Context) (more bool, err error) {
 		return false, wrap("look for new events", err)
 	}
 	err = s.transact(ctx, func(tx *gorm.DB) error {
-		var last int64
-		if err := tx.Raw("SELECT last FROM event_feed" + s.forUpdate()).Scan(&last).Error; err != nil {
+		last, err := s.lockFeed(tx)
+		if err != nil {
 			return err
 		}
 		rows = nil
@@ -80,7 +80,7 @@ func (s *Store) NumberEvents(ctx context.Context) (more bool, err error) {
 			last += r.Events
 			ids[i], cases = r.ID, append(cases, r.ID, last)
 		}
-		_, err := s.execute(tx,
+		_, err = s.execute(tx,
 			statement{
 				"UPDATE events SET last = CASE id" + strings.Repeat(" WHEN ? THEN ?", len(rows)) + " END WHERE id IN " + places(len(ids)),
 				slices.Concat(cases, ids),
@@ -89,6 +89,11 @@ func (s *Store) NumberEvents(ctx context.Context) (more bool, err error) {
 		return err
 	})
 	return len(rows) == unnumbered, wrap("number events", err)
+}
+
+// lockFeed locks the number of the last event in the feed, and returns it.
+func (s *Store) lockFeed(tx *gorm.DB) (last int64, err error) {
+	return cell[int64](tx, "lock the feed", "SELECT last FROM event_feed"+s.forUpdate())
 }
 
 // eventRow is the events of one type in one transaction.
@@ -167,10 +172,7 @@ func (s *Store) fill(db *gorm.DB, list []model.Event, ids []string) error {
 	rows, err := scan(db, "read the orders of events", func(o *model.Order) []any {
 		return []any{&o.ID, &o.SaleID, &o.UserID, &o.Quantity, &o.AmountCents, &o.Currency, &o.Status, millis{&o.CreatedAt}, millis{&o.ExpiresAt}}
 	}, "SELECT id, sale_id, user_id, quantity, amount_cents, currency, status, created_at_ms, expires_at_ms FROM orders WHERE id IN ?", orderIDs)
-	byID := make(map[string]model.Order, len(rows))
-	for _, o := range rows {
-		byID[o.ID] = o
-	}
+	byID := byKey(rows, func(o model.Order) string { return o.ID })
 	for i := range list {
 		if order, ok := byID[ids[i]]; ok {
 			order.Status = cmp.Or(statusAfter[list[i].Type], order.Status)
@@ -191,11 +193,7 @@ func (s *Store) paymentsByID(db *gorm.DB, list []model.Event, ids []string) (map
 		return nil, nil
 	}
 	rows, err := findPayments(db, "payments.id IN ?", wanted)
-	byID := make(map[string]model.Payment, len(rows))
-	for _, p := range rows {
-		byID[p.ID] = p
-	}
-	return byID, err
+	return byKey(rows, func(p model.Payment) string { return p.ID }), err
 }
 
 // ForgetEvents deletes the oldest events of the feed that are older than age, and deliveries of the same age; more is

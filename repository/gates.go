@@ -89,40 +89,26 @@ func (s *Store) tellGateOfSold(tx *gorm.DB, offer model.Offer, b *attemptBatch) 
 // changes up to the version upTo. more is true if newer changes are left. Transactions commit their changes in the
 // order of the versions, because each of them locks the stock row.
 func (s *Store) GateChanges(ctx context.Context, saleID string, after int64, limit int) (changes []model.GateChange, upTo int64, more bool, err error) {
-	db := s.read.WithContext(ctx)
-	if err := db.Raw("SELECT gate_version FROM stock WHERE sale_id = ?", saleID).Scan(&upTo).Error; err != nil {
-		return nil, 0, false, fmt.Errorf("read the changes for the gate of sale %s: %w", saleID, err)
-	}
-	if upTo <= after {
-		return nil, after, false, nil
+	db, what := s.read.WithContext(ctx), "read the changes for the gate of sale "+saleID
+	if upTo, err = cell[int64](db, what, "SELECT gate_version FROM stock WHERE sale_id = ?", saleID); err != nil || upTo <= after {
+		return nil, after, false, err
 	}
 	// A page ends with the version of change number limit. It has all changes of that version, so it may be longer than
 	// limit.
-	var last []int64
-	err = db.Raw("SELECT version FROM gate_changes WHERE sale_id = ? AND version > ? AND version <= ? ORDER BY version, order_id LIMIT 1 OFFSET ?",
-		saleID, after, upTo, limit-1).Scan(&last).Error
+	last, found, err := one(column[int64](db, what,
+		"SELECT version FROM gate_changes WHERE sale_id = ? AND version > ? AND version <= ? ORDER BY version, order_id LIMIT 1 OFFSET ?",
+		saleID, after, upTo, limit-1))
 	if err != nil {
-		return nil, 0, false, fmt.Errorf("read the changes for the gate of sale %s: %w", saleID, err)
+		return nil, 0, false, err
 	}
-	if more = len(last) > 0 && last[0] < upTo; more {
-		upTo = last[0]
+	if more = found && last < upTo; more {
+		upTo = last
 	}
-	var rows []struct {
-		Version, Units  int64
-		Sold            bool
-		OrderID, UserID string
-	}
-	err = db.Raw(`SELECT c.version, c.units, c.sold, c.order_id, COALESCE(o.user_id, '') AS user_id
-		FROM gate_changes c LEFT JOIN orders o ON o.id = c.order_id
-		WHERE c.sale_id = ? AND c.version > ? AND c.version <= ? ORDER BY c.version, c.order_id`, saleID, after, upTo).Scan(&rows).Error
-	if err != nil {
-		return nil, 0, false, fmt.Errorf("read the changes for the gate of sale %s: %w", saleID, err)
-	}
-	changes = make([]model.GateChange, len(rows))
-	for i, r := range rows {
-		changes[i] = model.GateChange{Version: r.Version, OrderID: r.OrderID, UserID: r.UserID, Units: r.Units, Sold: r.Sold}
-	}
-	return changes, upTo, more, nil
+	changes, err = scan(db, what, func(c *model.GateChange) []any {
+		return []any{&c.Version, &c.Units, &c.Sold, &c.OrderID, optional(&c.UserID)}
+	}, `SELECT c.version, c.units, c.sold, c.order_id, o.user_id FROM gate_changes c LEFT JOIN orders o ON o.id = c.order_id
+		WHERE c.sale_id = ? AND c.version > ? AND c.version <= ? ORDER BY c.version, c.order_id`, saleID, after, upTo)
+	return changes, upTo, more, err
 }
 
 // ForgetGateChanges deletes the changes up to a version, which the open gate has applied.

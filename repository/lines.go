@@ -156,6 +156,43 @@ func (s *Store) SetSeed(ctx context.Context, saleID, root, seed string) error {
 	})
 }
 
+// SetRoot publishes the root of a sealed line with a beacon, in hex, and with it the round from which the seed will follow,
+// once: a later call changes nothing. round returns the round to name at a time of the database's clock. Since both become
+// public at the same moment, nothing that the seed follows from can be chosen when the round is known.
+func (s *Store) SetRoot(ctx context.Context, saleID, root string, round func(now time.Time) int64) error {
+	return s.transact(ctx, func(tx *gorm.DB) error {
+		// The clock is read under the lock, so that no wait makes the round one that is known already.
+		if _, ok, err := s.lockLine(tx, saleID); err != nil || !ok {
+			return err
+		}
+		now, err := s.nowOn(tx)
+		if err != nil {
+			return err
+		}
+		return publish(tx, "name a round for sale "+saleID, saleID, "UPDATE sale_lines SET "+fixDraw+`, root = ?, beacon_round = ?
+			WHERE sale_id = ? AND phase = 'sealed' AND root = '' AND beacon = 1`, root, round(now), saleID)
+	})
+}
+
+// SetRandomness publishes what the named round of the beacon has brought, once: a later call changes nothing. The caller has
+// checked the signature.
+func (s *Store) SetRandomness(ctx context.Context, saleID string, round int64, signature []byte, randomness [32]byte) error {
+	return s.transact(ctx, func(tx *gorm.DB) error {
+		return publish(tx, "store the round of sale "+saleID, saleID, `UPDATE sale_lines SET beacon_signature = ?, beacon_randomness = ?
+			WHERE sale_id = ? AND beacon_round = ? AND beacon_randomness = ''`,
+			hex.EncodeToString(signature), hex.EncodeToString(randomness[:]), saleID, round)
+	})
+}
+
+// publish runs an UPDATE of a line. If it has changed the line, all instances read the sale as a whole again.
+func publish(tx *gorm.DB, what, saleID, update string, args ...any) error {
+	res := tx.Exec(update, args...)
+	if res.Error != nil || res.RowsAffected == 0 {
+		return wrap(what, res.Error)
+	}
+	return wrap(what, tx.Exec("UPDATE sales SET revision = revision + 1 WHERE id = ?", saleID).Error)
+}
+
 // ofOneSale is the condition that a line is not that of a campaign. The winners of a campaign's draw are called, since they have
 // to choose a sale.
 const ofOneSale = "NOT EXISTS (SELECT 1 FROM campaigns WHERE id = sale_lines.sale_id)"
@@ -215,11 +252,7 @@ func (s *Store) Call(ctx context.Context, saleID string, serving int64, numbers 
 func (s *Store) lockEntries(tx *gorm.DB, saleID string, numbers []int64) (map[int64]model.LineEntry, error) {
 	rows, err := scan(tx, "lock entries", func(e *model.LineEntry) []any { return []any{&e.Number, &e.UserID, &e.State, &e.Quantity} },
 		"SELECT number, user_id, state, quantity FROM entries WHERE sale_id = ? AND number IN ? ORDER BY number"+s.forUpdate(), saleID, numbers)
-	entries := make(map[int64]model.LineEntry, len(rows))
-	for _, e := range rows {
-		entries[e.Number] = e
-	}
-	return entries, err
+	return byKey(rows, func(e model.LineEntry) int64 { return e.Number }), err
 }
 
 // EndCalls ends calls, at most limit of them, and gives their units back to the line. If all is false, it ends the calls whose
@@ -364,12 +397,13 @@ func (s *Store) Draw(
 
 // DrawnNumbers returns the numbers of the entries that a draw has drawn, in no order.
 func (s *Store) DrawnNumbers(ctx context.Context, saleID string) (numbers []int64, units int64, err error) {
-	db := s.read.WithContext(ctx)
-	if err := db.Raw("SELECT draw_units FROM sale_lines WHERE sale_id = ?", saleID).Scan(&units).Error; err != nil {
-		return nil, 0, wrap("read the draw of sale "+saleID, err)
+	db, what := s.read.WithContext(ctx), "read the draw of sale "+saleID
+	if units, err = cell[int64](db, what, "SELECT draw_units FROM sale_lines WHERE sale_id = ?", saleID); err != nil {
+		return nil, 0, err
 	}
 	// The index orders_status begins with the sale and the status.
-	err = db.Raw(`SELECT number FROM entries WHERE sale_id = ? AND user_id IN (SELECT user_id FROM orders WHERE sale_id = ? AND status IN ? AND source = ?)`,
-		saleID, saleID, model.StoredStatuses, string(model.FromDraw)).Scan(&numbers).Error
-	return numbers, units, wrap("read the draw of sale "+saleID, err)
+	numbers, err = column[int64](db, what,
+		"SELECT number FROM entries WHERE sale_id = ? AND user_id IN (SELECT user_id FROM orders WHERE sale_id = ? AND status IN ? AND source = ?)",
+		saleID, saleID, model.StoredStatuses, string(model.FromDraw))
+	return numbers, units, err
 }

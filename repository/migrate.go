@@ -125,8 +125,7 @@ func (s *Store) tables(ctx context.Context) (names []string, err error) {
 	if s.sqlite {
 		query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
 	}
-	err = s.read.WithContext(ctx).Raw(query).Scan(&names).Error
-	return names, wrap("list the tables", err)
+	return column[string](s.read.WithContext(ctx), "list the tables", query)
 }
 
 // migrationPool returns a pool whose statements have no time limit, because a step may take long on a large table. The

@@ -73,14 +73,19 @@ const closeGrace = time.Second
 // what was committed before the call. Order returns model.ErrUnavailable if the database does not answer, or if too
 // many calls wait.
 func (s *Store) Order(ctx context.Context, id string) (order model.Order, ok bool, err error) {
-	found, err := s.lookUps.Do(ctx, "", model.Attempt{ID: id})
-	if errors.Is(err, batch.ErrFull) || errors.Is(err, batch.ErrClosed) {
-		err = fmt.Errorf("%w: %w", model.ErrUnavailable, err)
-	}
+	found, err := together(s.lookUps.Do(ctx, "", model.Attempt{ID: id}))
 	if err != nil || found == nil {
 		return order, false, wrap("read order", err)
 	}
 	return *found, true, nil
+}
+
+// together returns the outcome of a call in a batch. Its error is model.ErrUnavailable if too many calls wait.
+func together[T any](found T, err error) (T, error) {
+	if errors.Is(err, batch.ErrFull) || errors.Is(err, batch.ErrClosed) {
+		err = fmt.Errorf("%w: %w", model.ErrUnavailable, err)
+	}
+	return found, err
 }
 
 // lookUp reads the orders of the attempts in a batch, in the order of the attempts. It returns nil for an attempt
@@ -177,32 +182,12 @@ const cancelMost = 100
 // another user's, and with NotCancellable if the order is not pending or the user has cancelled cancelMost orders of
 // the sale.
 func (s *Store) Cancel(ctx context.Context, userID, orderID string) (order model.Order, verdict model.Verdict, err error) {
-	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
-		var ok bool
-		order, ok, err = s.lockOrder(tx, orderID)
-		switch {
-		case err != nil:
-			return "", err
-		case !ok || order.UserID != userID:
-			order = model.Order{} // the caller must not see another user's order
-			return model.NotFound, nil
-		case !order.Status.CanBecome(model.OrderCancelled):
-			return model.NotCancellable, nil
-		}
-		counted := tx.Exec("UPDATE buyers SET cancelled = cancelled + 1 WHERE sale_id = ? AND user_id = ? AND cancelled < ?",
-			order.SaleID, order.UserID, cancelMost)
-		if counted.Error != nil || counted.RowsAffected == 0 {
-			return model.NotCancellable, wrap("count cancelled orders", counted.Error)
-		}
-		order.Status = model.OrderCancelled
-		return model.Accepted, s.release(tx, order.SaleID, model.OrderPending, order)
-	})
-	return order, verdict, err
+	return s.end(ctx, orderID, ending{status: model.OrderCancelled, otherwise: model.NotCancellable, user: userID})
 }
 
 // CancelAny is Cancel for whoever may cancel the orders of others. It does not count for the user.
 func (s *Store) CancelAny(ctx context.Context, orderID, actor string) (order model.Order, verdict model.Verdict, err error) {
-	return s.end(ctx, orderID, actor, "cancel", model.OrderCancelled, model.NotCancellable)
+	return s.end(ctx, orderID, ending{status: model.OrderCancelled, otherwise: model.NotCancellable, actor: actor, action: "cancel"})
 }
 
 // Overdue returns, by sale, the ids of pending orders whose deadline passed at least grace ago by the database's clock.
@@ -265,37 +250,50 @@ func (s *Store) Expire(ctx context.Context, saleID string, orderIDs []string) (r
 // RefundOrder marks a paid order as refunded, releases its units, and marks its money as due for a refund. It refuses
 // with NotFound if there is no such order, and with NotRefundable if the order is not paid.
 func (s *Store) RefundOrder(ctx context.Context, orderID, actor string) (order model.Order, verdict model.Verdict, err error) {
-	return s.end(ctx, orderID, actor, "refund", model.OrderRefunded, model.NotRefundable)
+	return s.end(ctx, orderID, ending{status: model.OrderRefunded, otherwise: model.NotRefundable, actor: actor, action: "refund"})
 }
 
-// end gives an order its last status for an operator, releases its units, and marks its money as due for a refund. It
-// refuses with NotFound if there is no such order, and with the verdict otherwise if the order can't get this status.
-func (s *Store) end(
-	ctx context.Context, orderID, actor, action string, status model.OrderStatus, otherwise model.Verdict,
-) (order model.Order, verdict model.Verdict, err error) {
+// ending is how somebody ends an order.
+type ending struct {
+	status        model.OrderStatus
+	otherwise     model.Verdict // if the order can't get this status
+	user          string        // who cancels an order of their own; empty: an operator ends it
+	actor, action string        // of an operator, for the log
+}
+
+// end gives an order its last status, releases its units, and marks its money as due for a refund.
+func (s *Store) end(ctx context.Context, orderID string, e ending) (order model.Order, verdict model.Verdict, err error) {
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		var ok bool
 		order, ok, err = s.lockOrder(tx, orderID)
 		switch {
 		case err != nil:
 			return "", err
-		case !ok:
+		case !ok || e.user != "" && order.UserID != e.user:
+			order = model.Order{} // the caller must not see another user's order
 			return model.NotFound, nil
-		case !order.Status.CanBecome(status):
-			return otherwise, nil
+		case !order.Status.CanBecome(e.status):
+			return e.otherwise, nil
+		}
+		if e.user != "" {
+			counted := tx.Exec("UPDATE buyers SET cancelled = cancelled + 1 WHERE sale_id = ? AND user_id = ? AND cancelled < ?",
+				order.SaleID, order.UserID, cancelMost)
+			if counted.Error != nil || counted.RowsAffected == 0 {
+				return e.otherwise, wrap("count cancelled orders", counted.Error)
+			}
 		}
 		from := order.Status
-		order.Status = status
-		if err := s.release(tx, order.SaleID, from, order); err != nil {
-			return "", err
+		order.Status = e.status
+		if err := s.release(tx, order.SaleID, from, order); err != nil || e.user != "" {
+			return model.Accepted, err
 		}
 		if from == model.OrderPaid {
 			if err := s.refundLater(tx, order); err != nil {
 				return "", err
 			}
 		}
-		return model.Accepted, s.logAudit(tx, actor, action, order.SaleID,
-			fmt.Sprintf("order %s of %s: %s -> %s, quantity %d, %d cents", order.ID, order.UserID, from, status, order.Quantity, order.AmountCents))
+		return model.Accepted, s.logAudit(tx, e.actor, e.action, order.SaleID,
+			fmt.Sprintf("order %s of %s: %s -> %s, quantity %d, %d cents", order.ID, order.UserID, from, e.status, order.Quantity, order.AmountCents))
 	})
 	return order, verdict, err
 }

@@ -416,10 +416,9 @@ func (s *Store) idleLine(tx *gorm.DB, offer model.Offer, units int) (idle bool, 
 	}
 	// Nobody is called once the line is over, and before it calls, all units are those of its draw.
 	over, calls := line.Phase == string(model.PhaseOver), line.Phase == string(model.PhaseCalling)
-	var reserved int64
 	// Only who has locked the line takes from these units, so the row need not be locked yet.
-	err = tx.Raw("SELECT reserved FROM stock WHERE sale_id = ?", offer.LineID()).Scan(&reserved).Error
-	return (over || calls && line.Serving == line.Entries) && reserved >= int64(units), wrap("look for units in line", err)
+	reserved, err := cell[int](tx, "look for units in line", "SELECT reserved FROM stock WHERE sale_id = ?", offer.LineID())
+	return (over || calls && line.Serving == line.Entries) && reserved >= units, err
 }
 
 // refundLater marks the money that a locked order has kept as due for a refund.
@@ -439,9 +438,10 @@ func (s *Store) refundLater(tx *gorm.DB, order model.Order) error {
 // a refund, counted up to limit.
 func (s *Store) RefundsDue(ctx context.Context, provider string, limit int) (list []model.Payment, all int, err error) {
 	db := s.read.WithContext(ctx)
-	err = db.Raw("SELECT COUNT(*) FROM (SELECT 1 FROM payments WHERE status = ? LIMIT ?) AS due", string(model.PaymentRefundDue), limit).Scan(&all).Error
+	all, err = cell[int](db, "count refunds due", "SELECT COUNT(*) FROM (SELECT 1 FROM payments WHERE status = ? LIMIT ?) AS due",
+		string(model.PaymentRefundDue), limit)
 	if err != nil {
-		return nil, 0, wrap("count refunds due", err)
+		return nil, 0, err
 	}
 	// A time that is too far away is from before the database's clock was set back.
 	list, err = findPayments(db, "provider = ? AND payments.status = ? AND (look_at_ms IS NULL OR look_at_ms <= "+s.nowMillis()+

@@ -2,7 +2,6 @@ package repository
 
 import (
 	"context"
-	"encoding/hex"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -48,6 +47,21 @@ var variables = []string{
 	"max_connections", "max_user_connections", "max_allowed_packet", "read_only", "innodb_read_only",
 	"sql_mode", "time_zone", "tx_isolation", "transaction_isolation", "idle_transaction_timeout",
 	"rpl_semi_sync_master_enabled", "rpl_semi_sync_master_timeout", "rpl_semi_sync_source_enabled", "rpl_semi_sync_source_timeout",
+}
+
+// Version names the database server and its version.
+func (s *Store) Version(ctx context.Context) (version string, err error) {
+	query, name := "SELECT VERSION()", "MySQL "
+	if s.sqlite {
+		query, name = "SELECT sqlite_version()", "SQLite "
+	}
+	if version, err = cell[string](s.read.WithContext(ctx), "ask for the database's version", query); err != nil {
+		return "", err
+	}
+	if number, _, ok := strings.Cut(version, "-MariaDB"); ok {
+		return "MariaDB " + number, nil
+	}
+	return name + version, nil
 }
 
 // Server reads the facts about the database and changes nothing. now is the caller's clock.
@@ -111,19 +125,9 @@ func (s *Store) status(ctx context.Context, name string) (value string, err erro
 	return rows[0].Value, nil
 }
 
-// KeptKey returns the key that DataKey has made under a name, or nil if there is none yet.
-func (s *Store) KeptKey(ctx context.Context, name string) ([]byte, error) {
-	var values []string
-	if err := s.read.WithContext(ctx).Raw("SELECT value FROM data_keys WHERE name = ?", name).Scan(&values).Error; err != nil || len(values) == 0 {
-		return nil, wrap("read the key "+name, err)
-	}
-	return hex.DecodeString(values[0])
-}
-
 // ShadowSales lists the ids of the sales that were made for a rehearsal, also of those that an operator has closed.
 func (s *Store) ShadowSales(ctx context.Context) (ids []string, err error) {
-	err = s.read.WithContext(ctx).Raw("SELECT id FROM sales WHERE id LIKE ?", model.ShadowPrefix+"%").Scan(&ids).Error
-	return ids, wrap("list the shadow sales", err)
+	return column[string](s.read.WithContext(ctx), "list the shadow sales", "SELECT id FROM sales WHERE id LIKE ?", model.ShadowPrefix+"%")
 }
 
 // schema returns the newest step that was applied, and the newest step that this binary has. It does not ask goose,
@@ -145,6 +149,6 @@ func (s *Store) schema(ctx context.Context) (applied, newest int64, err error) {
 	if err != nil || !slices.Contains(there, goose.DefaultTablename) {
 		return 0, newest, err
 	}
-	err = s.read.WithContext(ctx).Raw("SELECT COALESCE(MAX(version_id), 0) FROM goose_db_version").Scan(&applied).Error
-	return applied, newest, wrap("read the schema's version", err)
+	applied, err = cell[int64](s.read.WithContext(ctx), "read the schema's version", "SELECT COALESCE(MAX(version_id), 0) FROM goose_db_version")
+	return applied, newest, err
 }

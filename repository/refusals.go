@@ -50,22 +50,13 @@ func (s *Store) LeaseRefusals(ctx context.Context, saleIDs []string) (leases map
 
 // KnownIDs returns the ids of all orders and durable refusals of a sale, in pages.
 func (s *Store) KnownIDs(ctx context.Context, saleID string) iter.Seq2[[]string, error] {
-	return func(yield func([]string, error) bool) {
-		for _, query := range []string{
-			"SELECT id FROM orders WHERE id > ? AND id < ? ORDER BY id LIMIT ?",
-			"SELECT order_id FROM refusals WHERE order_id > ? AND order_id < ? ORDER BY order_id LIMIT ?",
-		} {
-			read := func(after string) ([]string, error) {
-				return scan(s.read.WithContext(ctx), "read the ids of sale "+saleID,
-					func(id *string) []any { return []any{id} }, query, after, saleID+behindSale, pageRows)
-			}
-			for ids, err := range pages(saleID, read, func(id string) string { return id }) {
-				if !yield(ids, err) || err != nil {
-					return
-				}
-			}
-		}
+	ids := func(query string) iter.Seq2[[]string, error] {
+		return pages(saleID, func(after string) ([]string, error) {
+			return column[string](s.read.WithContext(ctx), "read the ids of sale "+saleID, query, after, saleID+behindSale, pageRows)
+		}, func(id string) string { return id })
 	}
+	return chain(ids("SELECT id FROM orders WHERE id > ? AND id < ? ORDER BY id LIMIT ?"),
+		ids("SELECT order_id FROM refusals WHERE order_id > ? AND order_id < ? ORDER BY order_id LIMIT ?"))
 }
 
 // errRefusing means that units can't come back to a sale yet, because instances refuse requests from memory. It never
@@ -89,12 +80,13 @@ func (s *Store) announceReturn(ctx context.Context, err error) (time.Duration, e
 		return 0, err
 	}
 	var ms int64
-	err = s.transact(ctx, func(tx *gorm.DB) error {
+	err = s.transact(ctx, func(tx *gorm.DB) (err error) {
 		now := s.nowMillis()
 		if err := tx.Exec("UPDATE stock SET returning_at_ms = "+now+" WHERE sale_id = ?", refusing.saleID).Error; err != nil {
 			return err
 		}
-		return tx.Raw("SELECT refusing_until_ms - "+now+" FROM stock WHERE sale_id = ?", refusing.saleID).Scan(&ms).Error
+		ms, err = cell[int64](tx, "read the leases", "SELECT refusing_until_ms - "+now+" FROM stock WHERE sale_id = ?", refusing.saleID)
+		return err
 	})
 	if err != nil {
 		return 0, fmt.Errorf("announce a return of units: %w", err)

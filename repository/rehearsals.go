@@ -2,6 +2,7 @@ package repository
 
 import (
 	"context"
+	"fmt"
 
 	"gorm.io/gorm"
 
@@ -19,11 +20,11 @@ func (s *Store) SaveRehearsal(ctx context.Context, r model.Rehearsal) error {
 		if err != nil {
 			return err
 		}
-		var oldest []int64
-		if err := tx.Raw("SELECT id FROM rehearsals ORDER BY id DESC LIMIT 1 OFFSET ?", keptRehearsals-1).Scan(&oldest).Error; err != nil || len(oldest) == 0 {
+		oldest, err := cell[int64](tx, "find the oldest", "SELECT id FROM rehearsals ORDER BY id DESC LIMIT 1 OFFSET ?", keptRehearsals-1)
+		if err != nil {
 			return err
 		}
-		return tx.Exec("DELETE FROM rehearsals WHERE id < ?", oldest[0]).Error
+		return tx.Exec("DELETE FROM rehearsals WHERE id < ?", oldest).Error
 	}))
 }
 
@@ -47,4 +48,68 @@ func (s *Store) rehearsals(ctx context.Context, report, where string, args ...an
 	return scan(s.read.WithContext(ctx), "read the rehearsals", func(r *model.Rehearsal) []any {
 		return []any{&r.ID, millis{&r.At}, &r.Version, &r.Verdict, &r.Buyers, &r.Units, &r.PerSecond, &r.Report}
 	}, "SELECT id, at_ms, version, verdict, buyers, units, per_second, "+report+" FROM rehearsals WHERE "+where, args...)
+}
+
+// EraseSale deletes a shadow sale with its orders and all its other rows. It was never offered to buyers, its orders were paid
+// in the sandbox only, and it has no events. For any other sale EraseSale returns an error and deletes nothing.
+func (s *Store) EraseSale(ctx context.Context, saleID string) error {
+	if !model.IsShadow(saleID) {
+		return fmt.Errorf("erase sale %s: not a shadow sale", saleID)
+	}
+	return wrap("erase sale "+saleID, s.transact(ctx, func(tx *gorm.DB) error {
+		if err := eraseLarge(tx, saleID); err != nil {
+			return err
+		}
+		for _, statement := range []string{
+			"DELETE FROM gate_changes WHERE sale_id = ?", "DELETE FROM stock WHERE sale_id = ?",
+			"DELETE FROM sale_lines WHERE sale_id = ?", "DELETE FROM entries WHERE sale_id = ?", "DELETE FROM calls WHERE sale_id = ?",
+			"DELETE FROM audit_log WHERE subject = ?", "DELETE FROM sales WHERE id = ?",
+		} {
+			if err := tx.Exec(statement, saleID).Error; err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+}
+
+// eraseRows is how many rows one statement erases, so that each ends far within the statement time-out.
+const eraseRows = 1000
+
+// eraseLarge erases what a sale may have many rows of: orders with their payments, refusals and buyers.
+func eraseLarge(tx *gorm.DB, saleID string) error {
+	for _, part := range []struct{ table, key string }{{"orders", "id"}, {"refusals", "order_id"}, {"buyers", "user_id"}} {
+		for {
+			keys, err := column[string](tx, "read "+part.table, "SELECT "+part.key+" FROM "+part.table+" WHERE sale_id = ? LIMIT ?", saleID, eraseRows)
+			if err != nil {
+				return err
+			}
+			if len(keys) == 0 {
+				break
+			}
+			if part.table == "orders" {
+				if err := erasePayments(tx, keys); err != nil {
+					return err
+				}
+			}
+			if err := tx.Exec("DELETE FROM "+part.table+" WHERE sale_id = ? AND "+part.key+" IN ?", saleID, keys).Error; err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// erasePayments erases the payments of orders, which were paid in the sandbox if at all.
+func erasePayments(tx *gorm.DB, orderIDs []string) error {
+	ids, err := column[string](tx, "read payments", "SELECT id FROM payments WHERE order_id IN ?", orderIDs)
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	for _, statement := range []string{"DELETE FROM sandbox_transactions WHERE payment_id IN ?", "DELETE FROM payments WHERE id IN ?"} {
+		if err := tx.Exec(statement, ids).Error; err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -42,6 +42,35 @@ func one[T any](list []T, err error) (row T, ok bool, _ error) {
 	return list[0], true, nil
 }
 
+// column runs a query of one column.
+func column[T any](db *gorm.DB, what, query string, args ...any) ([]T, error) {
+	return scan(db, what, func(value *T) []any { return []any{value} }, query, args...)
+}
+
+// cell runs a query of one column and returns its first value, or the zero value if there is no row.
+func cell[T any](db *gorm.DB, what, query string, args ...any) (T, error) {
+	value, _, err := one(column[T](db, what, query, args...))
+	return value, err
+}
+
+// byKey returns rows by the key of each.
+func byKey[K comparable, T any](list []T, key func(T) K) map[K]T {
+	rows := make(map[K]T, len(list))
+	for _, row := range list {
+		rows[key(row)] = row
+	}
+	return rows
+}
+
+// each returns what of makes of each part of a list.
+func each[T, U any](list []T, of func(T) U) []U {
+	made := make([]U, len(list))
+	for i, part := range list {
+		made[i] = of(part)
+	}
+	return made
+}
+
 // cut ends a list at limit rows, and returns the cursor of the next page if the list was longer.
 func cut[T any](list []T, limit int, cursor func(last *T) string) (_ []T, next string) {
 	if len(list) <= limit {
@@ -50,8 +79,8 @@ func cut[T any](list []T, limit int, cursor func(last *T) string) (_ []T, next s
 	return list[:limit], cursor(&list[limit-1])
 }
 
-// newest returns the ids of a page of a table's rows that a condition selects, the newest first, and the cursor of the next page.
-// It returns model.ErrBadCursor if the cursor is invalid.
+// newest returns the ids of a page of a table's rows that a condition selects, the newest first, and the cursor of the next
+// page. It returns model.ErrBadCursor if the cursor is invalid.
 func (s *Store) newest(ctx context.Context, table, where, cursor string, limit int) (ids []string, next string, err error) {
 	at, id := int64(math.MaxInt64), ""
 	if cursor != "" {
@@ -64,9 +93,10 @@ func (s *Store) newest(ctx context.Context, table, where, cursor string, limit i
 		id string
 	}
 	limit = max(1, limit)
-	// The second condition lets the database find the place in an index. The third one decides between rows of the same millisecond.
-	rows, err := scan(s.read.WithContext(ctx), "list "+table, func(r *row) []any { return []any{&r.at, &r.id} }, "SELECT created_at_ms, id FROM "+table+
-		" WHERE "+where+" AND created_at_ms <= ? AND (created_at_ms < ? OR id < ?) ORDER BY created_at_ms DESC, id DESC LIMIT ?", at, at, id, limit+1)
+	// The first comparison lets the database find the place in an index. The others decide between rows of the same millisecond.
+	rows, err := scan(s.read.WithContext(ctx), "list "+table, func(r *row) []any { return []any{&r.at, &r.id} },
+		"SELECT created_at_ms, id FROM "+table+" WHERE "+where+" AND created_at_ms <= ? AND (created_at_ms < ? OR id < ?) "+
+			"ORDER BY created_at_ms DESC, id DESC LIMIT ?", at, at, id, limit+1)
 	rows, next = cut(rows, limit, func(last *row) string { return cursorOf(last.at, last.id) })
 	for _, r := range rows {
 		ids = append(ids, r.id)
@@ -106,6 +136,19 @@ func pages[K, T any](first K, read func(after K) ([]T, error), key func(T) K) it
 				return
 			}
 			after, more = key(page[len(page)-1]), len(page) == pageRows
+		}
+	}
+}
+
+// chain reads the pages of one part after those of another, up to the first error.
+func chain[T any](parts ...iter.Seq2[T, error]) iter.Seq2[T, error] {
+	return func(yield func(T, error) bool) {
+		for _, part := range parts {
+			for page, err := range part {
+				if !yield(page, err) || err != nil {
+					return
+				}
+			}
 		}
 	}
 }

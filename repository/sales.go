@@ -114,32 +114,24 @@ func NewLiveSales(s *Store) *LiveSales {
 // LiveOffers returns the same as Store.LiveOffers. Callers with different values of linger share the cache. All columns
 // are read again only if a sale is missing from the cache or has changed; leftover sales in the cache are harmless.
 func (l *LiveSales) LiveOffers(ctx context.Context, linger time.Duration) ([]model.Offer, error) {
-	rows, err := l.read.WithContext(ctx).Raw("SELECT revision, "+stockColumns+" FROM "+salesWithStock+" WHERE ends_at_ms > "+l.nowMillis()+` - ?
-		ORDER BY starts_at_ms, sales.id`, linger.Milliseconds()).Rows()
+	list, err := scan(l.read.WithContext(ctx), "read stocks", func(o *model.Offer) []any {
+		return append([]any{&o.Revision}, stockFields(&o.Stock, &o.Line)...)
+	}, "SELECT revision, "+stockColumns+" FROM "+salesWithStock+" WHERE ends_at_ms > "+l.nowMillis()+" - ? ORDER BY starts_at_ms, sales.id",
+		linger.Milliseconds())
 	if err != nil {
-		return nil, fmt.Errorf("read stocks: %w", err)
+		return nil, err
 	}
-	defer func() { _ = rows.Close() }()
 	known := *l.known.Load()
-	list := make([]model.Offer, 0, len(known))
-	for rows.Next() {
-		var row model.Offer
-		if err := rows.Scan(append([]any{&row.Revision}, stockFields(&row.Stock, &row.Line)...)...); err != nil {
-			return nil, fmt.Errorf("read stocks: %w", err)
-		}
-		offer, ok := known[row.Stock.SaleID]
-		if !ok || offer.Revision != row.Revision {
-			_ = rows.Close()
+	for i, now := range list {
+		offer, ok := known[now.Stock.SaleID]
+		if !ok || offer.Revision != now.Revision {
 			return l.readAll(ctx, linger)
 		}
-		offer.Stock = row.Stock
-		if l, now := &offer.Line, row.Line; offer.HasLine() {
-			l.Phase, l.Entries, l.Sealed, l.Serving, l.FirstAt, l.Stopped = now.Phase, now.Entries, now.Sealed, now.Serving, now.FirstAt, now.Stopped
+		offer.Stock = now.Stock
+		if of, is := &offer.Line, now.Line; offer.HasLine() {
+			of.Phase, of.Entries, of.Sealed, of.Serving, of.FirstAt, of.Stopped = is.Phase, is.Entries, is.Sealed, is.Serving, is.FirstAt, is.Stopped
 		}
-		list = append(list, offer)
-	}
-	if err := rows.Err(); err != nil {
-		return nil, fmt.Errorf("read stocks: %w", outages{l.read.Dialector}.Translate(err))
+		list[i] = offer
 	}
 	return list, nil
 }
@@ -149,10 +141,7 @@ func (l *LiveSales) readAll(ctx context.Context, linger time.Duration) ([]model.
 	if err != nil {
 		return nil, err
 	}
-	known := make(map[string]model.Offer, len(list))
-	for _, o := range list {
-		known[o.ID] = o
-	}
+	known := byKey(list, func(o model.Offer) string { return o.ID })
 	l.known.Store(&known)
 	return list, nil
 }
@@ -183,11 +172,7 @@ func (s *Store) SaleCodes(ctx context.Context, since time.Time) (codes map[strin
 
 // SaleByCode returns the id of the sale that a short link leads to, or an empty id if there is none.
 func (s *Store) SaleByCode(ctx context.Context, code string) (string, error) {
-	var id string
-	if err := s.read.WithContext(ctx).Raw("SELECT id FROM sales WHERE code = ?", code).Scan(&id).Error; err != nil {
-		return "", fmt.Errorf("read a short link: %w", err)
-	}
-	return id, nil
+	return cell[string](s.read.WithContext(ctx), "read a short link", "SELECT id FROM sales WHERE code = ?", code)
 }
 
 // CreateSale inserts a sale and its stock, with the whole quota available. The gate has one shard if sale.Shards is 0.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -18,14 +17,15 @@ import (
 // guard says which units of a stock row new orders get, and what keeps others from getting the same ones.
 type guard int
 
+// With the first six, orders get available units.
 const (
-	byTerms      guard = iota // available units; constraints fail if there are too few, or if the sale has other terms than the batch
-	byConstraint              // available units; a constraint fails if there are too few
-	byStock                   // available units; the row is locked, and read, before orders are written
-	byVersion                 // available units; the row must still have the version that was read
-	byLock                    // available units; the row is locked, and read, after orders were written
-	byNothing                 // available units; the row becomes what follows from an earlier read, whatever it is now
-	byCalls                   // units behind calls of the buyers, which end
+	byConstraint guard = iota // a constraint fails if there are too few
+	byTerms                   // as well if the sale has other terms than those by which the batch was judged
+	byStock                   // the row is locked, and read, before the orders are written
+	byVersion                 // the row must still have the version that was read
+	byLock                    // the row is locked, and read, after the orders were written
+	byNothing                 // the row becomes what follows from an earlier read, whatever it has become since
+	byCalls                   // the units behind the buyers' calls, which end
 	byDraw                    // units in line, for entries that were drawn
 )
 
@@ -54,6 +54,15 @@ func termsOf(offer model.Offer) map[string]terms {
 	return map[string]terms{offer.ID: {offer, offer.Stock.Terms}}
 }
 
+// limits are those of the sales and of their campaigns, by id.
+func (f supply) limits() map[string]int {
+	limits := make(map[string]int, len(f.terms))
+	for id, t := range f.terms {
+		limits[id], limits[t.offer.Campaign.ID] = t.offer.LimitPerUser, t.offer.Campaign.LimitPerUser
+	}
+	return limits
+}
+
 // errShort means that fewer units are left than the batch needs. It never leaves this package.
 var errShort = errors.New("stock is short")
 
@@ -69,9 +78,9 @@ var errNotNew = errors.New("not all entries are new and fit")
 // if the sale was changed before its row was locked.
 func (s *Store) sell(tx *gorm.DB, b *attemptBatch, from supply, end ...statement) error {
 	sales := bySale(b.unitsByUser())
-	statements := s.insertingOrders(b.accept(from))
+	write := s.insertingOrders(b.accept(from))
 	if from.guard == byLock {
-		if _, err := s.execute(tx, statements...); err != nil {
+		if _, err := s.execute(tx, write...); err != nil {
 			return wrap("insert orders", err)
 		}
 		stock, err := s.lockTerms(tx, from.terms[sales[0].sale].offer)
@@ -81,9 +90,9 @@ func (s *Store) sell(tx *gorm.DB, b *attemptBatch, from supply, end ...statement
 		if stock.Available < sales[0].n {
 			return errShort
 		}
-		statements = nil
+		write = nil
 	}
-	changed, err := s.execute(tx, slices.Concat(statements, taking(sales, from), end)...)
+	changed, err := s.execute(tx, slices.Concat(write, taking(sales, from), end)...)
 	switch {
 	case (from.guard == byTerms || from.guard == byConstraint) && violated(err):
 		return errShort
@@ -127,8 +136,8 @@ func taking(sales []saleUnits, from supply) []statement {
 	return nil
 }
 
-// sellNew sells to all attempts of a batch, or changes nothing. It returns errNotNew if not all attempts are new and fit, and the errors
-// of sell. On MySQL the statements are sent in as few calls as possible, because each call takes a round trip.
+// sellNew sells to all attempts of a batch, or changes nothing. It returns errNotNew if not all attempts are new and fit,
+// and the errors of sell. On MySQL the statements are sent in as few calls as possible, because each call takes a round trip.
 func (s *Store) sellNew(ctx context.Context, b *attemptBatch, from supply) (_ []model.Outcome, err error) {
 	if len(b.open) == 0 || len(b.open) < len(b.attempts) || slices.ContainsFunc(b.attempts, func(a model.Attempt) bool { return a.Quantity < 1 }) {
 		return nil, errNotNew
@@ -157,23 +166,22 @@ func (s *Store) sellNew(ctx context.Context, b *attemptBatch, from supply) (_ []
 		end()
 	})()
 	err = s.transactInCalls(ctx, func(tx *gorm.DB) error {
-		seen, err := s.beginNew(tx, units, sales, from.terms)
+		from := from
+		allNew, connection, err := s.beginNew(tx, units, sales, &from)
 		if err != nil {
 			return err
 		}
-		defer running.on(seen.connection)()
-		limit := func(u userUnits) int { return seen.limits[u.sale] }
-		if len(seen.terms) < len(sales) || slices.ContainsFunc(units, func(u userUnits) bool { return u.n > limit(u) }) {
+		defer running.on(connection)()
+		limits := from.limits()
+		if len(from.terms) < len(sales) || slices.ContainsFunc(units, func(u userUnits) bool { return u.n > limits[u.sale] }) {
 			return errNotNew
 		}
-		if !seen.allNew {
-			err = s.fits(tx, seen.binding(units), limit, sales, b.attempts)
+		if !allNew {
+			err = s.fits(tx, units, from, sales, b.attempts)
 		}
 		if err = cmp.Or(err, caller.Err()); err != nil {
 			return err
 		}
-		from := from
-		from.terms, from.now = seen.terms, seen.now
 		if from.guard == byTerms && !s.sqlite { // constraints decide, so the commit goes with the last call
 			err = s.sell(tx, b, from, s.commit())
 		} else if err = cmp.Or(s.sell(tx, b, from), caller.Err()); err == nil {
@@ -190,89 +198,60 @@ func (s *Store) sellNew(ctx context.Context, b *attemptBatch, from supply) (_ []
 	return b.outcomes, nil
 }
 
-// seen is what sellNew reads in its transaction.
-type seen struct {
-	allNew     bool             // no user had a row before, so none was refused: a refusal locks the row; always false on SQLite, which does not tell
-	terms      map[string]terms // by sale
-	limits     map[string]int   // of the sales and of their campaigns, by id
-	now        time.Time        // by the database's clock
-	connection int64            // on MySQL, the id of the transaction's connection
-}
-
-func (s *seen) add(t terms) {
-	s.terms[t.offer.ID] = t
-	s.limits[t.offer.ID], s.limits[t.offer.Campaign.ID] = t.offer.LimitPerUser, t.offer.Campaign.LimitPerUser
-}
-
-// binding leaves out the units in sales whose limit is at least that of their campaign: whoever is below the campaign's limit
-// is below theirs.
-func (s seen) binding(units []userUnits) (list []userUnits) {
-	for _, u := range units {
-		if campaign := s.terms[u.sale].offer.Campaign; campaign.ID == "" || s.limits[u.sale] < campaign.LimitPerUser {
-			list = append(list, u)
-		}
-	}
-	return list
-}
-
-// beginNew begins the transaction of sellNew: it adds the units to the users' rows, as addUnits does, and reads the terms of
-// the sales, unless they are known.
-func (s *Store) beginNew(tx *gorm.DB, units []userUnits, sales []saleUnits, known map[string]terms) (seen, error) {
+// beginNew begins the transaction of sellNew: it adds the units to the users' rows, as addUnits does, and reads the clock and,
+// unless they are known, the terms of the sales. allNew is true if no user had a row before, so that none was refused: a refusal
+// locks the row. On SQLite, which does not tell, it is false. connection is the id of the transaction's connection on MySQL.
+func (s *Store) beginNew(tx *gorm.DB, units []userUnits, sales []saleUnits, from *supply) (allNew bool, connection int64, err error) {
 	columns := "ROW_COUNT(), CONNECTION_ID()"
 	if s.sqlite {
 		columns = "0, 0"
 	}
-	read := statement{query: "SELECT " + columns + ", " + s.nowMillis()}
-	if len(known) == 0 {
-		for _, u := range sales {
-			read.args = append(read.args, u.sale)
-		}
+	read, known := statement{query: "SELECT " + columns + ", " + s.nowMillis()}, len(from.terms) > 0
+	var changed int64
+	var t terms
+	into := []any{&changed, &connection, millis{&from.now}}
+	if !known {
+		from.terms = make(map[string]terms, len(sales))
+		read.args = each(sales, func(u saleUnits) any { return u.sale })
 		read.query += `, sales.id, price_cents, currency, sales.limit_per_user, pay_timeout_seconds, COALESCE(campaigns.id, ''),
 			COALESCE(campaigns.limit_per_user, 0), terms
 			FROM sales JOIN stock ON stock.sale_id = sales.id LEFT JOIN campaigns ON campaigns.id = campaign_id
 			WHERE sales.id IN ` + places(len(sales))
+		into = append(into, &t.offer.ID, &t.offer.PriceCents, &t.offer.Currency, &t.offer.LimitPerUser, &t.offer.PayTimeoutSeconds,
+			&t.offer.Campaign.ID, &t.offer.Campaign.LimitPerUser, &t.version)
 	}
 	calls := s.calls(slices.Concat([]statement{s.begin()}, s.adding(units), []statement{read})...)
 	if _, err := s.execute(tx, calls[:len(calls)-1]...); err != nil {
-		return seen{}, wrap("count buyers' units", err)
+		return false, 0, wrap("count buyers' units", err)
 	}
 	last := calls[len(calls)-1]
 	rows, err := tx.Statement.ConnPool.QueryContext(tx.Statement.Context, last.query, last.args...)
 	if err != nil {
-		return seen{}, wrap("count buyers' units and read the sales", outages{tx.Dialector}.Translate(err))
+		return false, 0, wrap("count buyers' units and read the sales", outages{tx.Dialector}.Translate(err))
 	}
 	defer func() { _ = rows.Close() }()
-	got := seen{terms: make(map[string]terms, len(sales)), limits: make(map[string]int, len(sales))}
-	for _, t := range known {
-		got.add(t)
-	}
 	for rows.Next() {
-		var t terms
-		var changed, nowMs int64
-		into := []any{&changed, &got.connection, &nowMs}
-		if len(known) == 0 {
-			into = append(into, &t.offer.ID, &t.offer.PriceCents, &t.offer.Currency, &t.offer.LimitPerUser, &t.offer.PayTimeoutSeconds,
-				&t.offer.Campaign.ID, &t.offer.Campaign.LimitPerUser, &t.version)
-		}
 		if err := rows.Scan(into...); err != nil {
-			return seen{}, wrap("read the sales", err)
+			return false, 0, wrap("read the sales", err)
 		}
-		if len(known) == 0 {
-			got.add(t)
+		if !known {
+			from.terms[t.offer.ID] = t
 			s.terms.Store(t.offer.ID, t)
 		}
-		got.now, got.allNew = fromMillis(nowMs), changed == int64(len(units))
 	}
-	return got, wrap("read the sales", outages{tx.Dialector}.Translate(rows.Err()))
+	return changed == int64(len(units)), connection, wrap("read the sales", outages{tx.Dialector}.Translate(rows.Err()))
 }
 
 // fits returns errNotNew if one of the users has more units than a user may have in the sale, or if one of the attempts was
 // refused before. The rows of all sales with the same limit are one list, since the database looks a row up in a sorted list,
 // but compares it with each of several conditions in turn. The attempts are looked up only if one of the sales has refusals.
-func (s *Store) fits(tx *gorm.DB, units []userUnits, limit func(u userUnits) int, sales []saleUnits, attempts []model.Attempt) error {
-	rows := map[int][]any{} // the sale and the user of each row, by limit
+func (s *Store) fits(tx *gorm.DB, units []userUnits, from supply, sales []saleUnits, attempts []model.Attempt) error {
+	rows, limits := map[int][]any{}, from.limits() // the sale and the user of each row, by limit
 	for _, u := range units {
-		rows[limit(u)] = append(rows[limit(u)], u.sale, u.user)
+		// Whoever is below the limit of a campaign is below that of its sale, if this is not lower.
+		if campaign := from.terms[u.sale].offer.Campaign; campaign.ID == "" || limits[u.sale] < campaign.LimitPerUser {
+			rows[limits[u.sale]] = append(rows[limits[u.sale]], u.sale, u.user)
+		}
 	}
 	list := "" // how a list of rows begins
 	if s.sqlite {
@@ -283,24 +262,20 @@ func (s *Store) fits(tx *gorm.DB, units []userUnits, limit func(u userUnits) int
 		over += " OR (sale_id, user_id) IN (" + list + strings.Repeat(", (?, ?)", len(of)/2)[len(", "):] + ") AND units > ?"
 		args = append(append(args, of...), most)
 	}
-	var unfit int
-	err := tx.Raw("SELECT (SELECT COUNT(*) FROM buyers WHERE"+strings.TrimPrefix(over, " OR")+") + CASE WHEN EXISTS (SELECT 1 FROM refusals"+
-		" WHERE sale_id IN ?) THEN (SELECT COUNT(*) FROM refusals WHERE order_id IN ?) ELSE 0 END",
-		append(args, idsOfSales(sales), idsOf(attempts))...).Scan(&unfit).Error
+	unfit, err := cell[int](tx, "look for limits and refusals", "SELECT (SELECT COUNT(*) FROM buyers WHERE"+strings.TrimPrefix(over, " OR")+
+		") + CASE WHEN EXISTS (SELECT 1 FROM refusals WHERE sale_id IN ?) THEN (SELECT COUNT(*) FROM refusals WHERE order_id IN ?) ELSE 0 END",
+		append(args, idsOfSales(sales), idsOf(attempts))...)
 	if err == nil && unfit > 0 {
 		err = errNotNew
 	}
-	return wrap("look for limits and refusals", err)
+	return err
 }
 
 // holding returns the statement that moves units from available to held. It fails with errShort if a sale has fewer
 // available, because of the constraint stock_not_negative. It does so as well if a sale has other terms than those in of, which
 // may be nil.
 func holding(sales []saleUnits, of map[string]terms) statement {
-	ids := make([]any, len(sales))
-	for i, u := range sales {
-		ids[i] = u.sale
-	}
+	ids := each(sales, func(u saleUnits) any { return u.sale })
 	units, args := caseOf(sales, func(u saleUnits) int64 { return u.n })
 	taken, all := units, slices.Clone(args)
 	if of != nil {
@@ -336,8 +311,8 @@ func caseOf(sales []saleUnits, value func(u saleUnits) int64) (expression string
 	return expression + " ELSE ? END", append(args, often)
 }
 
-// sellJudged judges each attempt of a batch on one sale, and sells to those that fit, in one transaction. A known attempt keeps its
-// outcome. What was admitted by a gate is refused durably. Other refusals write nothing. The errors are those of sell.
+// sellJudged judges each attempt of a batch on one sale, and sells to those that fit, in one transaction. A known attempt
+// keeps its outcome. What was admitted by a gate is refused durably. Other refusals write nothing. The errors are those of sell.
 func (s *Store) sellJudged(ctx context.Context, saleID string, attempts []model.Attempt, from supply) ([]model.Outcome, error) {
 	campaigns, err := s.campaignsOf(s.read.WithContext(ctx), saleID)
 	if err != nil {
@@ -419,10 +394,7 @@ func (s *Store) judge(db *gorm.DB, b *attemptBatch, saleID string, from *supply)
 // are known. campaigns must have been read before the transaction: with its first read, a transaction fixes what it sees.
 // Every transaction that settles, refuses or deducts an attempt locks these rows first, so each attempt is decided once.
 func (s *Store) lockBatch(tx *gorm.DB, attempts []model.Attempt, campaigns map[string]string) (*attemptBatch, error) {
-	none := make([]userUnits, len(attempts))
-	for i, a := range attempts {
-		none[i].sale, none[i].user = a.SaleID, a.UserID
-	}
+	none := each(attempts, func(a model.Attempt) userUnits { return userUnits{sale: a.SaleID, user: a.UserID} })
 	if err := s.addUnits(tx, inCampaigns(byUser(none), campaigns)); err != nil {
 		return nil, err
 	}
@@ -450,16 +422,10 @@ func (s *Store) unitsOf(db *gorm.DB, saleID string, users []string) (map[string]
 	if len(users) == 0 {
 		return units, nil
 	}
-	var rows []struct {
-		UserID string
-		Units  int
+	rows, err := scan(db, "read buyers", func(b *model.Buyer) []any { return []any{&b.UserID, &b.Units} },
+		"SELECT user_id, units FROM buyers WHERE sale_id = ? AND user_id IN ?", saleID, users)
+	for _, b := range rows {
+		units[b.UserID] = b.Units
 	}
-	err := db.Raw("SELECT user_id, units FROM buyers WHERE sale_id = ? AND user_id IN ?", saleID, users).Scan(&rows).Error
-	if err != nil {
-		return nil, fmt.Errorf("read buyers: %w", err)
-	}
-	for _, r := range rows {
-		units[r.UserID] = r.Units
-	}
-	return units, nil
+	return units, err
 }

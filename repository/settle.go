@@ -59,10 +59,7 @@ func (s *Store) SettleSales(ctx context.Context, entries []model.Entry) (outcome
 
 // fromStream is the supply of entries that gates have admitted.
 func fromStream(entries []model.Entry) supply {
-	epochs := make([]int64, len(entries)) // a gate may be replaced while entries wait
-	for i, e := range entries {
-		epochs[i] = e.Epoch
-	}
+	epochs := each(entries, func(e model.Entry) int64 { return e.Epoch }) // a gate may be replaced while entries wait
 	return supply{guard: byTerms, source: model.FromStream, epochs: epochs}
 }
 

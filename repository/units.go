@@ -49,19 +49,7 @@ func byUser(list []userUnits) []userUnits {
 }
 
 func idsOfSales(sales []saleUnits) []string {
-	ids := make([]string, len(sales))
-	for i, u := range sales {
-		ids[i] = u.sale
-	}
-	return ids
-}
-
-func usersOf(units []userUnits) []string {
-	users := make([]string, len(units))
-	for i, u := range units {
-		users[i] = u.user
-	}
-	return users
+	return each(sales, func(u saleUnits) string { return u.sale })
 }
 
 // addUnits adds units to the users' rows in buyers and locks the rows, even where it adds 0 units. units must come from

@@ -64,9 +64,9 @@ var mutations = []mutation{
 		edits: []edit{
 			{
 				"repository/sell.go",
-				" || slices.ContainsFunc(units, func(u userUnits) bool { return u.n > limit(u) })", "",
+				" || slices.ContainsFunc(units, func(u userUnits) bool { return u.n > limits[u.sale] })", "",
 			},
-			{"repository/sell.go", "\t\tif !seen.allNew {\n", "\t\tif false {\n"},
+			{"repository/sell.go", "\t\tif !allNew {\n", "\t\tif false {\n"},
 			{"repository/attempts.go", "\t\tcase slices.ContainsFunc(limits, func(l userLimit) bool { return l.units[a.UserID]+a.Quantity > l.limit }):\n", "\t\tcase false:\n"},
 		},
 		says: fmt.Sprintf(`holds \d+ of %d"`, mutationLimit),
