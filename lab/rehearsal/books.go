@@ -97,9 +97,15 @@ func compare(list []told, b books) []Finding {
 			f.add(OverLimit, "a buyer has more units than the limit of the sale, which is one", user, 1)
 		}
 	}
+	// A queued attempt counts for the limit while it is queued, also if it is refused when it is settled.
+	mayHave := map[string]bool{}
+	for _, t := range list {
+		user := userOf(t.buyer)
+		mayHave[user] = mayHave[user] || byUser[user] > 0 || t.status == model.OrderQueued || t.status == model.OrderRejected
+	}
 	for _, t := range list {
 		f.judgeOrder(t, b)
-		f.judgeRefusal(t, byUser, stock.Free())
+		f.judgeRefusal(t, byUser[userOf(t.buyer)] > 0, mayHave[userOf(t.buyer)], stock.Free())
 	}
 	for _, v := range b.audit.Violations {
 		f.add(WrongBooks, v, "", 1)
@@ -127,16 +133,15 @@ func (f *findings) judgeOrder(t told, b books) {
 	}
 }
 
-// judgeRefusal checks that a refusal was right: sold_out if no unit is left, limit_reached if the buyer has one. No other
-// refusal decides the attempt of a buyer who behaves as the storefront does.
-func (f *findings) judgeRefusal(t told, byUser map[string]int, free int64) {
+// judgeRefusal checks that a refusal was right: sold_out if no unit is left, limit_reached if the buyer has one, or may have had
+// one. No other refusal decides the attempt of a buyer who behaves as the storefront does.
+func (f *findings) judgeRefusal(t told, has, mayHave bool, free int64) {
 	user := userOf(t.buyer)
-	has := byUser[user] > 0
 	switch {
 	case t.refusal == "":
 	case t.refusal == model.SoldOut && free > 0:
 		f.add(WrongRefusal, fmt.Sprintf("sold_out, and %d units are left", free), user, 1)
-	case t.refusal == model.LimitReached && !has:
+	case t.refusal == model.LimitReached && !mayHave:
 		f.add(WrongRefusal, "limit_reached, and the buyer has no order", user, 1)
 	case t.refusal != model.SoldOut && t.refusal != model.LimitReached:
 		f.add(WrongRefusal, string(t.refusal), user, 1)

@@ -275,9 +275,13 @@ func TestCompare(t *testing.T) {
 		"a payment is gone":                {2, 1, []model.Order{of(1, "A", "pending")}, []told{{buyer: 1, order: "A", status: "paid"}}, LostOrder},
 		"sold out, and it is not":          {2, 1, []model.Order{of(1, "A", "pending")}, []told{pending(1, "A"), refused(2, "sold_out")}, WrongRefusal},
 		"a limit without an order":         {2, 1, []model.Order{of(1, "A", "pending")}, []told{refused(2, "limit_reached")}, WrongRefusal},
-		"refused, and sold":                {1, 0, []model.Order{of(1, "A", "pending")}, []told{refused(1, "sold_out")}, WrongRefusal},
-		"refused for no reason":            {1, 0, []model.Order{of(1, "A", "pending")}, []told{refused(2, "ended")}, WrongRefusal},
-		"two units for one":                {3, 1, []model.Order{of(1, "A", "pending"), of(1, "B", "pending")}, nil, OverLimit},
+		"a limit by a queued attempt": {1, 0, []model.Order{of(1, "A", "pending")}, []told{
+			{buyer: 2, bot: true, order: "B", status: model.OrderQueued}, {buyer: 2, bot: true, refusal: "limit_reached"},
+			{buyer: 3, bot: true, order: "C", status: model.OrderRejected, refusal: "sold_out"}, {buyer: 3, bot: true, refusal: "limit_reached"},
+		}, ""},
+		"refused, and sold":     {1, 0, []model.Order{of(1, "A", "pending")}, []told{refused(1, "sold_out")}, WrongRefusal},
+		"refused for no reason": {1, 0, []model.Order{of(1, "A", "pending")}, []told{refused(2, "ended")}, WrongRefusal},
+		"two units for one":     {3, 1, []model.Order{of(1, "A", "pending"), of(1, "B", "pending")}, nil, OverLimit},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := books{orders: map[string]model.Order{}}
