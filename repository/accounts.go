@@ -23,18 +23,12 @@ func (s *Store) createAccount(db *gorm.DB, a model.Account) (ok bool, err error)
 	if errors.Is(err, gorm.ErrDuplicatedKey) {
 		return false, nil
 	}
-	if err != nil {
-		return false, fmt.Errorf("create account: %w", err)
-	}
-	return true, nil
+	return err == nil, wrap("create account", err)
 }
 
 // SetPassword replaces a user's password hash.
 func (s *Store) SetPassword(ctx context.Context, name, hash string) error {
-	if err := s.write.WithContext(ctx).Exec("UPDATE users SET password_hash = ? WHERE name = ?", hash, name).Error; err != nil {
-		return fmt.Errorf("set password: %w", err)
-	}
-	return nil
+	return wrap("set password", s.write.WithContext(ctx).Exec("UPDATE users SET password_hash = ? WHERE name = ?", hash, name).Error)
 }
 
 func accounts(db *gorm.DB, where string, args ...any) ([]model.Account, error) {

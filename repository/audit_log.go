@@ -24,12 +24,8 @@ func (s *Store) Log(ctx context.Context, actor, action, subject, detail string) 
 }
 
 func (s *Store) logAudit(tx *gorm.DB, actor, action, subject, detail string) error {
-	err := tx.Exec("INSERT INTO audit_log (at_ms, actor, action, subject, detail) VALUES ("+s.nowMillis()+", ?, ?, ?, ?)",
-		actor, action, subject, model.Excerpt(detail, detailLength)).Error
-	if err != nil {
-		return fmt.Errorf("log %s: %w", action, err)
-	}
-	return nil
+	return wrap("log "+action, tx.Exec("INSERT INTO audit_log (at_ms, actor, action, subject, detail) VALUES ("+s.nowMillis()+", ?, ?, ?, ?)",
+		actor, action, subject, model.Excerpt(detail, detailLength)).Error)
 }
 
 // Operations lists the operations on a subject, the newest first. next is the cursor of the next page, and empty at the

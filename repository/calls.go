@@ -74,20 +74,10 @@ func (s *Store) inserting(into, row string, values []any, onConflict string) (li
 func places(n int) string { return "(" + strings.Repeat(", ?", n)[len(", "):] + ")" }
 
 // begin returns the statement that begins a transaction of transactInCalls; on SQLite, nothing.
-func (s *Store) begin() statement {
-	if s.sqlite {
-		return statement{}
-	}
-	return statement{query: "START TRANSACTION"}
-}
+func (s *Store) begin() statement { return statement{query: s.dialect("START TRANSACTION", "")} }
 
 // commit returns the statement that ends a transaction of transactInCalls; on SQLite, nothing.
-func (s *Store) commit() statement {
-	if s.sqlite {
-		return statement{}
-	}
-	return statement{query: "COMMIT"}
-}
+func (s *Store) commit() statement { return statement{query: s.dialect("COMMIT", "")} }
 
 // transactInCalls is transact for a function that itself executes begin first and commit last, so that neither takes a
 // call of its own. If the function returns an error, the transaction is rolled back.

@@ -287,10 +287,15 @@ func (s *Store) renew() error {
 
 // nowMillis returns an SQL expression for the database's clock, in milliseconds since 1970.
 func (s *Store) nowMillis() string {
+	return s.dialect("CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)", "CAST(unixepoch('subsec') * 1000 AS INTEGER)")
+}
+
+// dialect returns that of two texts which the database understands.
+func (s *Store) dialect(mysql, sqlite string) string {
 	if s.sqlite {
-		return "CAST(unixepoch('subsec') * 1000 AS INTEGER)"
+		return sqlite
 	}
-	return "CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)"
+	return mysql
 }
 
 // Now reads the database's clock.
@@ -303,28 +308,13 @@ func (s *Store) nowOn(db *gorm.DB) (time.Time, error) {
 
 // forUpdate returns the SQL that locks the rows of a SELECT. On SQLite it is empty: SQLite has one writer at a time and
 // needs no row locks.
-func (s *Store) forUpdate() string {
-	if s.sqlite {
-		return ""
-	}
-	return " FOR UPDATE"
-}
+func (s *Store) forUpdate() string { return s.dialect(" FOR UPDATE", "") }
 
 // skipLocked is like forUpdate, but rows that another transaction has locked are left out.
-func (s *Store) skipLocked() string {
-	if s.sqlite {
-		return ""
-	}
-	return " FOR UPDATE SKIP LOCKED"
-}
+func (s *Store) skipLocked() string { return s.dialect(" FOR UPDATE SKIP LOCKED", "") }
 
 // insertIgnore begins an INSERT that does nothing if there is a row with the same key.
-func (s *Store) insertIgnore() string {
-	if s.sqlite {
-		return "INSERT OR IGNORE"
-	}
-	return "INSERT IGNORE"
-}
+func (s *Store) insertIgnore() string { return s.dialect("INSERT IGNORE", "INSERT OR IGNORE") }
 
 // transact runs fn in one transaction. It repeats the transaction if another one was in the way (see passing), or on a
 // new connection if the old one leads to a read-only server. After transactionTries tries, or clusterTries, it returns

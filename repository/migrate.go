@@ -68,16 +68,16 @@ func (s *Store) CheckSchema(ctx context.Context) error {
 }
 
 func (s *Store) migrate(ctx context.Context, run func(*goose.Provider) error) (err error) {
-	dialect, folder := goose.DialectMySQL, "mysql"
+	dialect := goose.DialectMySQL
 	if s.sqlite {
-		dialect, folder = goose.DialectSQLite3, "sqlite"
+		dialect = goose.DialectSQLite3
 	}
 	db, done, err := s.migrationPool()
 	if err != nil {
 		return fmt.Errorf("migrate: %w", err)
 	}
 	defer func() { err = errors.Join(err, done()) }()
-	files, err := fs.Sub(migrations.FS, folder)
+	files, err := fs.Sub(migrations.FS, s.dialect("mysql", "sqlite"))
 	if err != nil {
 		return err
 	}
@@ -121,11 +121,9 @@ func (s *Store) notOthers(ctx context.Context, files fs.FS) error {
 
 // tables lists the names of all tables, sorted.
 func (s *Store) tables(ctx context.Context) (names []string, err error) {
-	query := "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() ORDER BY TABLE_NAME"
-	if s.sqlite {
-		query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"
-	}
-	return column[string](s.read.WithContext(ctx), "list the tables", query)
+	return column[string](s.read.WithContext(ctx), "list the tables", s.dialect(
+		"SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() ORDER BY TABLE_NAME",
+		"SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"))
 }
 
 // migrationPool returns a pool whose statements have no time limit, because a step may take long on a large table. The

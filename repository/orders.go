@@ -168,10 +168,7 @@ func (s *Store) ordersIndex(f model.OrderFilter) string {
 
 // index returns the SQL that makes a SELECT use an index.
 func (s *Store) index(name string) string {
-	if s.sqlite {
-		return " INDEXED BY " + name
-	}
-	return " FORCE INDEX (" + name + ")"
+	return s.dialect(" FORCE INDEX ("+name+")", " INDEXED BY "+name)
 }
 
 // cancelMost is how many orders a user may cancel in one sale. That is more than any buyer needs. There is a limit

@@ -51,17 +51,14 @@ var variables = []string{
 
 // Version names the database server and its version.
 func (s *Store) Version(ctx context.Context) (version string, err error) {
-	query, name := "SELECT VERSION()", "MySQL "
-	if s.sqlite {
-		query, name = "SELECT sqlite_version()", "SQLite "
-	}
-	if version, err = cell[string](s.read.WithContext(ctx), "ask for the database's version", query); err != nil {
+	version, err = cell[string](s.read.WithContext(ctx), "ask for the database's version", s.dialect("SELECT VERSION()", "SELECT sqlite_version()"))
+	if err != nil {
 		return "", err
 	}
 	if number, _, ok := strings.Cut(version, "-MariaDB"); ok {
 		return "MariaDB " + number, nil
 	}
-	return name + version, nil
+	return s.dialect("MySQL ", "SQLite ") + version, nil
 }
 
 // Server reads the facts about the database and changes nothing. now is the caller's clock.
@@ -133,10 +130,7 @@ func (s *Store) ShadowSales(ctx context.Context) (ids []string, err error) {
 // schema returns the newest step that was applied, and the newest step that this binary has. It does not ask goose,
 // because goose would create its table.
 func (s *Store) schema(ctx context.Context) (applied, newest int64, err error) {
-	folder := "mysql"
-	if s.sqlite {
-		folder = "sqlite"
-	}
+	folder := s.dialect("mysql", "sqlite")
 	files, err := fs.Glob(migrations.FS, folder+"/*.sql")
 	if err != nil || len(files) == 0 {
 		return 0, 0, fmt.Errorf("list the migrations: %d: %w", len(files), err)

@@ -202,11 +202,8 @@ func (s *Store) sellNew(ctx context.Context, b *attemptBatch, from supply) (_ []
 // unless they are known, the terms of the sales. allNew is true if no user had a row before, so that none was refused: a refusal
 // locks the row. On SQLite, which does not tell, it is false. connection is the id of the transaction's connection on MySQL.
 func (s *Store) beginNew(tx *gorm.DB, units []userUnits, sales []saleUnits, from *supply) (allNew bool, connection int64, err error) {
-	columns := "ROW_COUNT(), CONNECTION_ID()"
-	if s.sqlite {
-		columns = "0, 0"
-	}
-	read, known := statement{query: "SELECT " + columns + ", " + s.nowMillis()}, len(from.terms) > 0
+	read := statement{query: "SELECT " + s.dialect("ROW_COUNT(), CONNECTION_ID()", "0, 0") + ", " + s.nowMillis()}
+	known := len(from.terms) > 0
 	var changed int64
 	var t terms
 	into := []any{&changed, &connection, millis{&from.now}}
@@ -253,10 +250,7 @@ func (s *Store) fits(tx *gorm.DB, units []userUnits, from supply, sales []saleUn
 			rows[limits[u.sale]] = append(rows[limits[u.sale]], u.sale, u.user)
 		}
 	}
-	list := "" // how a list of rows begins
-	if s.sqlite {
-		list = "VALUES "
-	}
+	list := s.dialect("", "VALUES ") // how a list of rows begins
 	over, args := "", []any(nil)
 	for most, of := range rows {
 		over += " OR (sale_id, user_id) IN (" + list + strings.Repeat(", (?, ?)", len(of)/2)[len(", "):] + ") AND units > ?"

@@ -19,11 +19,7 @@ type terms struct {
 // nextTerms is the part of an UPDATE of stock that must go with a change of the terms. It uses the clock, so that a database
 // that was restored to an older state does not give a number to other terms again.
 func (s *Store) nextTerms() string {
-	greatest := "GREATEST"
-	if s.sqlite {
-		greatest = "MAX"
-	}
-	return "terms = " + greatest + "(terms + 1, " + s.nowMillis() + ")"
+	return "terms = " + s.dialect("GREATEST", "MAX") + "(terms + 1, " + s.nowMillis() + ")"
 }
 
 // knownTerms returns the terms of these sales by their ids, or an empty map if not all are known.

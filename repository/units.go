@@ -66,11 +66,9 @@ func (s *Store) adding(units []userUnits) []statement {
 	for _, u := range units {
 		values = append(values, u.sale, u.user, u.n)
 	}
-	onConflict := " ON DUPLICATE KEY UPDATE units = units + VALUES(units)"
-	if s.sqlite {
-		onConflict = " ON CONFLICT (sale_id, user_id) DO UPDATE SET units = units + excluded.units"
-	}
-	return s.inserting("buyers (sale_id, user_id, units)", places(3), values, onConflict)
+	return s.inserting("buyers (sale_id, user_id, units)", places(3), values, s.dialect(
+		" ON DUPLICATE KEY UPDATE units = units + VALUES(units)",
+		" ON CONFLICT (sale_id, user_id) DO UPDATE SET units = units + excluded.units"))
 }
 
 // inCampaigns adds to units, which must come from byUser, the same units of the campaigns that the sales belong to. In
