@@ -18,40 +18,31 @@ import (
 // recognize, or to a copy of it.
 var ErrShopsDatabase = errors.New("--lab-database: is the shop's own database, or a copy of it; the lab needs another")
 
-// NewDesk makes the lab of an instance's console. shop are the settings of the instance, and version is that of the binary.
+// NewDesk makes the lab of an instance's console. shop are the settings of the instance, and version is that of the binary. A
+// comparison runs on the lab's stores, which are never the shop's: each database has a key of its own for orders' ids.
 func NewDesk(a *app.App, shop config.Settings, version string) *lab.Desk {
 	var strategies []lab.Strategy
 	for _, k := range strategy.Kinds() {
 		strategies = append(strategies, lab.Strategy{Name: k.Name, Lesson: k.Lesson})
 	}
-	return lab.NewDesk(func(ctx context.Context, p model.LabPlan, progress func(lab.Progress)) (*lab.Report, error) {
-		key, err := a.Stores.Database.DataKey(ctx, repository.OrderIDKey)
+	compare := func(ctx context.Context, p model.LabPlan, progress func(lab.Progress)) (report *lab.Report, err error) {
+		bench, err := Open(ctx, labSettings(&shop))
 		if err != nil {
 			return nil, err
 		}
-		return compare(ctx, &shop, key, version, p, progress)
-	}, lab.NewShelf(shop.LabFolder()), a.Catalog, strategies, a.Log)
-}
-
-// compare runs the strategies of a plan one after the other on the lab's stores, which are never the shop's. Each database
-// has a key of its own for orders' ids, and shopsKey is the shop's.
-func compare(
-	ctx context.Context, shop *config.Settings, shopsKey []byte, version string, p model.LabPlan, progress func(lab.Progress),
-) (report *lab.Report, err error) {
-	bench, err := Open(ctx, labSettings(shop))
-	if err != nil {
-		return nil, err
+		defer func() { err = errors.Join(err, bench.Close()) }()
+		key, err := bench.stores.Database.DataKey(ctx, repository.OrderIDKey)
+		shopsKey, errShop := a.Stores.Database.DataKey(ctx, repository.OrderIDKey)
+		if err := errors.Join(err, errShop); err != nil {
+			return nil, err
+		}
+		if bytes.Equal(key, shopsKey) {
+			return nil, ErrShopsDatabase
+		}
+		p.Instances, p.Seed = 1, 1
+		return bench.Run(ctx, p, version, progress)
 	}
-	defer func() { err = errors.Join(err, bench.Close()) }()
-	key, err := bench.stores.Database.DataKey(ctx, repository.OrderIDKey)
-	if err != nil {
-		return nil, err
-	}
-	if bytes.Equal(key, shopsKey) {
-		return nil, ErrShopsDatabase
-	}
-	p.Instances, p.Seed = 1, 1
-	return bench.Run(ctx, p, version, progress)
+	return lab.NewDesk(compare, lab.NewShelf(shop.LabFolder()), a.Catalog, strategies, a.Log)
 }
 
 // labSettings returns the settings of the lab's instances. It takes from the shop's settings only those that affect
@@ -70,9 +61,8 @@ func labSettings(shop *config.Settings) config.Settings {
 // Tidy deletes the stores that crashed runs left behind.
 func Tidy(shop *config.Settings) error {
 	s := labSettings(shop)
-	path, isFile := s.SQLitePath()
-	if !isFile {
-		return nil
+	if path, isFile := s.SQLitePath(); isFile {
+		return removeLeftovers(filepath.Dir(path))
 	}
-	return removeLeftovers(filepath.Dir(path))
+	return nil
 }

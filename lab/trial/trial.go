@@ -11,8 +11,9 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"flashsale/app"
 	"flashsale/gate"
@@ -333,15 +334,13 @@ func (r *Round) Finish(ctx context.Context) (tally lab.Tally, err error) {
 func (r *Round) settled(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	ticker := time.NewTicker(look)
-	defer ticker.Stop()
 	for {
 		states, err := r.bench.gate.Peek(ctx, oneGate(r.saleID))
 		if err != nil || states[0].Stream == 0 {
 			return err
 		}
 		select {
-		case <-ticker.C:
+		case <-time.After(look):
 		case <-ctx.Done():
 			return fmt.Errorf("%d entries are not settled", states[0].Stream)
 		}
@@ -353,18 +352,18 @@ func oneGate(saleID string) model.GateRef { return model.GateRef{SaleID: saleID,
 
 // Stop ends the instances, then removes the round's sale from the stores.
 func (r *Round) Stop(ctx context.Context) error {
-	errs := make([]error, len(r.instances))
-	var stopping sync.WaitGroup
-	for n, i := range r.instances {
-		stopping.Go(func() {
+	var stopping errgroup.Group
+	for _, i := range r.instances {
+		stopping.Go(func() error {
 			if err := i.stop(); !i.isDead() {
-				errs[n] = err
+				return err
 			}
+			return nil
 		})
 	}
-	stopping.Wait()
-	if r.saleID == "" {
-		return errors.Join(errs...)
+	err := stopping.Wait()
+	if r.saleID != "" {
+		err = errors.Join(err, r.bench.stores.Database.EraseSale(ctx, r.saleID), r.bench.gate.Erase(ctx, oneGate(r.saleID)))
 	}
-	return errors.Join(append(errs, r.bench.stores.Database.EraseSale(ctx, r.saleID), r.bench.gate.Erase(ctx, oneGate(r.saleID)))...)
+	return err
 }
