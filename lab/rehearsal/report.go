@@ -83,15 +83,15 @@ func (r *Report) WriteText(w io.Writer) error {
 	}
 	b := r.Books
 	fmt.Fprintf(out, "books: %d of %d units left, %d held, %d paid, %d orders\n", b.Left, b.Quota, b.Held, b.Paid, b.Orders)
-	fmt.Fprintf(out, "arrivals: %s\n\n%s\n", r.pace(), r.Verdict)
+	fmt.Fprintf(out, "arrivals: %s\n\n%s\n", r.Pace(), r.Verdict)
 	for _, f := range r.Findings {
 		fmt.Fprintln(out, "  "+f.String())
 	}
 	return out.Flush()
 }
 
-// pace says in words how well the generator kept to the shape.
-func (r *Report) pace() string {
+// Pace says in words how well the generator kept to the shape.
+func (r *Report) Pace() string {
 	text := fmt.Sprintf("at most %d in a second, %d sustained; send lag p50 %s ms, p99 %s ms", r.Peak, r.Sustained, lab.Figure(r.SendLag.P50MS), lab.Figure(r.SendLag.P99MS))
 	if r.Unsent > 0 {
 		text += fmt.Sprintf("; %d buyers did not come", r.Unsent)
@@ -116,28 +116,19 @@ func inWords(list []Count) string {
 //go:embed report.html.tmpl
 var pageSource string
 
-var page = template.Must(template.New("rehearsal").Funcs(template.FuncMap{"figure": lab.Figure, "words": inWords}).Parse(pageSource))
+var page = template.Must(template.New("rehearsal").Funcs(template.FuncMap{"figure": lab.Figure, "words": inWords, "svg": svg}).Parse(pageSource))
 
-// WriteHTML writes the report as one page that loads no other file.
-func (r *Report) WriteHTML(w io.Writer) error {
-	charts := []lab.BarChart{r.arrivals(), r.latency(), bars("Where people gave up", "gave up", r.GaveUp)}
-	drawn := make([]template.HTML, len(charts))
-	for i, c := range charts {
-		svg, err := c.SVG()
-		if err != nil {
-			return err
-		}
-		drawn[i] = template.HTML(svg) //nolint:gosec // the chart escapes its texts
-	}
-	return page.Execute(w, struct {
-		*Report
-		Pace, Started             string
-		Arrivals, Latency, GiveUp template.HTML
-	}{r, r.pace(), r.StartedAt.UTC().Format("2 January 2006, 15:04:05 MST"), drawn[0], drawn[1], drawn[2]})
+// svg returns a chart for the page.
+func svg(c lab.BarChart) (template.HTML, error) {
+	text, err := c.SVG()
+	return template.HTML(text), err //nolint:gosec // the chart escapes its texts
 }
 
-// arrivals shows the arrivals and the buyers who were done over time, in at most mostRows rows.
-func (r *Report) arrivals() lab.BarChart {
+// WriteHTML writes the report as one page that loads no other file. The template draws the charts below.
+func (r *Report) WriteHTML(w io.Writer) error { return page.Execute(w, r) }
+
+// ArrivalsChart shows the arrivals and the buyers who were done over time, in at most mostRows rows.
+func (r *Report) ArrivalsChart() lab.BarChart {
 	c := lab.BarChart{Label: "Buyers who arrived and buyers who were done, over time", Unit: "buyers a second", Kinds: []string{"arrived", "done"}}
 	step := (len(r.Seconds) + mostRows - 1) / mostRows
 	for from := 0; from < len(r.Seconds); from += step {
@@ -150,7 +141,8 @@ func (r *Report) arrivals() lab.BarChart {
 	return c
 }
 
-func (r *Report) latency() lab.BarChart {
+// LatencyChart shows the latency of each stage.
+func (r *Report) LatencyChart() lab.BarChart {
 	c := lab.BarChart{Label: "Latency by stage", Unit: "milliseconds", Kinds: []string{"ms p50", "ms p99"}}
 	for _, s := range r.Stages {
 		c.Rows = append(c.Rows, lab.BarRow{Name: string(s.Stage), Values: []float64{s.P50MS, s.P99MS}})
@@ -158,9 +150,10 @@ func (r *Report) latency() lab.BarChart {
 	return c
 }
 
-func bars(label, kind string, list []Count) lab.BarChart {
-	c := lab.BarChart{Label: label, Unit: "people", Kinds: []string{kind}}
-	for _, n := range list {
+// GaveUpChart shows where people gave up.
+func (r *Report) GaveUpChart() lab.BarChart {
+	c := lab.BarChart{Label: "Where people gave up", Unit: "people", Kinds: []string{"gave up"}}
+	for _, n := range r.GaveUp {
 		c.Rows = append(c.Rows, lab.BarRow{Name: n.What, Values: []float64{float64(n.N)}})
 	}
 	return c
