@@ -5,6 +5,7 @@ package rehearsal
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"time"
 
 	"flashsale/app"
+	"flashsale/gate"
 	"flashsale/internal/config"
 	"flashsale/lab"
 	"flashsale/model"
@@ -70,31 +72,22 @@ func Validate(o config.Rehearse, s *config.Settings) error {
 // Run rehearses, prints the report, and writes it to a folder and to the database. It returns ErrFailed if the verdict is
 // not Passed.
 func Run(ctx context.Context, cmd config.Command, version string, stdout io.Writer) (err error) {
-	shape, err := ReadShape(cmd.Rehearse.Shape)
-	if err != nil {
-		return err
-	}
-	secret, err := app.SecretOf(&cmd.Settings)
-	if err != nil {
-		return err
-	}
 	if err := os.MkdirAll(cmd.Rehearse.Out, 0o750); err != nil {
 		return fmt.Errorf("--out: %w", err)
 	}
-	s, err := openShop(ctx, cmd.Settings, version, time.Now)
+	r, err := open(ctx, cmd, version, time.Now)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, s.stores.Close()) }()
-	ctx, release, err := s.alone(ctx)
+	defer func() { err = errors.Join(err, r.stores.Close()) }()
+	ctx, release, err := r.alone(ctx)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, release()) }()
-	if err := s.mayRehearse(ctx, shape.Lasts); err != nil {
+	if err := r.mayRehearse(ctx); err != nil {
 		return err
 	}
-	r := &run{shop: s, shape: shape, options: cmd.Rehearse, tokens: auth.NewTokens([]byte(secret), time.Now)}
 	report, err := r.rehearse(ctx)
 	if err != nil {
 		return err
@@ -112,12 +105,41 @@ func Run(ctx context.Context, cmd config.Command, version string, stdout io.Writ
 	}
 }
 
-// run is one rehearsal.
+// run is one rehearsal, and the shop on whose stores the hidden sale is.
 type run struct {
-	shop    *shop
-	shape   *Shape
-	options config.Rehearse
-	tokens  *auth.Tokens
+	options  config.Rehearse
+	settings config.Settings
+	shape    *Shape
+	tokens   *auth.Tokens
+	stores   *app.Stores
+	gate     *gate.Gate // nil if Redis runs inside the process of the server, where this command cannot reach it
+	version  string
+	holder   string        // of the lease
+	skew     time.Duration // how far the database's clock is ahead of this machine's
+	now      func() time.Time
+}
+
+// open reads the shape and opens the stores of a running server.
+func open(ctx context.Context, cmd config.Command, version string, now func() time.Time) (r *run, err error) {
+	r = &run{options: cmd.Rehearse, settings: cmd.Settings, version: version, holder: rand.Text(), now: now}
+	if r.shape, err = ReadShape(r.options.Shape); err != nil {
+		return nil, err
+	}
+	secret, err := app.SecretOf(&r.settings)
+	if err != nil {
+		return nil, err
+	}
+	r.tokens = auth.NewTokens([]byte(secret), now)
+	if r.stores, r.gate, err = app.OpenRunning(ctx, r.settings, actor); err != nil {
+		return nil, err
+	}
+	asked := now()
+	clock, err := r.stores.Database.Now(ctx)
+	if err != nil {
+		return nil, errors.Join(err, r.stores.Close())
+	}
+	r.skew = clock.Sub(asked.Add(now().Sub(asked) / 2))
+	return r, nil
 }
 
 // rehearse makes the sale, sends the crowd, compares, and removes the sale.
@@ -126,31 +148,31 @@ func (r *run) rehearse(ctx context.Context) (report *Report, err error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := newCrowd(front, r.options.Connections, r.shape, r.tokens, r.shop.now)
+	c, err := newCrowd(front, r.options.Connections, r.shape, r.tokens, r.now)
 	defer c.close()
 	if err != nil {
 		return nil, err
 	}
-	sale, err := r.shop.offer(ctx, r.shape.Units, r.shape.Lasts)
+	sale, err := r.offer(ctx)
 	if sale.ID != "" {
-		defer func() { err = errors.Join(err, r.shop.erase(ctx, sale.ID)) }()
+		defer func() { err = errors.Join(err, r.erase(ctx, sale.ID)) }()
 	}
 	if err != nil {
 		return nil, err
 	}
-	if err := r.shop.ready(ctx, c, sale.ID); err != nil {
+	c.saleID, c.startsAt = sale.ID, sale.StartsAt.Add(-r.skew)
+	if err := r.ready(ctx, c); err != nil {
 		return nil, err
 	}
-	database, err := r.shop.stores.Database.Version(ctx)
+	database, err := r.stores.Database.Version(ctx)
 	if err != nil {
 		return nil, err
 	}
 	report = &Report{
-		Shape: r.shape, Crowd: r.shape.String(), URL: c.base, Version: r.shop.version, StartedAt: sale.StartsAt,
+		Shape: r.shape, Crowd: r.shape.String(), URL: c.base, Version: r.version, StartedAt: sale.StartsAt,
 		Machine: lab.ThisMachine(), Database: database,
 	}
-	c.saleID, c.startsAt = sale.ID, sale.StartsAt.Add(-r.shop.skew)
-	if now := r.shop.now(); now.After(c.startsAt) {
+	if now := r.now(); now.After(c.startsAt) {
 		c.startsAt = now // the shop was not ready in time, and nobody is late by that
 	}
 	if os.Getenv("GOGC") == "" {
@@ -207,11 +229,11 @@ func (r *Report) measure(c *crowd, processorWait time.Duration) {
 
 // judge compares what buyers were told with the books, and gives the verdict.
 func (r *run) judge(ctx context.Context, report *Report, saleID string, list []told, interrupted bool) error {
-	unsettled, err := r.shop.settled(ctx, saleID, list)
+	unsettled, err := r.settled(ctx, saleID, list)
 	if err != nil {
 		return err
 	}
-	books, err := r.shop.books(ctx, saleID)
+	books, err := r.books(ctx, saleID)
 	if err != nil {
 		return err
 	}
@@ -257,7 +279,7 @@ func (r *run) keep(ctx context.Context, report *Report, stdout io.Writer) error 
 	if err != nil {
 		return err
 	}
-	return r.shop.stores.Database.SaveRehearsal(context.WithoutCancel(ctx), model.Rehearsal{
+	return r.stores.Database.SaveRehearsal(context.WithoutCancel(ctx), model.Rehearsal{
 		Version: report.Version, Verdict: string(report.Verdict), Buyers: int64(report.Shape.Buyers), Units: report.Shape.Units,
 		PerSecond: report.Peak, Report: text,
 	})

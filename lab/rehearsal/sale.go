@@ -6,11 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"sync"
 	"time"
 
-	"flashsale/app"
-	"flashsale/gate"
-	"flashsale/internal/config"
 	"flashsale/model"
 	"flashsale/strategy"
 )
@@ -38,57 +36,31 @@ const (
 // ErrNotNow means that a rehearsal would do harm now, or could not be right.
 var ErrNotNow = errors.New("no rehearsal now")
 
-// shop is the shop on whose stores the hidden sale is.
-type shop struct {
-	settings config.Settings
-	stores   *app.Stores
-	gate     *gate.Gate // nil if Redis runs inside the process of the server, where this command cannot reach it
-	version  string
-	holder   string // of the lease
-	skew     time.Duration
-	now      func() time.Time
-}
-
-// openShop opens the stores of a running server.
-func openShop(ctx context.Context, settings config.Settings, version string, now func() time.Time) (s *shop, err error) {
-	s = &shop{settings: settings, version: version, holder: rand.Text(), now: now}
-	if s.stores, s.gate, err = app.OpenRunning(ctx, settings, actor); err != nil {
-		return nil, err
-	}
-	asked := now()
-	clock, err := s.stores.Database.Now(ctx)
-	if err != nil {
-		return nil, errors.Join(err, s.stores.Close())
-	}
-	s.skew = clock.Sub(asked.Add(now().Sub(asked) / 2))
-	return s, nil
-}
-
 // clock is the time by the database's clock, which decides when a sale starts.
-func (s *shop) clock() time.Time { return s.now().Add(s.skew) }
+func (r *run) clock() time.Time { return r.now().Add(r.skew) }
 
 // mayRehearse returns ErrNotNow if a sale is open or opens before the end of the rehearsal, or an instance has another
 // version.
-func (s *shop) mayRehearse(ctx context.Context, lasts time.Duration) error {
-	if s.gate != nil {
-		running, err := s.gate.Running(ctx, s.clock())
+func (r *run) mayRehearse(ctx context.Context) error {
+	if r.gate != nil {
+		running, err := r.gate.Running(ctx, r.clock())
 		if err != nil {
 			return err
 		}
 		for id, i := range running {
-			if i.Version != s.version {
-				return fmt.Errorf("%w: the instance %s is of version %q, and this command of %q", ErrNotNow, id, i.Version, s.version)
+			if i.Version != r.version {
+				return fmt.Errorf("%w: the instance %s is of version %q, and this command of %q", ErrNotNow, id, i.Version, r.version)
 			}
 		}
 	}
-	offers, err := s.stores.Database.LiveOffers(ctx, 0)
+	offers, err := r.stores.Database.LiveOffers(ctx, 0)
 	if err != nil {
 		return err
 	}
-	over := s.clock().Add(lead + lasts + quiet)
+	over := r.clock().Add(lead + r.shape.Lasts + quiet)
 	for _, o := range offers {
 		if !model.IsShadow(o.ID) && o.Status != model.SaleClosed && o.StartsAt.Before(over) {
-			return fmt.Errorf("%w: the sale %s is open, or opens within %s", ErrNotNow, o.ID, (lead + lasts + quiet).Round(time.Second))
+			return fmt.Errorf("%w: the sale %s is open, or opens within %s", ErrNotNow, o.ID, (lead + r.shape.Lasts + quiet).Round(time.Second))
 		}
 	}
 	return nil
@@ -96,8 +68,8 @@ func (s *shop) mayRehearse(ctx context.Context, lasts time.Duration) error {
 
 // alone returns ErrNotNow if another rehearsal runs. Else no other begins until release is called. The returned context
 // ends if that can't be held, as after a pause of this machine.
-func (s *shop) alone(ctx context.Context) (_ context.Context, release func() error, err error) {
-	ours, err := s.stores.Database.Lease(ctx, leaseName, s.holder, leaseTime)
+func (r *run) alone(ctx context.Context) (_ context.Context, release func() error, err error) {
+	ours, err := r.lease(ctx, leaseTime)
 	if err == nil && !ours {
 		err = fmt.Errorf("%w: another rehearsal runs, or was killed less than %s ago", ErrNotNow, leaseTime)
 	}
@@ -107,85 +79,89 @@ func (s *shop) alone(ctx context.Context) (_ context.Context, release func() err
 	held := context.WithoutCancel(ctx) // also while an interrupted run clears up
 	ctx, cancel := context.WithCancel(ctx)
 	renewing, stop := context.WithCancel(held)
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
+	var renewer sync.WaitGroup
+	renewer.Go(func() {
 		for pause(renewing, leaseRenew) {
-			if ours, err := s.stores.Database.Lease(renewing, leaseName, s.holder, leaseTime); err == nil && !ours {
+			if ours, err := r.lease(renewing, leaseTime); err == nil && !ours {
 				cancel()
 				return
 			}
 		}
-	}()
+	})
 	return ctx, func() error {
 		stop()
-		<-stopped
+		renewer.Wait()
 		defer cancel()
 		limit, done := context.WithTimeout(held, clearTime)
 		defer done()
-		if ours, err := s.stores.Database.Lease(limit, leaseName, s.holder, leaseTime); err != nil || !ours {
+		if ours, err := r.lease(limit, leaseTime); err != nil || !ours {
 			return err
 		}
-		_, err := s.stores.Database.Lease(limit, leaseName, s.holder, 0)
+		_, err := r.lease(limit, 0)
 		return err
 	}, nil
+}
+
+// lease takes or extends the lease of the rehearsals. It returns false if another run has the lease.
+func (r *run) lease(ctx context.Context, ttl time.Duration) (bool, error) {
+	return r.stores.Database.Lease(ctx, leaseName, r.holder, ttl)
 }
 
 // gateOf names the gate of a rehearsal's sale, which has one shard.
 func gateOf(saleID string) model.GateRef { return model.GateRef{SaleID: saleID, Shards: 1} }
 
 // erase removes a hidden sale with all that belongs to it.
-func (s *shop) erase(ctx context.Context, saleID string) error {
+func (r *run) erase(ctx context.Context, saleID string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), clearTime)
 	defer cancel()
-	err := s.stores.Database.EraseSale(ctx, saleID)
-	if s.gate != nil {
-		err = errors.Join(err, s.gate.Erase(ctx, gateOf(saleID)), s.gate.Announce(ctx, saleID))
+	err := r.stores.Database.EraseSale(ctx, saleID)
+	if r.gate != nil {
+		err = errors.Join(err, r.gate.Erase(ctx, gateOf(saleID)), r.gate.Announce(ctx, saleID))
 	}
 	return err
 }
 
 // offer removes what a killed rehearsal has left, and makes the hidden sale. Nobody's order expires during the run.
-func (s *shop) offer(ctx context.Context, units int64, lasts time.Duration) (model.Sale, error) {
-	left, err := s.stores.Database.ShadowSales(ctx)
+func (r *run) offer(ctx context.Context) (model.Sale, error) {
+	left, err := r.stores.Database.ShadowSales(ctx)
 	if err != nil {
 		return model.Sale{}, err
 	}
 	for _, id := range left {
-		if err := s.erase(ctx, id); err != nil {
+		if err := r.erase(ctx, id); err != nil {
 			return model.Sale{}, err
 		}
 	}
-	whole := lead + lasts + linger + settleTime
-	starts := s.clock().Add(lead).Truncate(time.Millisecond)
+	whole := lead + r.shape.Lasts + linger + settleTime
+	starts := r.clock().Add(lead).Truncate(time.Millisecond)
 	sale := model.Sale{
 		ID: model.NewShadowID(), Code: rand.Text()[:8], Title: "Rehearsal, never on sale", PriceCents: 100, Currency: "CNY", LimitPerUser: 1,
 		PayTimeoutSeconds: int((2 * whole).Seconds()), StartsAt: starts, EndsAt: starts.Add(whole), Status: model.SaleShadow, Revision: 1, Shards: 1, Mode: model.ModeRush,
 	}
-	if err := s.stores.Database.CreateSale(ctx, sale, units, actor); err != nil {
+	if err := r.stores.Database.CreateSale(ctx, sale, r.shape.Units, actor); err != nil {
 		return model.Sale{}, err
 	}
-	if s.gate != nil {
-		err = s.gate.Announce(ctx, sale.ID)
+	if r.gate != nil {
+		err = r.gate.Announce(ctx, sale.ID)
 	}
 	return sale, err
 }
 
 // ready waits until the crowd can read the sale at the URL and, if the strategy uses a gate, until the gate of the sale is open.
 // It returns an error at once if the server refuses the crowd's tokens.
-func (s *shop) ready(ctx context.Context, c *crowd, saleID string) error {
+func (r *run) ready(ctx context.Context, c *crowd) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
-	kind, _ := strategy.Of(s.settings.Strategy)
+	kind, _ := strategy.Of(r.settings.Strategy)
 	b := &buyer{address: addressOf(0)}
 	if c.send(ctx, b, request{method: http.MethodGet, path: "/api/v1/orders", public: true}).status == http.StatusUnauthorized {
 		return errors.New("--secret: the server does not take tokens that are signed with it")
 	}
 	for {
-		a := c.send(ctx, b, request{method: http.MethodGet, path: "/api/v1/sales/" + saleID, public: true})
+		a := c.send(ctx, b, request{method: http.MethodGet, path: c.sale(), public: true})
 		open := true
-		if a.status == http.StatusOK && s.gate != nil && kind.UsesGate {
-			states, err := s.gate.Peek(ctx, gateOf(saleID))
+		if a.status == http.StatusOK && r.gate != nil && kind.UsesGate {
+			states, err := r.gate.Peek(ctx, gateOf(c.saleID))
 			if err != nil {
 				return err
 			}
@@ -201,7 +177,7 @@ func (s *shop) ready(ctx context.Context, c *crowd, saleID string) error {
 		case !errors.Is(ctx.Err(), context.DeadlineExceeded):
 			return ctx.Err()
 		case a.status == http.StatusOK:
-			return fmt.Errorf("--strategy: the gate of the hidden sale does not open within %s; do the instances have the strategy %s?", settleTime, s.settings.Strategy)
+			return fmt.Errorf("--strategy: the gate of the hidden sale does not open within %s; do the instances have the strategy %s?", settleTime, r.settings.Strategy)
 		default:
 			return fmt.Errorf("--url: the hidden sale is not there within %s (%s); does the server use the same --database?", settleTime, a)
 		}
@@ -210,13 +186,13 @@ func (s *shop) ready(ctx context.Context, c *crowd, saleID string) error {
 
 // settled waits until every admitted attempt is in the database, and returns the attempts that were not in time: as
 // findings, since an attempt that was admitted has to be settled.
-func (s *shop) settled(ctx context.Context, saleID string, list []told) ([]Finding, error) {
+func (r *run) settled(ctx context.Context, saleID string, list []told) ([]Finding, error) {
 	limit, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	for {
 		var f findings
-		if s.gate != nil {
-			states, err := s.gate.Peek(ctx, gateOf(saleID))
+		if r.gate != nil {
+			states, err := r.gate.Peek(ctx, gateOf(saleID))
 			if err != nil {
 				return nil, err
 			}
@@ -228,7 +204,7 @@ func (s *shop) settled(ctx context.Context, saleID string, list []told) ([]Findi
 			if t.order == "" || t.status != model.OrderQueued {
 				continue
 			}
-			_, ok, err := s.stores.Database.Order(ctx, t.order)
+			_, ok, err := r.stores.Database.Order(ctx, t.order)
 			if err != nil {
 				return nil, err
 			}
@@ -243,9 +219,9 @@ func (s *shop) settled(ctx context.Context, saleID string, list []told) ([]Findi
 }
 
 // books reads the sale's books after the run.
-func (s *shop) books(ctx context.Context, saleID string) (b books, err error) {
+func (r *run) books(ctx context.Context, saleID string) (b books, err error) {
 	b.orders = map[string]model.Order{}
-	audit, ok, err := s.stores.Auditor(s.gate).AuditSettled(ctx, saleID)
+	audit, ok, err := r.stores.Auditor(r.gate).AuditSettled(ctx, saleID)
 	if err == nil && !ok {
 		err = fmt.Errorf("the hidden sale %s is gone", saleID)
 	}
@@ -254,7 +230,7 @@ func (s *shop) books(ctx context.Context, saleID string) (b books, err error) {
 	}
 	b.audit = audit
 	for cursor := ""; ; {
-		page, next, err := s.stores.Database.Orders(ctx, model.OrderFilter{SaleID: saleID, Cursor: cursor, Limit: orderPage})
+		page, next, err := r.stores.Database.Orders(ctx, model.OrderFilter{SaleID: saleID, Cursor: cursor, Limit: orderPage})
 		if err != nil {
 			return b, err
 		}
