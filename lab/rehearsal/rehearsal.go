@@ -149,10 +149,10 @@ func (r *run) rehearse(ctx context.Context) (report *Report, err error) {
 		return nil, err
 	}
 	c, err := newCrowd(front, r.options.Connections, r.shape, r.tokens, r.now)
-	defer c.close()
 	if err != nil {
 		return nil, err
 	}
+	defer c.close()
 	sale, err := r.offer(ctx)
 	if sale.ID != "" {
 		defer func() { err = errors.Join(err, r.erase(ctx, sale.ID)) }()
