@@ -278,8 +278,10 @@ func (a *App) wire(ctx context.Context) error {
 			Observe: a.observe, Closing: a.closing,
 			AckQueued: a.settings.Ack == "queued", AckWait: a.settings.AckWait,
 		},
-		Orders: orders, Sales: a.Sales, Campaigns: &service.Campaigns{Store: db, Sales: a.Sales}, Lines: a.lines, Proofs: service.NewProofs(db, a.Catalog, rounds.PublicKey()), Accounts: a.accounts, Staff: staff, Auditor: auditor, Catalog: a.Catalog, Streams: a.streams,
-		Lab: a.lab, LabStores: labStores(&a.settings), Rehearsals: db, Version: a.options.Version,
+		Orders: orders, Sales: a.Sales, Campaigns: &service.Campaigns{Store: db, Sales: a.Sales}, Lines: a.lines, Proofs: service.NewProofs(db, a.Catalog, rounds.PublicKey()), Accounts: a.accounts, Staff: staff, Auditor: auditor,
+		Offers: &handler.Offers{Catalog: a.Catalog, PublicURL: a.URL}, Consoles: &handler.Consoles{Staff: staff, Closing: a.closing},
+		Streams: a.streams,
+		Lab:     a.lab, LabStores: labStores(&a.settings), Rehearsals: db, Version: a.options.Version,
 		Paths: a.Paths, Home: pages, Assets: assets,
 		Limits: handler.Limits{
 			Leaky: a.settings.LimitAlgorithm == "leaky-bucket",
@@ -288,7 +290,7 @@ func (a *App) wire(ctx context.Context) error {
 			User:           model.Frequency{Limit: a.settings.UserRequests, Window: a.settings.UserWindow},
 			TrustedProxies: a.settings.TrustedProxies, Origins: a.settings.AllowOrigins,
 		},
-		Counter: a.counter(), Checks: a.checks(), PublicURL: a.URL,
+		Counter: a.counter(), Checks: a.checks(),
 		Tally: a.tally, Instances: a.instances, Endpoints: endpoints, Live: service.NewLive(a.Catalog, live, a.gate, a.instances, metrics.Latencies()),
 		Requested: a.metrics.Request, Observe: a.observe, Trace: a.traceRequests(), //nolint:contextcheck // each request has its own context
 		Closing: a.closing, Now: a.now, Log: a.Log,

@@ -41,7 +41,7 @@ func (a *API) exportOrders(c *gin.Context) {
 			err = context.Canceled
 		default:
 		}
-		if err == nil && !first && !a.stillLooks(c) {
+		if err == nil && !first && !a.Consoles.stillLooks(c) {
 			err = middleware.Refusal{Verdict: model.Unauthenticated}
 		}
 		if err != nil {

@@ -1,8 +1,6 @@
 package handler
 
 import (
-	"context"
-	"errors"
 	"net/http"
 	"slices"
 	"time"
@@ -15,52 +13,6 @@ import (
 	"flashsale/model"
 	"flashsale/service"
 )
-
-// campaignView is a campaign with its sales: of type saleView for buyers, operatorSaleView for operators.
-type campaignView[S any] struct {
-	ID           string          `json:"id"`
-	Title        string          `json:"title"`
-	Description  string          `json:"description"`
-	ImageURL     string          `json:"image_url"`
-	Currency     string          `json:"currency"`
-	State        model.SaleState `json:"state"`
-	StartsAt     stamp           `json:"starts_at"`
-	EndsAt       stamp           `json:"ends_at"`
-	LimitPerUser int             `json:"limit_per_user"`
-	Mode         model.Mode      `json:"mode"`
-	Sales        []S             `json:"sales"`
-}
-
-// viewCampaign shows a campaign, whose sales must not be empty.
-func viewCampaign[S any](sales []model.Offer, now time.Time, view func(model.Offer) S) campaignView[S] {
-	first := sales[0]
-	v := campaignView[S]{
-		ID: first.Campaign.ID, Title: first.Campaign.Title, Description: first.Campaign.Description, ImageURL: first.Campaign.ImageURL,
-		Currency: first.Currency, State: model.CampaignState(sales, now), StartsAt: stamp(first.StartsAt), EndsAt: stamp(first.EndsAt),
-		LimitPerUser: first.Campaign.LimitPerUser, Mode: first.Mode, Sales: make([]S, len(sales)),
-	}
-	for i, o := range sales {
-		v.Sales[i] = view(o)
-	}
-	return v
-}
-
-// campaign returns the sales of the route's campaign. If there is no such campaign or the database does not answer, it ends
-// the request and returns false.
-func (a *API) campaign(c *gin.Context) ([]model.Offer, bool) {
-	ctx, cancel := context.WithTimeout(c.Request.Context(), requestLimit)
-	defer cancel()
-	sales, err := a.Catalog.Campaign(ctx, c.Param("campaign"))
-	switch {
-	case err != nil:
-		middleware.Fail(c, errors.Join(model.ErrUnavailable, err))
-	case len(sales) == 0:
-		refuse(c, model.NotFound)
-	default:
-		return sales, true
-	}
-	return nil, false
-}
 
 // campaignPage is a page of a campaign, with the sales and the states that it was made for.
 type campaignPage struct {
@@ -100,13 +52,6 @@ func (a *API) getCampaign() gin.HandlerFunc {
 // showCampaign answers with a campaign's HTML page.
 func (a *API) showCampaign() gin.HandlerFunc {
 	return a.eachCampaign(func(c *gin.Context, _ []model.Offer) *prepared.Answer { return a.render(c) })
-}
-
-func (a *API) viewOperatorCampaign(sales []model.Offer) any {
-	if len(sales) == 0 {
-		return nil
-	}
-	return viewCampaign(sales, a.Catalog.Now(), a.operatorSaleView)
 }
 
 func (a *API) getOperatorCampaign(c *gin.Context) {

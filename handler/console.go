@@ -27,8 +27,11 @@ const (
 	consolesOfOne = 20
 )
 
-// consoles counts the streams that are open for the staff. The zero value has none.
-type consoles struct {
+// Consoles are the streams that are open for the staff. A value with the exported fields alone has none.
+type Consoles struct {
+	Staff   middleware.TokenVerifier
+	Closing <-chan struct{} // closed when the server stops: streams end
+
 	mu     sync.Mutex
 	open   int
 	others int            // of users who are not operators
@@ -37,7 +40,7 @@ type consoles struct {
 
 // enter reserves room for one stream of a user. The verdict is Accepted, and leave must be called; RateLimited if the user
 // has too many streams open; or Unavailable if all users together have.
-func (s *consoles) enter(who model.Identity) (verdict model.Verdict, leave func()) {
+func (s *Consoles) enter(who model.Identity) (verdict model.Verdict, leave func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	other := 0
@@ -67,11 +70,11 @@ func (s *consoles) enter(who model.Identity) (verdict model.Verdict, leave func(
 	}
 }
 
-// console streams server-sent events to one of the staff, as long as the user may see them. next returns the frames to
+// stream sends server-sent events to one of the staff, as long as the user may see them. next returns the frames to
 // send now, empty if there is no news, and a channel that closes when there is news. A client that takes longer than
 // sendTimeout for a write is disconnected; other streams do not wait for it.
-func (a *API) console(c *gin.Context, next func() (frames []byte, changed <-chan struct{})) {
-	verdict, leave := a.consoles.enter(middleware.IdentityOf(c))
+func (s *Consoles) stream(c *gin.Context, next func() (frames []byte, changed <-chan struct{})) {
+	verdict, leave := s.enter(middleware.IdentityOf(c))
 	if verdict != model.Accepted {
 		middleware.Refuse(c, middleware.Refusal{Verdict: verdict, RetryAfter: streamsFull})
 		return
@@ -101,18 +104,18 @@ func (a *API) console(c *gin.Context, next func() (frames []byte, changed <-chan
 		case <-beat.C:
 			listens = sendToConsole(c, nothingNew)
 		case <-check.C:
-			listens = a.stillLooks(c)
+			listens = s.stillLooks(c)
 		case <-c.Request.Context().Done():
 			return
-		case <-a.Closing:
+		case <-s.Closing:
 			return
 		}
 	}
 }
 
 // stillLooks reports whether the sender of a request may still see what all of the staff see.
-func (a *API) stillLooks(c *gin.Context) bool {
-	return middleware.StillMay(c, a.Staff, model.RoleViewer)
+func (s *Consoles) stillLooks(c *gin.Context) bool {
+	return middleware.StillMay(c, s.Staff, model.RoleViewer)
 }
 
 // nothingNew is a server-sent comment that keeps a stream alive.

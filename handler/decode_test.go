@@ -163,7 +163,7 @@ func (u unread) Read([]byte) (int, error) {
 // An operator's body may be four times as large as any other body. The refusal of a larger body has the bound.
 func TestBodiesAreBounded(t *testing.T) {
 	s := newShop(t)
-	s.api.Payments = &service.Payments{Provider: s.api.Sandbox.(service.Provider), Catalog: s.api.Catalog}
+	s.api.Payments = &service.Payments{Provider: s.api.Sandbox.(service.Provider), Catalog: s.offers.Catalog}
 	path, _ := s.api.Paths.Issue(benchUser, benchSale, time.Hour)
 	for route, kibibytes := range map[string]int{
 		"POST /users": 4, "POST /sessions": 4, "POST /sales/" + benchSale + "/" + path + "/orders": 4, "POST /payments/callback": 4,
@@ -206,7 +206,7 @@ func (desk) Announce(context.Context, string) error { return nil }
 // The longest description fits into a body, in Chinese, and also if the client escapes every character.
 func TestLongestDescription(t *testing.T) {
 	s := newShop(t)
-	s.api.Sales = &service.Sales{Store: desk{offer: *s.offer}, Gate: desk{}, Catalog: s.api.Catalog, Log: s.api.Log}
+	s.api.Sales = &service.Sales{Store: desk{offer: *s.offer}, Gate: desk{}, Catalog: s.offers.Catalog, Log: s.api.Log}
 	for _, character := range []string{"茶", `\u8336`} {
 		send := func(characters int) *httptest.ResponseRecorder {
 			body := `{"title":"` + strings.Repeat(character, 200) + `","description":"` + strings.Repeat(character, characters) + `"}`

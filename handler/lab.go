@@ -106,7 +106,7 @@ func viewLabRun(r *lab.State) *labRunView {
 // client that connects while no run is under way gets the last run, and then the next one.
 func (a *API) labEvents(c *gin.Context) {
 	var said *lab.State
-	a.console(c, func() (frames []byte, changed <-chan struct{}) {
+	a.Consoles.stream(c, func() (frames []byte, changed <-chan struct{}) {
 		run, changed := a.Lab.Newest()
 		if run == said {
 			return nil, changed

@@ -30,7 +30,7 @@ type labOffice struct {
 
 func newLabOffice(t *testing.T) *labOffice {
 	s, o := newShop(t), &labOffice{}
-	s.api.Lab = lab.NewDesk(o.compare, lab.NewShelf(t.TempDir()), s.api.Catalog, []lab.Strategy{{Name: "one"}}, slog.New(slog.DiscardHandler))
+	s.api.Lab = lab.NewDesk(o.compare, lab.NewShelf(t.TempDir()), s.offers.Catalog, []lab.Strategy{{Name: "one"}}, slog.New(slog.DiscardHandler))
 	t.Cleanup(func() { check.Done(s.api.Lab.Close(context.Background())) })
 	o.wire = s.open()
 	return o
@@ -221,7 +221,7 @@ func TestConsoleThatDoesNotRead(t *testing.T) {
 func TestLabReport(t *testing.T) {
 	s, folder := newShop(t), t.TempDir()
 	shelf := lab.NewShelf(folder)
-	s.api.Lab = lab.NewDesk(nil, shelf, s.api.Catalog, nil, s.api.Log)
+	s.api.Lab = lab.NewDesk(nil, shelf, s.offers.Catalog, nil, s.api.Log)
 	const strict = "default-src 'none'; frame-ancestors 'none'"
 	id := check.Must(shelf.Save(&lab.Report{Stock: 7, Command: "flashsale lab"}))
 	for name, want := range map[string]struct {

@@ -19,7 +19,7 @@ func (a *API) liveFigures(c *gin.Context) {
 	}
 	newest, leave := a.Live.Follow(offer.ID)
 	defer leave()
-	a.console(c, func() (frames []byte, changed <-chan struct{}) {
+	a.Consoles.stream(c, func() (frames []byte, changed <-chan struct{}) {
 		figures, changed := newest.Get()
 		if figures != nil { // nil until the first reading
 			frames = appendEvent(nil, "figures", viewFigures(figures))

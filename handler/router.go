@@ -52,9 +52,10 @@ type API struct {
 	Accounts  *service.Accounts
 	Staff     *service.Staff
 	Auditor   *service.Auditor
-	Catalog   *service.Catalog
-	Streams   *Streams
-	Lab       *lab.Desk
+	*Offers
+	Consoles *Consoles
+	Streams  *Streams
+	Lab      *lab.Desk
 	// Rehearsals are shown as of this instance's Version or of another.
 	Rehearsals RehearsalStore
 	Version    string
@@ -74,13 +75,10 @@ type API struct {
 	LabStores LabStores
 	// Instances returns the reports of the running instances by their ids.
 	Instances func(ctx context.Context) map[string]model.Instance
-	// PublicURL returns the URL under which buyers reach the server, without a slash at the end.
-	PublicURL func() string
 
 	hashing, issuing, proving *middleware.Places // made by Router
 
 	requests  atomic.Uint64
-	consoles  consoles
 	Requested func(method, route string, status int, took time.Duration) // records a request that was answered
 	Observe   observe.All
 	Trace     gin.HandlerFunc // starts a span for each request; nil: no spans

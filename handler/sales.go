@@ -1,7 +1,6 @@
 package handler
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -51,26 +50,6 @@ func salesJSON(c *gin.Context, view any) *prepared.Answer {
 	return prepared.New(http.StatusOK, http.Header{
 		"Content-Type": {jsonType}, "Cache-Control": {"public, max-age=" + strconv.Itoa(saleMaxAge)},
 	}, body)
-}
-
-// offer returns the route's sale. If there is no such sale or the database does not answer, it ends the request and
-// returns false.
-func (a *API) offer(c *gin.Context) (model.Offer, bool) {
-	if offer := a.Catalog.InMemory(c.Param("sale")); offer != nil {
-		return *offer, true
-	}
-	ctx, cancel := context.WithTimeout(c.Request.Context(), requestLimit)
-	defer cancel()
-	offer, ok, err := a.Catalog.Sale(ctx, c.Param("sale"))
-	switch {
-	case err != nil:
-		middleware.Fail(c, fmt.Errorf("%w: %w", model.ErrUnavailable, err))
-	case !ok:
-		refuse(c, model.NotFound)
-	default:
-		return offer, true
-	}
-	return model.Offer{}, false
 }
 
 // getSale answers with a sale's JSON.
