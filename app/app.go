@@ -273,6 +273,18 @@ func (a *App) wire(ctx context.Context) error {
 	a.called, a.lines = strategy.NewCalled(db), service.NewLines(db, a.Catalog, auth.NewTickets(secret), auth.NewWorks(secret, a.Catalog.Now))
 	a.streams, a.lab = handler.NewStreams(a.Catalog), a.newLab(idKey)
 	api := &handler.API{
+		Door: handler.Door{
+			Limits: handler.Limits{
+				Leaky: a.settings.LimitAlgorithm == "leaky-bucket",
+				Rate:  a.settings.LimitRate, Burst: a.settings.LimitBurst, Wait: a.settings.LimitWait,
+				AddressRate:    a.settings.IPRate,
+				User:           model.Frequency{Limit: a.settings.UserRequests, Window: a.settings.UserWindow},
+				TrustedProxies: a.settings.TrustedProxies, Origins: a.settings.AllowOrigins,
+			},
+			Counter: a.counter(), Trace: a.traceRequests(), //nolint:contextcheck // each request has its own context
+			Requested: a.metrics.Request, Tally: a.tally, Observe: a.observe, Now: a.now, Log: a.Log,
+		},
+		Health: handler.Health{Checks: a.checks(), Closing: a.closing, Now: a.now},
 		Purchases: &service.Purchases{
 			Catalog: a.Catalog, IDs: a.IDs, Strategy: a.Strategy, Called: a.called, Orders: db, Waiters: a.Waiters, SoldOut: a.soldOut,
 			Observe: a.observe, Closing: a.closing,
@@ -283,17 +295,8 @@ func (a *App) wire(ctx context.Context) error {
 		Streams: a.streams,
 		Lab:     a.lab, LabStores: labStores(&a.settings), Rehearsals: db, Version: a.options.Version,
 		Paths: a.Paths, Home: pages, Assets: assets,
-		Limits: handler.Limits{
-			Leaky: a.settings.LimitAlgorithm == "leaky-bucket",
-			Rate:  a.settings.LimitRate, Burst: a.settings.LimitBurst, Wait: a.settings.LimitWait,
-			AddressRate:    a.settings.IPRate,
-			User:           model.Frequency{Limit: a.settings.UserRequests, Window: a.settings.UserWindow},
-			TrustedProxies: a.settings.TrustedProxies, Origins: a.settings.AllowOrigins,
-		},
-		Counter: a.counter(), Checks: a.checks(),
-		Tally: a.tally, Instances: a.instances, Endpoints: endpoints, Live: service.NewLive(a.Catalog, live, a.gate, a.instances, metrics.Latencies()),
-		Requested: a.metrics.Request, Observe: a.observe, Trace: a.traceRequests(), //nolint:contextcheck // each request has its own context
-		Closing: a.closing, Now: a.now, Log: a.Log,
+		Instances: a.instances, Endpoints: endpoints, Live: service.NewLive(a.Catalog, live, a.gate, a.instances, metrics.Latencies()),
+		Closing: a.closing, Now: a.now,
 	}
 	if err := errors.Join(a.takeMoney(api, db, pages), a.watch()); err != nil {
 		return err

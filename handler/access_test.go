@@ -238,7 +238,7 @@ func TestStrangersAreBounded(t *testing.T) {
 	}
 	for path, method := range at {
 		s := newShop(t)
-		s.api.Limits.AddressRate = 0.001 // a request, and the next one much later
+		s.api.Door.Limits.AddressRate = 0.001 // a request, and the next one much later
 		s.api.Payments = &service.Payments{Provider: noticed{}}
 		key := s.hire("boss", true, model.RoleOperator)
 		send := func(headers ...string) *httptest.ResponseRecorder {

@@ -101,6 +101,12 @@ func newShop(tb testing.TB) *shop {
 	staff := &service.Staff{Tokens: auth.NewTokens(benchSecret, time.Now)}
 	meter := metrics.New(time.Now)
 	s.api = &API{
+		Door: Door{
+			Limits: Limits{Rate: 1e9, Burst: 1e9, AddressRate: 1e9, User: model.Frequency{Limit: 1e6, Window: time.Second}},
+			Tally:  service.NewTally(catalog), Requested: meter.Request, Observe: observe.All{meter}, Now: time.Now,
+			Log: slog.New(slog.NewJSONHandler(io.Discard, nil)),
+		},
+		Health: Health{Closing: s.stop, Now: time.Now},
 		Purchases: &service.Purchases{
 			Catalog: catalog, IDs: model.NewOrderIDs(benchSecret), Strategy: yes{}, Waiters: service.NewWaiters(),
 			Observe: observe.All{meter},
@@ -113,9 +119,7 @@ func newShop(tb testing.TB) *shop {
 			Read: func(context.Context, string) (model.Payment, bool, error) { return model.Payment{}, false, nil },
 		},
 		Home: http.NotFoundHandler(), Assets: http.NotFoundHandler(),
-		Limits:    Limits{Rate: 1e9, Burst: 1e9, AddressRate: 1e9, User: model.Frequency{Limit: 1e6, Window: time.Second}},
-		Tally:     service.NewTally(catalog),
-		Requested: meter.Request, Observe: observe.All{meter}, Now: time.Now, Log: slog.New(slog.NewJSONHandler(io.Discard, nil)),
+		Now: time.Now,
 	}
 	s.refresh()
 	return s

@@ -221,7 +221,7 @@ func TestConsoleThatDoesNotRead(t *testing.T) {
 func TestLabReport(t *testing.T) {
 	s, folder := newShop(t), t.TempDir()
 	shelf := lab.NewShelf(folder)
-	s.api.Lab = lab.NewDesk(nil, shelf, s.offers.Catalog, nil, s.api.Log)
+	s.api.Lab = lab.NewDesk(nil, shelf, s.offers.Catalog, nil, s.api.Door.Log)
 	const strict = "default-src 'none'; frame-ancestors 'none'"
 	id := check.Must(shelf.Save(&lab.Report{Stock: 7, Command: "flashsale lab"}))
 	for name, want := range map[string]struct {

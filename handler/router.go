@@ -4,11 +4,9 @@ package handler
 
 import (
 	"context"
-	"log/slog"
 	"math"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -40,6 +38,8 @@ const (
 
 // API holds what the handlers need.
 type API struct {
+	Door      Door
+	Health    Health
 	Purchases *service.Purchases
 	Orders    *service.Orders
 	Payments  *service.Payments
@@ -66,11 +66,7 @@ type API struct {
 	Home       http.Handler // the HTML pages, the same for everybody
 	Assets     http.Handler // their style, scripts and pictures, at /assets/NAME
 
-	Limits  Limits
-	Counter middleware.Counter // nil: the gate counts users' requests in the call that admits
-	Checks  []Check            // what /readyz asks
-	Tally   *service.Tally
-	Live    *service.Live
+	Live *service.Live
 	// LabStores names the stores that the lab runs on.
 	LabStores LabStores
 	// Instances returns the reports of the running instances by their ids.
@@ -78,42 +74,25 @@ type API struct {
 
 	hashing, issuing, proving *middleware.Places // made by Router
 
-	requests  atomic.Uint64
-	Requested func(method, route string, status int, took time.Duration) // records a request that was answered
-	Observe   observe.All
-	Trace     gin.HandlerFunc // starts a span for each request; nil: no spans
-	Closing   <-chan struct{} // closed when the server stops: streams end
-	Now       func() time.Time
-	Log       *slog.Logger
-}
-
-// Limits are the limits of the front door, and whom it trusts.
-type Limits struct {
-	Leaky          bool // a leaky bucket for the instance instead of a token bucket
-	Rate           float64
-	Burst          int
-	Wait           time.Duration
-	AddressRate    float64
-	User           model.Frequency
-	TrustedProxies []string
-	Origins        []string // of pages that may call the API from a browser
+	Closing <-chan struct{} // closed when the server stops: streams end
+	Now     func() time.Time
 }
 
 // Router returns the handler of all routes. The stages run in the order of their cost, so that the cheapest stage that
 // can refuse a request does so. It returns an error if a trusted proxy is malformed.
 func Router(a *API) (http.Handler, error) {
-	r := gin.New()
+	r, d := gin.New(), &a.Door
 	r.HandleMethodNotAllowed, r.RedirectTrailingSlash = true, false
-	if a.Trace != nil {
-		r.Use(a.Trace) // the outermost, so that every line of the log has the trace
+	if d.Trace != nil {
+		r.Use(d.Trace) // the outermost, so that every line of the log has the trace
 	}
-	if err := middleware.TrustProxies(r, a.Limits.TrustedProxies, a.Log); err != nil {
+	if err := middleware.TrustProxies(r, d.Limits.TrustedProxies, d.Log); err != nil {
 		return nil, err
 	}
-	r.Use(middleware.RequestID(), a.observe, middleware.AccessLog(a.Log, a.Now), Problems(a.Log), middleware.Recovery(), middleware.Headers(),
+	r.Use(middleware.RequestID(), d.observe, middleware.AccessLog(d.Log, d.Now), Problems(d.Log), middleware.Recovery(), middleware.Headers(),
 		middleware.MaxBody(maxOperatorBodyBytes, map[string]int64{"/api/v1/payments/notices": maxNoticeBytes}))
-	if len(a.Limits.Origins) > 0 {
-		r.Use(middleware.Origins(a.Limits.Origins))
+	if len(d.Limits.Origins) > 0 {
+		r.Use(middleware.Origins(d.Limits.Origins))
 	}
 	a.hashing, a.issuing = middleware.NewPlaces(math.MaxInt, hashesOfOne), middleware.NewPlaces(issuerCalls, issuerCallsOfOne)
 	a.proving = middleware.NewPlaces(proofReaders, proofReadersOfOne)
@@ -123,21 +102,21 @@ func Router(a *API) (http.Handler, error) {
 
 	deadline := middleware.Deadline(requestLimit)
 	callbackLimit, operatorLimit := middleware.TokenBucket(callbackRate, callbackRate, 0), middleware.TokenBucket(operatorRate, operatorRate, 0)
-	instance := a.timed("token_bucket", middleware.TokenBucket(a.Limits.Rate, a.Limits.Burst, a.Limits.Wait))
-	if a.Limits.Leaky {
-		instance = a.timed("leaky_bucket", middleware.LeakyBucket(a.Limits.Rate, a.Limits.Burst, a.Limits.Wait))
+	instance := d.timed("token_bucket", middleware.TokenBucket(d.Limits.Rate, d.Limits.Burst, d.Limits.Wait))
+	if d.Limits.Leaky {
+		instance = d.timed("leaky_bucket", middleware.LeakyBucket(d.Limits.Rate, d.Limits.Burst, d.Limits.Wait))
 	}
-	address := a.timed("address_limit", middleware.AddressLimit(a.Limits.AddressRate))
-	login := a.timed("authenticate", middleware.Authenticate(a.Staff))
+	address := d.timed("address_limit", middleware.AddressLimit(d.Limits.AddressRate))
+	login := d.timed("authenticate", middleware.Authenticate(a.Staff))
 	shadows := middleware.Shadows(a.Staff, func(c *gin.Context) { refuse(c, model.NotFound) })
-	path := a.timed("path_token", middleware.PathToken(a.Paths))
-	counter := a.timed("user_counter", middleware.UserCounter(a.Limits.User, a.Counter, func(error) { a.Observe.Note(observe.Event{Name: observe.Uncounted}) }))
+	path := d.timed("path_token", middleware.PathToken(a.Paths))
+	counter := d.timed("user_counter", middleware.UserCounter(d.Limits.User, d.Counter, func(error) { d.Observe.Note(observe.Event{Name: observe.Uncounted}) }))
 
 	all := routes{&r.RouterGroup}
 	// Routes without a limit: load balancers must always get an answer, a page without its style is broken, operators
 	// have to reach their console, and each of these requests costs no more than a refusal.
-	all.GET("/healthz", a.healthz)
-	all.GET("/readyz", a.readyz())
+	all.GET("/healthz", a.Health.live)
+	all.GET("/readyz", a.Health.ready())
 	all.GET("/assets/:name", gin.WrapH(a.Assets))
 	all.GET("/console", a.showAlways())
 	all.GET("/console/sales/:sale", a.showAlways())
@@ -172,7 +151,7 @@ func Router(a *API) (http.Handler, error) {
 	// These are mostly answered from memory, without a deadline. Where they ask a store, they apply a limit
 	// themselves.
 	shared := shown.Group("") // caches keep these
-	if len(a.Limits.Origins) > 0 {
+	if len(d.Limits.Origins) > 0 {
 		shared.Use(middleware.AnyOrigin())
 	}
 	shared.GET("/sales", a.listSales())

@@ -21,7 +21,7 @@ func TestSharedAnswersAreTheSameForEverybody(t *testing.T) {
 	ofAPI := map[string]bool{}
 	for _, of := range []string{"", campaign} { // the line of a campaign's sale is another sale
 		s := newShop(t)
-		s.api.Limits.Origins = []string{shopOrigin, "https://www.shop.example"}
+		s.api.Door.Limits.Origins = []string{shopOrigin, "https://www.shop.example"}
 		hash := strings.Repeat("00", 32)
 		s.offer.Campaign.ID, s.offer.Mode, s.offer.Stock.Lined = of, model.ModeLine, model.InLine
 		s.offer.Line = model.Line{Phase: model.PhaseOver, Sealed: entrantsPage, Root: hash, Commitment: hash, Secret: hash, Seed: hash}
