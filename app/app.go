@@ -241,7 +241,6 @@ func (a *App) wire(ctx context.Context) error {
 		a.soldOut.Gate = nil
 	}
 	auditor := &service.Auditor{Store: live, Gate: a.gate}
-	orders := &service.Orders{Desk: db, Ledger: db, IDs: a.IDs, Catalog: a.Catalog, Gate: a.gate, Gates: a.gates}
 	a.Sales = &service.Sales{Store: db, Lines: db, History: db, Gate: a.gate, Gates: a.gates, Catalog: a.Catalog, IDs: a.IDs, Takes: Takes(a.settings), Log: a.Log}
 	a.Tokens, a.Paths = auth.NewTokens(secret, a.now), auth.NewPaths(secret, a.Catalog.Now)
 	if err := a.trust(ctx); err != nil {
@@ -272,7 +271,13 @@ func (a *App) wire(ctx context.Context) error {
 	}
 	a.called, a.lines = strategy.NewCalled(db), service.NewLines(db, a.Catalog, auth.NewTickets(secret), auth.NewWorks(secret, a.Catalog.Now))
 	a.streams, a.lab = handler.NewStreams(a.Catalog), a.newLab(idKey)
-	api := &handler.API{
+	offers, consoles := &handler.Offers{Catalog: a.Catalog, PublicURL: a.URL}, &handler.Consoles{Staff: staff, Closing: a.closing}
+	payments, holds, err := a.takeMoney(db, pages)
+	if err := errors.Join(err, a.watch()); err != nil {
+		return err
+	}
+	gin.SetMode(gin.ReleaseMode)
+	router, err := handler.Router(&handler.API{ //nolint:contextcheck // each request has its own context
 		Door: handler.Door{
 			Limits: handler.Limits{
 				Leaky: a.settings.LimitAlgorithm == "leaky-bucket",
@@ -285,24 +290,26 @@ func (a *App) wire(ctx context.Context) error {
 			Requested: a.metrics.Request, Tally: a.tally, Observe: a.observe, Now: a.now, Log: a.Log,
 		},
 		Health: handler.Health{Checks: a.checks(), Closing: a.closing, Now: a.now},
-		Purchases: &service.Purchases{
+		Purchases: handler.Purchases{Offers: offers, Paths: a.Paths, Lines: a.lines, Service: &service.Purchases{
 			Catalog: a.Catalog, IDs: a.IDs, Strategy: a.Strategy, Called: a.called, Orders: db, Waiters: a.Waiters, SoldOut: a.soldOut,
 			Observe: a.observe, Closing: a.closing,
 			AckQueued: a.settings.Ack == "queued", AckWait: a.settings.AckWait,
+		}},
+		Links: handler.Links{Service: a.Sales, PublicURL: a.URL},
+		Lines: handler.Lines{
+			Offers: offers, Service: a.lines, Proofs: service.NewProofs(db, a.Catalog, rounds.PublicKey()), Sales: a.Sales, Closing: a.closing,
 		},
-		Orders: orders, Sales: a.Sales, Campaigns: &service.Campaigns{Store: db, Sales: a.Sales}, Lines: a.lines, Proofs: service.NewProofs(db, a.Catalog, rounds.PublicKey()), Accounts: a.accounts, Staff: staff, Auditor: auditor,
-		Offers: &handler.Offers{Catalog: a.Catalog, PublicURL: a.URL}, Consoles: &handler.Consoles{Staff: staff, Closing: a.closing},
+		Orders: handler.Orders{Offers: offers, Consoles: consoles, Service: &service.Orders{
+			Desk: db, Ledger: db, IDs: a.IDs, Catalog: a.Catalog, Gate: a.gate, Gates: a.gates,
+		}},
+		Payments: payments, Holds: holds, Accounts: handler.NewAccounts(a.accounts),
+		Offers: offers, Consoles: consoles, Sales: a.Sales, Campaigns: &service.Campaigns{Store: db, Sales: a.Sales}, Staff: staff, Auditor: auditor,
 		Streams: a.streams,
 		Lab:     a.lab, LabStores: labStores(&a.settings), Rehearsals: db, Version: a.options.Version,
-		Paths: a.Paths, Home: pages, Assets: assets,
+		Home: pages, Assets: assets,
 		Instances: a.instances, Endpoints: endpoints, Live: service.NewLive(a.Catalog, live, a.gate, a.instances, metrics.Latencies()),
 		Closing: a.closing, Now: a.now,
-	}
-	if err := errors.Join(a.takeMoney(api, db, pages), a.watch()); err != nil {
-		return err
-	}
-	gin.SetMode(gin.ReleaseMode)
-	router, err := handler.Router(api) //nolint:contextcheck // each request has its own context
+	})
 	if err != nil {
 		return err
 	}
@@ -320,7 +327,7 @@ func (a *App) wire(ctx context.Context) error {
 			Grace: a.settings.PayGrace, Wake: a.wakes(), Now: a.now, Log: a.Log,
 		}).Run,
 		(&worker.Refunder{
-			Store: db, Provider: api.Payments.Provider.Name(), Refund: api.Payments.Refund, Observe: a.observe, Log: a.Log,
+			Store: db, Provider: payments.Service.Provider.Name(), Refund: payments.Service.Refund, Observe: a.observe, Log: a.Log,
 		}).Run,
 		(&worker.Deliverer{
 			Feed: endpoints, Events: (&service.SaleEvents{Record: db.RecordOnce, Catalog: a.Catalog}).Look,
@@ -329,7 +336,7 @@ func (a *App) wire(ctx context.Context) error {
 		lines.Call,
 		lines.AskBeacon,
 		(&worker.Reconciler{
-			Store: db, Provider: api.Payments.Provider.Name(), Check: api.Payments.Check, Instance: a.instance, Log: a.Log,
+			Store: db, Provider: payments.Service.Provider.Name(), Check: payments.Service.Check, Instance: a.instance, Log: a.Log,
 		}).Run,
 		(&worker.Auditor{
 			Audits: auditor, Leases: db, Catalog: a.Catalog, Instance: a.instance, Replace: a.gates.ReplaceGate,

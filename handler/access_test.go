@@ -239,7 +239,7 @@ func TestStrangersAreBounded(t *testing.T) {
 	for path, method := range at {
 		s := newShop(t)
 		s.api.Door.Limits.AddressRate = 0.001 // a request, and the next one much later
-		s.api.Payments = &service.Payments{Provider: noticed{}}
+		s.api.Payments.Service = &service.Payments{Provider: noticed{}}
 		key := s.hire("boss", true, model.RoleOperator)
 		send := func(headers ...string) *httptest.ResponseRecorder {
 			return s.serve(s.request(method, path, "{}", headers...))

@@ -2,6 +2,7 @@ package handler
 
 import (
 	"errors"
+	"math"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
@@ -28,7 +29,19 @@ const (
 	issuerCallsOfOne = 8
 )
 
-func (a *API) register(c *gin.Context) {
+// Accounts registers buyers and logs people in.
+type Accounts struct {
+	Service *service.Accounts
+
+	hashing, issuing *middleware.Places
+}
+
+// NewAccounts returns the handlers of accounts.
+func NewAccounts(accounts *service.Accounts) *Accounts {
+	return &Accounts{accounts, middleware.NewPlaces(math.MaxInt, hashesOfOne), middleware.NewPlaces(issuerCalls, issuerCallsOfOne)}
+}
+
+func (a *Accounts) register(c *gin.Context) {
 	var body credentials
 	if !decode(c, maxBodyBytes, &body) {
 		return
@@ -38,7 +51,7 @@ func (a *API) register(c *gin.Context) {
 		return
 	}
 	defer leave()
-	session, verdict, invalid, err := a.Accounts.Register(c.Request.Context(), body.Name, body.Password)
+	session, verdict, invalid, err := a.Service.Register(c.Request.Context(), body.Name, body.Password)
 	if verdict == model.BadRequest {
 		refuseInvalid(c, invalid)
 		return
@@ -46,7 +59,7 @@ func (a *API) register(c *gin.Context) {
 	a.answerSession(c, http.StatusCreated, session, verdict, err)
 }
 
-func (a *API) logIn(c *gin.Context) {
+func (a *Accounts) logIn(c *gin.Context) {
 	var body credentials
 	if !decode(c, maxBodyBytes, &body) {
 		return
@@ -56,23 +69,23 @@ func (a *API) logIn(c *gin.Context) {
 		return
 	}
 	defer leave()
-	session, verdict, err := a.Accounts.LogIn(c.Request.Context(), body.Name, body.Password)
+	session, verdict, err := a.Service.LogIn(c.Request.Context(), body.Name, body.Password)
 	a.answerSession(c, http.StatusOK, session, verdict, err)
 }
 
-// showLogin answers with where to log in outside, null if only here.
-func (a *API) showLogin(c *gin.Context) {
-	if a.Accounts.Outside == nil {
+// showOutside answers with where to log in outside, null if only here.
+func (a *Accounts) showOutside(c *gin.Context) {
+	if a.Service.Outside == nil {
 		c.JSON(http.StatusOK, gin.H{"issuer": nil})
 		return
 	}
-	start, err := a.Accounts.Outside.Start(c.Request.Context())
+	start, err := a.Service.Outside.Start(c.Request.Context())
 	answer(c, http.StatusOK, gin.H{"issuer": gin.H{
 		"authorization_url": start.AuthorizationURL, "client_id": start.ClientID, "redirect_url": start.RedirectURL, "scope": start.Scopes,
 	}}, model.Accepted, err)
 }
 
-func (a *API) logInByCode(c *gin.Context) {
+func (a *Accounts) logInByCode(c *gin.Context) {
 	var body struct {
 		Code     string `json:"code"`
 		Verifier string `json:"verifier"`
@@ -86,7 +99,7 @@ func (a *API) logInByCode(c *gin.Context) {
 		return
 	}
 	defer leave()
-	session, verdict, invalid, err := a.Accounts.LogInByCode(c.Request.Context(), body.Code, body.Verifier, body.Nonce)
+	session, verdict, invalid, err := a.Service.LogInByCode(c.Request.Context(), body.Code, body.Verifier, body.Nonce)
 	switch {
 	case verdict == model.BadRequest:
 		refuseInvalid(c, invalid)
@@ -99,7 +112,7 @@ func (a *API) logInByCode(c *gin.Context) {
 	}
 }
 
-func (a *API) answerSession(c *gin.Context, status int, s service.Session, verdict model.Verdict, err error) {
+func (a *Accounts) answerSession(c *gin.Context, status int, s service.Session, verdict model.Verdict, err error) {
 	if err == nil && verdict == model.Unauthenticated {
 		middleware.Refuse(c, middleware.Refusal{Verdict: verdict, Invalid: &service.Invalid{Reason: wrongLogIn}})
 		return

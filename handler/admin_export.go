@@ -21,11 +21,11 @@ const (
 	exportPatience = 10 * time.Second
 )
 
-// exportOrders answers with the orders of a sale as CSV. It reads and sends page by page, since a sale may have a
+// export answers with the orders of a sale as CSV. It reads and sends page by page, since a sale may have a
 // million orders. If it can't finish an answer that it has begun, or its sender may no longer see orders, it closes the
 // connection, so that nobody takes a part for the whole.
-func (a *API) exportOrders(c *gin.Context) {
-	f, ok := a.ordersOfSale(c)
+func (h *Orders) export(c *gin.Context) {
+	f, ok := h.ofSale(c)
 	if !ok {
 		return
 	}
@@ -35,13 +35,13 @@ func (a *API) exportOrders(c *gin.Context) {
 	sheet := csv.NewWriter(c.Writer)
 	f.Limit = maxPage
 	for first := true; first || f.Cursor != ""; first = false {
-		list, next, err := a.Orders.Search(ctx, f, c.Query("q"))
+		list, next, err := h.Service.Search(ctx, f, c.Query("q"))
 		select {
-		case <-a.Closing:
+		case <-h.Consoles.Closing:
 			err = context.Canceled
 		default:
 		}
-		if err == nil && !first && !a.Consoles.stillLooks(c) {
+		if err == nil && !first && !h.Consoles.stillLooks(c) {
 			err = middleware.Refusal{Verdict: model.Unauthenticated}
 		}
 		if err != nil {

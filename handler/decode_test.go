@@ -163,8 +163,8 @@ func (u unread) Read([]byte) (int, error) {
 // An operator's body may be four times as large as any other body. The refusal of a larger body has the bound.
 func TestBodiesAreBounded(t *testing.T) {
 	s := newShop(t)
-	s.api.Payments = &service.Payments{Provider: s.api.Sandbox.(service.Provider), Catalog: s.offers.Catalog}
-	path, _ := s.api.Paths.Issue(benchUser, benchSale, time.Hour)
+	s.api.Payments.Service = &service.Payments{Provider: s.api.Payments.Sandbox.(service.Provider), Catalog: s.offers.Catalog}
+	path, _ := s.api.Purchases.Paths.Issue(benchUser, benchSale, time.Hour)
 	for route, kibibytes := range map[string]int{
 		"POST /users": 4, "POST /sessions": 4, "POST /sales/" + benchSale + "/" + path + "/orders": 4, "POST /payments/callback": 4,
 		"POST /admin/sales": 16, "PATCH /admin/sales/" + benchSale: 16, "POST /admin/lab": 16,

@@ -99,6 +99,7 @@ func newShop(tb testing.TB) *shop {
 	catalog := service.NewCatalog(s, func() time.Time { return s.clock() })
 	s.offers = &Offers{catalog, func() string { return "http://localhost" }}
 	staff := &service.Staff{Tokens: auth.NewTokens(benchSecret, time.Now)}
+	consoles := &Consoles{Staff: staff, Closing: s.stop}
 	meter := metrics.New(time.Now)
 	s.api = &API{
 		Door: Door{
@@ -107,17 +108,19 @@ func newShop(tb testing.TB) *shop {
 			Log: slog.New(slog.NewJSONHandler(io.Discard, nil)),
 		},
 		Health: Health{Closing: s.stop, Now: time.Now},
-		Purchases: &service.Purchases{
-			Catalog: catalog, IDs: model.NewOrderIDs(benchSecret), Strategy: yes{}, Waiters: service.NewWaiters(),
-			Observe: observe.All{meter},
+		Purchases: Purchases{
+			Offers: s.offers, Paths: auth.NewPaths(benchSecret, catalog.Now), Service: &service.Purchases{
+				Catalog: catalog, IDs: model.NewOrderIDs(benchSecret), Strategy: yes{}, Waiters: service.NewWaiters(),
+				Observe: observe.All{meter},
+			},
 		},
-		Offers: s.offers, Consoles: &Consoles{Staff: staff, Closing: s.stop},
-		Paths: auth.NewPaths(benchSecret, catalog.Now), Staff: staff, Closing: s.stop,
-		Holds: &service.Holds{}, Notices: true,
-		Sandbox: &sandbox.Provider{
+		Links: Links{PublicURL: s.offers.PublicURL}, Orders: Orders{Offers: s.offers, Consoles: consoles},
+		Lines: Lines{Offers: s.offers, Closing: s.stop}, Holds: &Holds{Service: &service.Holds{}},
+		Payments: Payments{Notices: true, Sandbox: &sandbox.Provider{
 			Secret: benchSecret, Now: catalog.Now,
 			Read: func(context.Context, string) (model.Payment, bool, error) { return model.Payment{}, false, nil },
-		},
+		}},
+		Offers: s.offers, Consoles: consoles, Staff: staff, Closing: s.stop,
 		Home: http.NotFoundHandler(), Assets: http.NotFoundHandler(),
 		Now: time.Now,
 	}
@@ -166,7 +169,7 @@ func (s *shop) request(method, path, body string, headers ...string) *http.Reque
 
 // purchase returns a buyer's request with a valid token and path.
 func (s *shop) purchase(body string) *http.Request {
-	path, _ := s.api.Paths.Issue(benchUser, benchSale, time.Hour)
+	path, _ := s.api.Purchases.Paths.Issue(benchUser, benchSale, time.Hour)
 	return s.request(http.MethodPost, "/api/v1/sales/"+benchSale+"/"+path+"/orders", body, "Authorization", s.token(model.RoleBuyer))
 }
 

@@ -10,18 +10,24 @@ import (
 	"flashsale/service"
 )
 
-// holdKeys answers with the keys that hold tokens are checked with.
-func (a *API) holdKeys(c *gin.Context) {
-	c.Header("Cache-Control", "public, max-age=300")
-	c.Data(http.StatusOK, "application/jwk-set+json", a.HoldKeys)
+// Holds lets the shop's own checkout ask about the orders that it settles.
+type Holds struct {
+	Service *service.Holds
+	Keys    []byte // the JSON Web Key Set of hold tokens
 }
 
-func (a *API) getHold(c *gin.Context) {
-	order, verdict, err := a.Holds.Hold(c.Request.Context(), c.Param("id"))
+// keys answers with the keys that hold tokens are checked with.
+func (h *Holds) keys(c *gin.Context) {
+	c.Header("Cache-Control", "public, max-age=300")
+	c.Data(http.StatusOK, "application/jwk-set+json", h.Keys)
+}
+
+func (h *Holds) get(c *gin.Context) {
+	order, verdict, err := h.Service.Hold(c.Request.Context(), c.Param("id"))
 	answerHold(c, order, verdict, err)
 }
 
-func (a *API) settleHold(c *gin.Context) {
+func (h *Holds) settle(c *gin.Context) {
 	var body struct {
 		Reference   string `json:"reference"`
 		AmountCents *int64 `json:"amount_cents"`
@@ -33,23 +39,23 @@ func (a *API) settleHold(c *gin.Context) {
 		refuseInvalid(c, &service.Invalid{Field: "amount_cents", Reason: missingField})
 		return
 	}
-	order, verdict, err := a.Holds.Settle(c.Request.Context(), c.Param("id"), body.Reference, *body.AmountCents)
+	order, verdict, err := h.Service.Settle(c.Request.Context(), c.Param("id"), body.Reference, *body.AmountCents)
 	answerHold(c, order, verdict, err)
 }
 
-func (a *API) refundedHold(c *gin.Context) {
+func (h *Holds) refunded(c *gin.Context) {
 	var body struct {
 		Reference string `json:"reference"`
 	}
 	if !decode(c, maxBodyBytes, &body) || !isReference(c, body.Reference) {
 		return
 	}
-	order, verdict, err := a.Holds.Refunded(c.Request.Context(), c.Param("id"), body.Reference)
+	order, verdict, err := h.Service.Refunded(c.Request.Context(), c.Param("id"), body.Reference)
 	answerHold(c, order, verdict, err)
 }
 
-func (a *API) releaseHold(c *gin.Context) {
-	order, verdict, err := a.Holds.Release(c.Request.Context(), c.Param("id"), middleware.IdentityOf(c).UserID)
+func (h *Holds) release(c *gin.Context) {
+	order, verdict, err := h.Service.Release(c.Request.Context(), c.Param("id"), middleware.IdentityOf(c).UserID)
 	answerHold(c, order, verdict, err)
 }
 

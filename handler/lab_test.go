@@ -147,7 +147,7 @@ func TestConsolesEndWithTheirUsers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newLabOffice(t)
 		l := &ledger{orders: 9 * maxPage}
-		o.api.Orders = &service.Orders{Desk: l}
+		o.api.Orders.Service = &service.Orders{Desk: l}
 		olga, key := o.hire("olga", false, model.RoleOperator), o.hire("key", true, model.RoleViewer)
 		ben, gone := o.hire("ben", true, model.RoleViewer), o.hire("gone", false, model.RoleSupport)
 		streams := map[string]*listener{}

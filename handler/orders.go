@@ -19,51 +19,58 @@ const (
 	maxPage   = 500
 )
 
-func (a *API) getOrder(c *gin.Context) {
-	order, verdict, err := a.Orders.Order(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("id"))
+// Orders shows orders to their buyers and to the staff, and ends them.
+type Orders struct {
+	*Offers
+	Service  *service.Orders
+	Consoles *Consoles
+}
+
+func (o *Orders) get(c *gin.Context) {
+	order, verdict, err := o.Service.Order(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("id"))
 	answer(c, http.StatusOK, viewOrder(order), verdict, err)
 }
 
-func (a *API) cancelOrder(c *gin.Context) {
-	order, verdict, err := a.Orders.Cancel(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("id"))
+func (o *Orders) cancel(c *gin.Context) {
+	order, verdict, err := o.Service.Cancel(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("id"))
 	answer(c, http.StatusOK, viewOrder(order), verdict, err)
 }
 
-func (a *API) cancelAnyOrder(c *gin.Context) {
-	order, verdict, err := a.Orders.CancelAny(c.Request.Context(), c.Param("id"), middleware.IdentityOf(c).UserID)
+func (o *Orders) cancelAny(c *gin.Context) {
+	order, verdict, err := o.Service.CancelAny(c.Request.Context(), c.Param("id"), middleware.IdentityOf(c).UserID)
 	answer(c, http.StatusOK, viewOrder(order), verdict, err)
 }
 
-func (a *API) refundOrder(c *gin.Context) {
-	order, verdict, err := a.Orders.Refund(c.Request.Context(), c.Param("id"), middleware.IdentityOf(c).UserID)
+func (o *Orders) refund(c *gin.Context) {
+	order, verdict, err := o.Service.Refund(c.Request.Context(), c.Param("id"), middleware.IdentityOf(c).UserID)
 	answer(c, http.StatusOK, viewOrder(order), verdict, err)
 }
 
-func (a *API) listOrders(c *gin.Context) {
+func (o *Orders) list(c *gin.Context) {
 	cursor, limit, ok := readPage(c)
 	if !ok {
 		return
 	}
-	list, next, err := a.Orders.List(c.Request.Context(), model.OrderFilter{UserID: middleware.IdentityOf(c).UserID, Cursor: cursor, Limit: limit})
+	list, next, err := o.Service.List(c.Request.Context(), model.OrderFilter{UserID: middleware.IdentityOf(c).UserID, Cursor: cursor, Limit: limit})
 	answerPage(c, viewOrders(list, next, false), err)
 }
 
-func (a *API) listSaleOrders(c *gin.Context) {
-	f, ok := a.ordersOfSale(c)
+func (o *Orders) listOfSale(c *gin.Context) {
+	f, ok := o.ofSale(c)
 	if !ok {
 		return
 	}
 	if f.Cursor, f.Limit, ok = readPage(c); !ok {
 		return
 	}
-	list, next, err := a.Orders.Search(c.Request.Context(), f, c.Query("q"))
+	list, next, err := o.Service.Search(c.Request.Context(), f, c.Query("q"))
 	answerPage(c, viewOrders(list, next, true), err)
 }
 
-// ordersOfSale returns a filter for the orders of the route's sale that have the query's status. If there is no such
+// ofSale returns a filter for the orders of the route's sale that have the query's status. If there is no such
 // sale or status, it ends the request and returns false.
-func (a *API) ordersOfSale(c *gin.Context) (f model.OrderFilter, ok bool) {
-	offer, ok := a.offer(c)
+func (o *Orders) ofSale(c *gin.Context) (f model.OrderFilter, ok bool) {
+	offer, ok := o.offer(c)
 	if !ok {
 		return f, false
 	}

@@ -137,7 +137,7 @@ func TestPurchase(t *testing.T) {
 		"an error":    {oneUnit, 500, "internal", internalError, true, fails(errors.New("x"))},
 	}, func(t *testing.T, tc test) {
 		s, strategy := newShop(t), &answering{}
-		s.api.Purchases.Strategy, s.api.Purchases.AckQueued = strategy, true
+		s.api.Purchases.Service.Strategy, s.api.Purchases.Service.AckQueued = strategy, true
 		r := s.purchase(tc.body)
 		tc.change(s, r, strategy)
 		asked := time.Now()

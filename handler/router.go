@@ -4,7 +4,6 @@ package handler
 
 import (
 	"context"
-	"math"
 	"net/http"
 	"strings"
 	"time"
@@ -16,7 +15,6 @@ import (
 	"flashsale/middleware"
 	"flashsale/model"
 	"flashsale/service"
-	"flashsale/service/auth"
 )
 
 // requestLimit is how long a request may take. It equals the longest wait that a buyer may ask for, and is well within
@@ -40,16 +38,16 @@ const (
 type API struct {
 	Door      Door
 	Health    Health
-	Purchases *service.Purchases
-	Orders    *service.Orders
-	Payments  *service.Payments
+	Purchases Purchases
+	Orders    Orders
+	Payments  Payments
 	Endpoints *service.Endpoints
-	Holds     *service.Holds // nil: the shop has no checkout of its own
+	Holds     *Holds // nil: the shop has no checkout of its own
 	Sales     *service.Sales
 	Campaigns *service.Campaigns
-	Lines     *service.Lines
-	Proofs    *service.Proofs
-	Accounts  *service.Accounts
+	Lines     Lines
+	Links     Links
+	Accounts  *Accounts
 	Staff     *service.Staff
 	Auditor   *service.Auditor
 	*Offers
@@ -59,10 +57,6 @@ type API struct {
 	// Rehearsals are shown as of this instance's Version or of another.
 	Rehearsals RehearsalStore
 	Version    string
-	Paths      *auth.Paths
-	Sandbox    Sandbox      // nil: another provider takes the money
-	HoldKeys   []byte       // the JSON Web Key Set of hold tokens
-	Notices    bool         // the payment provider sends notices in a form of its own
 	Home       http.Handler // the HTML pages, the same for everybody
 	Assets     http.Handler // their style, scripts and pictures, at /assets/NAME
 
@@ -71,8 +65,6 @@ type API struct {
 	LabStores LabStores
 	// Instances returns the reports of the running instances by their ids.
 	Instances func(ctx context.Context) map[string]model.Instance
-
-	hashing, issuing, proving *middleware.Places // made by Router
 
 	Closing <-chan struct{} // closed when the server stops: streams end
 	Now     func() time.Time
@@ -94,8 +86,6 @@ func Router(a *API) (http.Handler, error) {
 	if len(d.Limits.Origins) > 0 {
 		r.Use(middleware.Origins(d.Limits.Origins))
 	}
-	a.hashing, a.issuing = middleware.NewPlaces(math.MaxInt, hashesOfOne), middleware.NewPlaces(issuerCalls, issuerCallsOfOne)
-	a.proving = middleware.NewPlaces(proofReaders, proofReadersOfOne)
 	missing := a.missing()
 	r.NoRoute(missing, NoRoute)
 	r.NoMethod(NoMethod)
@@ -109,7 +99,7 @@ func Router(a *API) (http.Handler, error) {
 	address := d.timed("address_limit", middleware.AddressLimit(d.Limits.AddressRate))
 	login := d.timed("authenticate", middleware.Authenticate(a.Staff))
 	shadows := middleware.Shadows(a.Staff, func(c *gin.Context) { refuse(c, model.NotFound) })
-	path := d.timed("path_token", middleware.PathToken(a.Paths))
+	path := d.timed("path_token", middleware.PathToken(a.Purchases.Paths))
 	counter := d.timed("user_counter", middleware.UserCounter(d.Limits.User, d.Counter, func(error) { d.Observe.Note(observe.Event{Name: observe.Uncounted}) }))
 
 	all := routes{&r.RouterGroup}
@@ -130,19 +120,19 @@ func Router(a *API) (http.Handler, error) {
 	// The address limit does not apply: one provider, or one server of the shop, calls for all buyers. Only requests without
 	// a right secret are charged as all strangers are.
 	strangers := middleware.Strangers(address, instance)
-	if a.Sandbox != nil {
-		api.POST("/payments/callback", deadline, strangers, a.signed, callbackLimit, a.callback)
+	if a.Payments.Sandbox != nil {
+		api.POST("/payments/callback", deadline, strangers, a.Payments.signed, callbackLimit, a.Payments.callback)
 	}
-	if a.Notices {
-		api.POST("/payments/notices", deadline, strangers, a.notice)
+	if a.Payments.Notices {
+		api.POST("/payments/notices", deadline, strangers, a.Payments.notice)
 	}
 	if a.Holds != nil {
-		all.GET("/.well-known/jwks.json", instance, address, a.holdKeys)
+		all.GET("/.well-known/jwks.json", instance, address, a.Holds.keys)
 		hold := api.Group("/holds/:id", deadline, strangers, login, middleware.RequireRole(model.RoleHolds), callbackLimit, shadows, ofIDs)
-		hold.GET("", a.getHold)
-		hold.POST("/settle", a.settleHold)
-		hold.POST("/refunded", a.refundedHold)
-		hold.POST("/release", a.releaseHold)
+		hold.GET("", a.Holds.get)
+		hold.POST("/settle", a.Holds.settle)
+		hold.POST("/refunded", a.Holds.refunded)
+		hold.POST("/release", a.Holds.release)
 	}
 
 	memory := api.Group("", instance, address)
@@ -156,41 +146,41 @@ func Router(a *API) (http.Handler, error) {
 	}
 	shared.GET("/sales", a.listSales())
 	shared.GET("/sales/:sale", a.getSale())
-	shared.GET("/sales/:sale/line", a.getLine())
-	shared.GET("/sales/:sale/draw.json", a.getDraw) // no deadline: it may be long
+	shared.GET("/sales/:sale/line", a.Lines.get())
+	shared.GET("/sales/:sale/draw.json", a.Lines.draw()) // no deadline: it may be long
 	shared.GET("/campaigns/:campaign", a.getCampaign())
 	shown.GET("/campaigns/:campaign/events", a.campaignEvents)
-	memory.POST("/sales/:sale/:path/orders", login, middleware.RequireBuyer, path, shadows, counter, a.purchase)
+	memory.POST("/sales/:sale/:path/orders", login, middleware.RequireBuyer, path, shadows, counter, a.Purchases.purchase)
 
 	public := memory.Group("", deadline)
 	public.GET("/time", a.time)
-	public.POST("/users", a.register)
-	public.POST("/sessions", a.logIn)
-	public.GET("/login", a.showLogin)
-	public.POST("/sessions/code", a.logInByCode)
+	public.POST("/users", a.Accounts.register)
+	public.POST("/sessions", a.Accounts.logIn)
+	public.GET("/login", a.Accounts.showOutside)
+	public.POST("/sessions/code", a.Accounts.logInByCode)
 
 	buyer := public.Group("", login, middleware.RequireBuyer, shadows)
-	buyer.POST("/sales/:sale/path", a.issuePath)
-	buyer.POST("/sales/:sale/entries", a.enterLine)
-	buyer.GET("/sales/:sale/entries/challenge", a.entryChallenge)
-	buyer.GET("/sales/:sale/entries/mine", a.myEntry)
-	buyer.DELETE("/sales/:sale/entries/mine", a.leaveLine)
-	buyer.GET("/sales/:sale/entries/mine/proof", a.myProof)
-	buyer.GET("/orders", a.listOrders)
-	buyer.GET("/orders/:id", a.getOrder)
-	buyer.DELETE("/orders/:id", a.cancelOrder)
-	buyer.POST("/orders/:id/payments", a.startPayment)
+	buyer.POST("/sales/:sale/path", a.Purchases.issuePath)
+	buyer.POST("/sales/:sale/entries", a.Lines.enter)
+	buyer.GET("/sales/:sale/entries/challenge", a.Lines.challenge)
+	buyer.GET("/sales/:sale/entries/mine", a.Lines.mine)
+	buyer.DELETE("/sales/:sale/entries/mine", a.Lines.leave)
+	buyer.GET("/sales/:sale/entries/mine/proof", a.Lines.proof)
+	buyer.GET("/orders", a.Orders.list)
+	buyer.GET("/orders/:id", a.Orders.get)
+	buyer.DELETE("/orders/:id", a.Orders.cancel)
+	buyer.POST("/orders/:id/payments", a.Payments.start)
 
 	viewers, support, operators := middleware.RequireRole(model.RoleViewer), middleware.RequireRole(model.RoleSupport), middleware.RequireRole(model.RoleOperator)
 	console := api.Group("/admin", strangers, login, viewers, operatorLimit, ofIDs) // no deadline: streams and exports may take long
 	console.GET("/sales/:sale/live", a.liveFigures)
-	console.GET("/sales/:sale/orders.csv", a.exportOrders)
+	console.GET("/sales/:sale/orders.csv", a.Orders.export)
 	console.GET("/lab/events", a.labEvents)
 
 	viewer := console.Group("", deadline)
 	viewer.GET("/sales", a.listAllSales)
 	viewer.GET("/sales/:sale/audit", a.auditSale)
-	viewer.GET("/sales/:sale/orders", a.listSaleOrders)
+	viewer.GET("/sales/:sale/orders", a.Orders.listOfSale)
 	viewer.GET("/sales/:sale/operations", a.listOperations)
 	viewer.GET("/campaigns", a.listCampaigns)
 	viewer.GET("/campaigns/:campaign", a.getOperatorCampaign)
@@ -200,23 +190,23 @@ func Router(a *API) (http.Handler, error) {
 	viewer.GET("/lab", a.showLab)
 	viewer.GET("/rehearsals", a.listRehearsals)
 	viewer.GET("/rehearsals/:rehearsal", a.getRehearsal)
-	viewer.GET("/payments", a.listPayments)
+	viewer.GET("/payments", a.Payments.list)
 	viewer.GET("/staff", a.listStaff)
 	viewer.GET("/staff-operations", a.listStaffOperations)
 	viewer.GET("/events", a.listEvents)
 	viewer.GET("/endpoints", a.listEndpoints)
 	viewer.GET("/endpoints/:endpoint/deliveries", a.listDeliveries)
 	viewer.GET("/endpoint-operations", a.listEndpointOperations)
-	viewer.POST("/orders/:id/refund", support, a.refundOrder)
-	viewer.POST("/orders/:id/cancel", support, a.cancelAnyOrder)
+	viewer.POST("/orders/:id/refund", support, a.Orders.refund)
+	viewer.POST("/orders/:id/cancel", support, a.Orders.cancelAny)
 
 	operator := viewer.Group("", operators)
 	operator.POST("/sales", a.createSale)
 	operator.PATCH("/sales/:sale", a.patchSale)
 	operator.POST("/sales/:sale/pause", a.setStatus(model.SalePaused, "pause"))
 	operator.POST("/sales/:sale/resume", a.setStatus(model.SaleLive, "resume"))
-	operator.POST("/sales/:sale/line/extend", a.extendCalls)
-	operator.POST("/sales/:sale/line/void", a.voidEntries)
+	operator.POST("/sales/:sale/line/extend", a.Lines.extend)
+	operator.POST("/sales/:sale/line/void", a.Lines.void)
 	operator.POST("/sales/:sale/close", a.setStatus(model.SaleClosed, "close"))
 	operator.POST("/campaigns", a.createCampaign)
 	operator.PATCH("/campaigns/:campaign", a.patchCampaign)
@@ -248,11 +238,11 @@ func Router(a *API) (http.Handler, error) {
 	pages.GET("/robots.txt", a.showAlways())
 	pages.GET("/favicon.ico", a.showAlways())
 	pages.GET("/lab/reports/:report", deadline, a.labReport)
-	pages.GET("/s/:code", deadline, a.shortLink)
-	pages.GET("/s/:code/qr.svg", deadline, a.qrCode())
-	if a.Sandbox != nil {
-		pages.GET("/pay/:payment", deadline, gin.WrapH(a.Sandbox))
-		pages.POST("/pay/:payment", deadline, form, gin.WrapH(a.Sandbox))
+	pages.GET("/s/:code", deadline, a.Links.follow)
+	pages.GET("/s/:code/qr.svg", deadline, a.Links.qrCode())
+	if a.Payments.Sandbox != nil {
+		pages.GET("/pay/:payment", deadline, gin.WrapH(a.Payments.Sandbox))
+		pages.POST("/pay/:payment", deadline, form, gin.WrapH(a.Payments.Sandbox))
 	}
 	return r, nil
 }

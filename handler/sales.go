@@ -2,7 +2,6 @@ package handler
 
 import (
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -66,51 +65,4 @@ func (a *API) getSale() gin.HandlerFunc {
 			return salesJSON(c, view)
 		})
 	}
-}
-
-func (a *API) issuePath(c *gin.Context) {
-	offer, ok := a.offer(c)
-	if !ok {
-		return
-	}
-	now := a.Catalog.Now()
-	v := offer.Judge(now)
-	if offer.IsCampaignLine() { // the buyer has to choose one of its sales
-		v = model.NotFound
-	}
-	if v != model.Accepted {
-		refuse(c, v)
-		return
-	}
-	lifetime := min(pathLifetime, offer.EndsAt.Sub(now)+time.Second)
-	if offer.Stock.Lined == model.InLine {
-		until, ok := a.turn(c, offer)
-		if !ok {
-			return
-		}
-		lifetime = min(lifetime, max(until.Sub(now), 0)+callGrace)
-	}
-	path, expiresAt := a.Paths.Issue(middleware.IdentityOf(c).UserID, offer.ID, lifetime)
-	c.JSON(http.StatusOK, gin.H{"path": path, "expires_at": stamp(expiresAt)})
-}
-
-func (a *API) shortLink(c *gin.Context) {
-	if id, ok := a.saleBehind(c); ok {
-		c.Redirect(http.StatusFound, "/sales/"+id)
-	}
-}
-
-// saleBehind returns the id of the sale that the route's short code leads to. If there is none or the database does not
-// answer, it ends the request and returns false.
-func (a *API) saleBehind(c *gin.Context) (id string, ok bool) {
-	id, err := a.Sales.ByCode(c.Request.Context(), c.Param("code"))
-	switch {
-	case err != nil:
-		middleware.Fail(c, fmt.Errorf("%w: %w", model.ErrUnavailable, err))
-	case id == "":
-		refuse(c, model.NotFound)
-	default:
-		return id, true
-	}
-	return "", false
 }

@@ -26,8 +26,8 @@ func TestSharedAnswersAreTheSameForEverybody(t *testing.T) {
 		s.offer.Campaign.ID, s.offer.Mode, s.offer.Stock.Lined = of, model.ModeLine, model.InLine
 		s.offer.Line = model.Line{Phase: model.PhaseOver, Sealed: entrantsPage, Root: hash, Commitment: hash, Secret: hash, Seed: hash}
 		s.refresh()
-		s.api.Proofs = service.NewProofs(&entrants{pages: 1}, s.offers.Catalog, nil)
-		s.api.Sales = &service.Sales{Catalog: s.offers.Catalog, Store: &codes{}}
+		s.api.Lines.Proofs = service.NewProofs(&entrants{pages: 1}, s.offers.Catalog, nil)
+		s.api.Links.Service = &service.Sales{Catalog: s.offers.Catalog, Store: &codes{}}
 		for _, route := range s.handler().(*gin.Engine).Routes() {
 			path := strings.NewReplacer(":sale", benchSale, ":campaign", campaign, ":code", "abc").Replace(route.Path)
 			if route.Method != http.MethodGet || strings.Contains(path, ":") || strings.HasSuffix(path, "/events") || strings.HasPrefix(path, "/api/v1/admin/") {
