@@ -270,8 +270,9 @@ func (a *App) wire(ctx context.Context) error {
 		return err
 	}
 	a.called, a.lines = strategy.NewCalled(db), service.NewLines(db, a.Catalog, auth.NewTickets(secret), auth.NewWorks(secret, a.Catalog.Now))
-	a.streams, a.lab = handler.NewStreams(a.Catalog), a.newLab(idKey)
+	a.lab = a.newLab(idKey)
 	offers, consoles := &handler.Offers{Catalog: a.Catalog, PublicURL: a.URL}, &handler.Consoles{Staff: staff, Closing: a.closing}
+	a.streams = handler.NewStreams(offers, a.now)
 	payments, holds, err := a.takeMoney(db, pages)
 	if err := errors.Join(err, a.watch()); err != nil {
 		return err
@@ -302,13 +303,18 @@ func (a *App) wire(ctx context.Context) error {
 		Orders: handler.Orders{Offers: offers, Consoles: consoles, Service: &service.Orders{
 			Desk: db, Ledger: db, IDs: a.IDs, Catalog: a.Catalog, Gate: a.gate, Gates: a.gates,
 		}},
-		Payments: payments, Holds: holds, Accounts: handler.NewAccounts(a.accounts),
-		Offers: offers, Consoles: consoles, Sales: a.Sales, Campaigns: &service.Campaigns{Store: db, Sales: a.Sales}, Staff: staff, Auditor: auditor,
-		Streams: a.streams,
-		Lab:     a.lab, LabStores: labStores(&a.settings), Rehearsals: db, Version: a.options.Version,
-		Home: pages, Assets: assets,
-		Instances: a.instances, Endpoints: endpoints, Live: service.NewLive(a.Catalog, live, a.gate, a.instances, metrics.Latencies()),
-		Closing: a.closing, Now: a.now,
+		Payments: payments, Holds: holds, Accounts: handler.NewAccounts(a.accounts), Staff: handler.Staff{Service: staff},
+		Sales:      handler.Sales{Offers: offers, Service: a.Sales, Auditor: auditor},
+		Campaigns:  handler.Campaigns{Offers: offers, Service: &service.Campaigns{Store: db, Sales: a.Sales}},
+		Operations: handler.Operations{Offers: offers, Service: a.Sales},
+		Endpoints:  handler.Endpoints{Service: endpoints},
+		Live: handler.Live{
+			Offers: offers, Consoles: consoles, Instances: a.instances,
+			Service: service.NewLive(a.Catalog, live, a.gate, a.instances, metrics.Latencies()),
+		},
+		Lab:        handler.Lab{Desk: a.lab, Stores: labStores(&a.settings), Consoles: consoles},
+		Rehearsals: handler.Rehearsals{Store: db, Version: a.options.Version},
+		Pages:      handler.Pages{Offers: offers, Home: pages}, Assets: assets, Streams: a.streams,
 	})
 	if err != nil {
 		return err

@@ -132,7 +132,7 @@ func (*roster) Used(context.Context, string) error { return nil }
 // hire returns the header of an account of the staff, or of a key.
 func (s *shop) hire(name string, key bool, role model.Role) string {
 	s.Helper()
-	staff := s.api.Staff
+	staff := s.api.Staff.Service
 	if staff.Store == nil {
 		staff.Store, staff.Now = &roster{}, time.Now
 	}

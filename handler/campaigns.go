@@ -2,11 +2,9 @@ package handler
 
 import (
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/gin-gonic/gin"
-	"github.com/maypok86/otter/v2"
 
 	"flashsale/internal/prepared"
 	"flashsale/middleware"
@@ -14,62 +12,35 @@ import (
 	"flashsale/service"
 )
 
-// campaignPage is a page of a campaign, with the sales and the states that it was made for.
-type campaignPage struct {
-	*prepared.Answer
-	sales  []model.Offer
-	states []model.SaleState
+// Campaigns shows campaigns, and lets operators make and change them.
+type Campaigns struct {
+	*Offers
+	Service *service.Campaigns
 }
 
-// eachCampaign answers with a page of the route's campaign, which is made again when what it shows has changed.
-func (a *API) eachCampaign(render func(c *gin.Context, sales []model.Offer) *prepared.Answer) gin.HandlerFunc {
-	pages := otter.Must(&otter.Options[string, *campaignPage]{MaximumSize: maxSalePages / model.MaxVariants})
-	return func(c *gin.Context) {
-		sales, ok := a.campaign(c)
-		if !ok {
-			return
-		}
-		id, states := sales[0].Campaign.ID, model.StatesOf(sales, a.Catalog.Now())
-		kept, ok := pages.GetIfPresent(id)
-		if !ok || !slices.Equal(kept.states, states) || !slices.Equal(kept.sales, sales) {
-			kept = &campaignPage{render(c, sales), sales, states}
-			if kept.Answer == nil {
-				return
-			}
-			pages.Set(id, kept)
-		}
-		kept.Send(c.Writer, c.Request)
-	}
-}
-
-// getCampaign answers with a campaign's JSON.
-func (a *API) getCampaign() gin.HandlerFunc {
-	return a.eachCampaign(func(c *gin.Context, sales []model.Offer) *prepared.Answer {
-		return salesJSON(c, viewCampaign(sales, a.Catalog.Now(), a.saleView))
+// get answers with a campaign's JSON.
+func (s *Campaigns) get() gin.HandlerFunc {
+	return s.eachCampaign(func(c *gin.Context, sales []model.Offer) *prepared.Answer {
+		return salesJSON(c, viewCampaign(sales, s.Catalog.Now(), s.saleView))
 	})
 }
 
-// showCampaign answers with a campaign's HTML page.
-func (a *API) showCampaign() gin.HandlerFunc {
-	return a.eachCampaign(func(c *gin.Context, _ []model.Offer) *prepared.Answer { return a.render(c) })
-}
-
-func (a *API) getOperatorCampaign(c *gin.Context) {
-	if sales, ok := a.campaign(c); ok {
-		c.JSON(http.StatusOK, a.viewOperatorCampaign(sales))
+func (s *Campaigns) getForOperators(c *gin.Context) {
+	if sales, ok := s.campaign(c); ok {
+		c.JSON(http.StatusOK, s.viewOperatorCampaign(sales))
 	}
 }
 
-// listCampaigns answers with a page of all campaigns, including those that ended long ago.
-func (a *API) listCampaigns(c *gin.Context) {
+// list answers with a page of all campaigns, including those that ended long ago.
+func (s *Campaigns) list(c *gin.Context) {
 	cursor, limit, ok := readPage(c)
 	if !ok {
 		return
 	}
-	list, next, err := a.Campaigns.List(c.Request.Context(), cursor, limit)
+	list, next, err := s.Service.List(c.Request.Context(), cursor, limit)
 	views := make([]any, len(list))
 	for i, sales := range list {
-		views[i] = a.viewOperatorCampaign(sales)
+		views[i] = s.viewOperatorCampaign(sales)
 	}
 	answerPage(c, gin.H{"campaigns": views, "next_cursor": next}, err)
 }
@@ -130,8 +101,8 @@ func (v variantBody) sale(campaignLimit int) model.NewSale {
 	}}
 }
 
-// createCampaign creates a campaign from a JSON object, or from a sheet in CSV with a row for each sale.
-func (a *API) createCampaign(c *gin.Context) {
+// create creates a campaign from a JSON object, or from a sheet in CSV with a row for each sale.
+func (s *Campaigns) create(c *gin.Context) {
 	body := newCampaignBody()
 	if isOf(headerOf(c, "Content-Type"), csvBody) {
 		raw, ok := readBody(c, csvBody, maxOperatorBodyBytes)
@@ -152,26 +123,26 @@ func (a *API) createCampaign(c *gin.Context) {
 	actor, sales := middleware.IdentityOf(c).UserID, body.sales()
 	campaign := model.Campaign{Title: body.Title, Description: body.Description, ImageURL: body.ImageURL, LimitPerUser: body.LimitPerUser}
 	if key != "" {
-		campaign.ID = a.Campaigns.IDUnder(actor, key)
-		if a.answerRepeatedCampaign(c, campaign, sales) {
+		campaign.ID = s.Service.IDUnder(actor, key)
+		if s.answerRepeated(c, campaign, sales) {
 			return
 		}
 	}
-	made, invalid, err := a.Campaigns.Create(c.Request.Context(), campaign, sales, actor)
+	made, invalid, err := s.Service.Create(c.Request.Context(), campaign, sales, actor)
 	switch {
-	case err != nil && key != "" && a.answerRepeatedCampaign(c, campaign, sales): // a concurrent request with this key made it
+	case err != nil && key != "" && s.answerRepeated(c, campaign, sales): // a concurrent request with this key made it
 	case err != nil:
 		middleware.Fail(c, err)
 	case invalid != nil:
 		refuseInvalid(c, invalid)
 	default:
-		a.answerNewCampaign(c, made)
+		s.answerNew(c, made)
 	}
 }
 
-// answerRepeatedCampaign is answerRepeated for campaigns.
-func (a *API) answerRepeatedCampaign(c *gin.Context, campaign model.Campaign, sales []model.NewSale) bool {
-	made, verdict, err := a.Campaigns.Repeated(c.Request.Context(), campaign, sales)
+// answerRepeated is answerRepeated for campaigns.
+func (s *Campaigns) answerRepeated(c *gin.Context, campaign model.Campaign, sales []model.NewSale) bool {
+	made, verdict, err := s.Service.Repeated(c.Request.Context(), campaign, sales)
 	switch {
 	case err != nil:
 		middleware.Fail(c, err)
@@ -181,18 +152,18 @@ func (a *API) answerRepeatedCampaign(c *gin.Context, campaign model.Campaign, sa
 		refuse(c, verdict)
 	default:
 		c.Header("Idempotent-Replayed", "true")
-		a.answerNewCampaign(c, made)
+		s.answerNew(c, made)
 	}
 	return true
 }
 
-func (a *API) answerNewCampaign(c *gin.Context, sales []model.Offer) {
+func (s *Campaigns) answerNew(c *gin.Context, sales []model.Offer) {
 	c.Header("Location", "/api/v1/campaigns/"+sales[0].Campaign.ID)
-	c.JSON(http.StatusCreated, a.viewOperatorCampaign(sales))
+	c.JSON(http.StatusCreated, s.viewOperatorCampaign(sales))
 }
 
-func (a *API) addToCampaign(c *gin.Context) {
-	sales, ok := a.campaign(c)
+func (s *Campaigns) add(c *gin.Context) {
+	sales, ok := s.campaign(c)
 	if !ok {
 		return
 	}
@@ -202,11 +173,11 @@ func (a *API) addToCampaign(c *gin.Context) {
 	}
 	sale := body.sale(sales[0].Campaign.LimitPerUser)
 	sale.PayTimeoutSeconds = sales[0].PayTimeoutSeconds
-	list, verdict, invalid, err := a.Campaigns.Add(c.Request.Context(), c.Param("campaign"), sale, middleware.IdentityOf(c).UserID)
-	answerChange(c, http.StatusCreated, a.viewOperatorCampaign(list), verdict, invalid, err)
+	list, verdict, invalid, err := s.Service.Add(c.Request.Context(), c.Param("campaign"), sale, middleware.IdentityOf(c).UserID)
+	answerChange(c, http.StatusCreated, s.viewOperatorCampaign(list), verdict, invalid, err)
 }
 
-func (a *API) patchCampaign(c *gin.Context) {
+func (s *Campaigns) patch(c *gin.Context) {
 	var body struct {
 		Title        *string    `json:"title"`
 		Description  *string    `json:"description"`
@@ -218,20 +189,13 @@ func (a *API) patchCampaign(c *gin.Context) {
 	if !decode(c, maxOperatorBodyBytes, &body) {
 		return
 	}
-	list, verdict, invalid, err := a.Campaigns.Patch(c.Request.Context(), c.Param("campaign"), service.CampaignPatch(body), middleware.IdentityOf(c).UserID)
-	answerChange(c, http.StatusOK, a.viewOperatorCampaign(list), verdict, invalid, err)
+	list, verdict, invalid, err := s.Service.Patch(c.Request.Context(), c.Param("campaign"), service.CampaignPatch(body), middleware.IdentityOf(c).UserID)
+	answerChange(c, http.StatusOK, s.viewOperatorCampaign(list), verdict, invalid, err)
 }
 
-func (a *API) setCampaignStatus(status model.SaleStatus, action string) gin.HandlerFunc {
+func (s *Campaigns) setStatus(status model.SaleStatus, action string) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		list, verdict, err := a.Campaigns.SetStatus(c.Request.Context(), c.Param("campaign"), status, action, middleware.IdentityOf(c).UserID)
-		answer(c, http.StatusOK, a.viewOperatorCampaign(list), verdict, err)
-	}
-}
-
-// listCampaignOperations answers with a page of what operators did to a campaign as a whole.
-func (a *API) listCampaignOperations(c *gin.Context) {
-	if sales, ok := a.campaign(c); ok {
-		a.answerOperations(c, sales[0].Campaign.ID)
+		list, verdict, err := s.Service.SetStatus(c.Request.Context(), c.Param("campaign"), status, action, middleware.IdentityOf(c).UserID)
+		answer(c, http.StatusOK, s.viewOperatorCampaign(list), verdict, err)
 	}
 }

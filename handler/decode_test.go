@@ -206,7 +206,7 @@ func (desk) Announce(context.Context, string) error { return nil }
 // The longest description fits into a body, in Chinese, and also if the client escapes every character.
 func TestLongestDescription(t *testing.T) {
 	s := newShop(t)
-	s.api.Sales = &service.Sales{Store: desk{offer: *s.offer}, Gate: desk{}, Catalog: s.offers.Catalog, Log: s.api.Door.Log}
+	s.api.Sales.Service = &service.Sales{Store: desk{offer: *s.offer}, Gate: desk{}, Catalog: s.offers.Catalog, Log: s.api.Door.Log}
 	for _, character := range []string{"茶", `\u8336`} {
 		send := func(characters int) *httptest.ResponseRecorder {
 			body := `{"title":"` + strings.Repeat(character, 200) + `","description":"` + strings.Repeat(character, characters) + `"}`

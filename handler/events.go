@@ -58,7 +58,8 @@ type stockEvent struct {
 // Streams are the open event streams of an instance. Their connections are hijacked from net/http, which would keep
 // buffers and a deep stack for each, some 30 KiB. A small goroutine for each is enough.
 type Streams struct {
-	catalog *service.Catalog
+	*Offers
+	now     func() time.Time
 	watches *service.Watches[*stockEvent] // by sale; the value is nil until the first event
 	pace    *rate.Limiter
 
@@ -79,8 +80,8 @@ type stream struct {
 }
 
 // NewStreams returns an empty set of streams. The caller must call Close.
-func NewStreams(catalog *service.Catalog) *Streams {
-	s := &Streams{catalog: catalog, pace: rate.NewLimiter(sendsPerSecond, sendsAtOnce), crowds: map[string]map[*stream]struct{}{}}
+func NewStreams(offers *Offers, now func() time.Time) *Streams {
+	s := &Streams{Offers: offers, now: now, pace: rate.NewLimiter(sendsPerSecond, sendsAtOnce), crowds: map[string]map[*stream]struct{}{}}
 	s.watches = service.NewWatches(s.watch)
 	return s
 }
@@ -124,44 +125,44 @@ func (s *Streams) leave() {
 	s.running.Done()
 }
 
-// saleEvents streams a sale's stock, and the state of its line, as server-sent events: at the beginning unless the client already has the figures,
+// ofSale streams a sale's stock, and the state of its line, as server-sent events: at the beginning unless the client already has the figures,
 // on each change, and at each heartbeat.
-func (a *API) saleEvents(c *gin.Context) {
-	if offer, ok := a.offer(c); ok {
-		a.stream(c, offer.ID)
+func (s *Streams) ofSale(c *gin.Context) {
+	if offer, ok := s.offer(c); ok {
+		s.answer(c, offer.ID)
 	}
 }
 
-// campaignEvents streams the stock of all sales of a campaign, as saleEvents does.
-func (a *API) campaignEvents(c *gin.Context) {
-	if sales, ok := a.campaign(c); ok {
-		a.stream(c, sales[0].Campaign.ID)
+// ofCampaign streams the stock of all sales of a campaign, as ofSale does.
+func (s *Streams) ofCampaign(c *gin.Context) {
+	if sales, ok := s.campaign(c); ok {
+		s.answer(c, sales[0].Campaign.ID)
 	}
 }
 
-// stream answers with the events of a sale or campaign.
-func (a *API) stream(c *gin.Context, id string) {
+// answer answers with the events of a sale or campaign.
+func (s *Streams) answer(c *gin.Context, id string) {
 	if isHead(c) {
 		streamHeader(c)
 		return
 	}
-	if !a.Streams.enter() {
+	if !s.enter() {
 		middleware.Refuse(c, middleware.Refusal{Verdict: model.Unavailable, RetryAfter: streamsFull})
 		return
 	}
 	conn, _, err := c.Writer.Hijack()
 	if err != nil {
-		a.Streams.leave()
+		s.leave()
 		middleware.Fail(c, fmt.Errorf("take the connection over: %w", err))
 		return
 	}
 	streamHeader(c)
-	c.Header("Date", a.Now().UTC().Format(http.TimeFormat))
+	c.Header("Date", s.now().UTC().Format(http.TimeFormat))
 	// The answer has no length: it ends when the connection closes.
 	head := http.Response{StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, Header: c.Writer.Header(), ContentLength: -1, Close: true}
 	var raw bytes.Buffer
 	_ = head.Write(&raw) // a write into memory can't fail
-	go a.Streams.serve(conn, raw.Bytes(), id, headerOf(c, "Last-Event-Id"))
+	go s.serve(conn, raw.Bytes(), id, headerOf(c, "Last-Event-Id"))
 }
 
 // streamHeader sets the headers of an event stream: caches must not reuse it, and proxies must not buffer it.
@@ -263,14 +264,14 @@ func (s *Streams) watch(ctx context.Context, id string, to *service.Newest[*stoc
 	defer beat.Stop()
 	said := ""
 	for {
-		changed := s.catalog.Changed() // taken before the sale is read, so that no later change is missed
+		changed := s.Catalog.Changed() // taken before the sale is read, so that no later change is missed
 		sales := s.read(ctx, id)
 		if len(sales) == 0 {
 			to.Set(&stockEvent{over: true})
 			s.tell(ctx, id)
 			return
 		}
-		now := s.catalog.Now()
+		now := s.Catalog.Now()
 		turn := time.After(untilTurn(sales[0], now)) // the sales of a campaign start and end together
 		if event := eventOf(id, sales, now); event.id != said {
 			said = event.id
@@ -301,14 +302,14 @@ func (s *Streams) watch(ctx context.Context, id string, to *service.Newest[*stoc
 func (s *Streams) read(ctx context.Context, id string) []model.Offer {
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
-	if s.catalog.CommonLimit(id) == nil { // else it is a campaign for sure
-		if offer, ok, err := s.catalog.Sale(ctx, id); err != nil {
+	if s.Catalog.CommonLimit(id) == nil { // else it is a campaign for sure
+		if offer, ok, err := s.Catalog.Sale(ctx, id); err != nil {
 			return nil
 		} else if ok && !offer.IsCampaignLine() {
 			return []model.Offer{offer}
 		}
 	}
-	sales, err := s.catalog.Campaign(ctx, id)
+	sales, err := s.Catalog.Campaign(ctx, id)
 	if err != nil {
 		return nil
 	}

@@ -120,9 +120,9 @@ func newShop(tb testing.TB) *shop {
 			Secret: benchSecret, Now: catalog.Now,
 			Read: func(context.Context, string) (model.Payment, bool, error) { return model.Payment{}, false, nil },
 		}},
-		Offers: s.offers, Consoles: consoles, Staff: staff, Closing: s.stop,
-		Home: http.NotFoundHandler(), Assets: http.NotFoundHandler(),
-		Now: time.Now,
+		Pages:  Pages{Offers: s.offers, Home: http.NotFoundHandler()},
+		Assets: http.NotFoundHandler(), Sales: Sales{Offers: s.offers}, Campaigns: Campaigns{Offers: s.offers}, Operations: Operations{Offers: s.offers},
+		Live: Live{Offers: s.offers, Consoles: consoles}, Lab: Lab{Consoles: consoles}, Staff: Staff{staff},
 	}
 	s.refresh()
 	return s
@@ -148,7 +148,7 @@ func (s *shop) handler() http.Handler {
 
 // token returns the header of a user in this role.
 func (s *shop) token(role model.Role) string {
-	token, _, err := s.api.Staff.Tokens.Sign(model.Identity{UserID: benchUser, Role: role}, time.Hour)
+	token, _, err := s.api.Staff.Service.Tokens.Sign(model.Identity{UserID: benchUser, Role: role}, time.Hour)
 	check.Done(err)
 	return "Bearer " + token
 }

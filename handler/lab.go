@@ -12,7 +12,14 @@ import (
 	"flashsale/model"
 )
 
-func (a *API) startLab(c *gin.Context) {
+// Lab lets operators compare the strategies, and shows the comparisons.
+type Lab struct {
+	Desk     *lab.Desk
+	Stores   LabStores
+	Consoles *Consoles
+}
+
+func (l *Lab) start(c *gin.Context) {
 	var body struct {
 		Strategies  []string `json:"strategies"`
 		Buyers      int      `json:"buyers"`
@@ -23,7 +30,7 @@ func (a *API) startLab(c *gin.Context) {
 	if !decode(c, maxOperatorBodyBytes, &body) {
 		return
 	}
-	run, verdict, invalid := a.Lab.Start(model.LabPlan{
+	run, verdict, invalid := l.Desk.Start(model.LabPlan{
 		Strategies: body.Strategies, Buyers: body.Buyers, Stock: body.Stock, Concurrency: body.Concurrency,
 	}, body.WhileOpen)
 	switch verdict {
@@ -36,26 +43,26 @@ func (a *API) startLab(c *gin.Context) {
 	}
 }
 
-// stopLab stops the run under way and answers with it, or with null if there is none.
-func (a *API) stopLab(c *gin.Context) {
-	a.Lab.Stop()
-	c.JSON(http.StatusOK, gin.H{"run": a.runningLab()})
+// stop stops the run under way and answers with it, or with null if there is none.
+func (l *Lab) stop(c *gin.Context) {
+	l.Desk.Stop()
+	c.JSON(http.StatusOK, gin.H{"run": l.running()})
 }
 
-// runningLab returns the view of the run under way, or nil.
-func (a *API) runningLab() *labRunView {
-	run, _ := a.Lab.Newest()
+// running returns the view of the run under way, or nil.
+func (l *Lab) running() *labRunView {
+	run, _ := l.Desk.Newest()
 	if run == nil || run.Over {
 		return nil
 	}
 	return viewLabRun(run)
 }
 
-// showLab answers with the strategies, stores and limits of the lab, the run under way, and the reports of earlier
+// show answers with the strategies, stores and limits of the lab, the run under way, and the reports of earlier
 // runs.
-func (a *API) showLab(c *gin.Context) {
+func (l *Lab) show(c *gin.Context) {
 	reports := []gin.H{}
-	for _, r := range a.Lab.Reports() {
+	for _, r := range l.Desk.Reports() {
 		strategies := make([]string, len(r.Strategies))
 		for i, result := range r.Strategies {
 			strategies[i] = result.Strategy
@@ -66,8 +73,8 @@ func (a *API) showLab(c *gin.Context) {
 		})
 	}
 	c.JSON(http.StatusOK, gin.H{
-		"running": a.runningLab(), "reports": reports, "strategies": a.Lab.Strategies(),
-		"stores": gin.H{"database": a.LabStores.Database, "redis": a.LabStores.Redis},
+		"running": l.running(), "reports": reports, "strategies": l.Desk.Strategies(),
+		"stores": gin.H{"database": l.Stores.Database, "redis": l.Stores.Redis},
 		"limits": gin.H{"buyers": lab.MaxBuyers, "stock": lab.MaxStock, "concurrency": lab.MaxConcurrency},
 	})
 }
@@ -102,12 +109,12 @@ func viewLabRun(r *lab.State) *labRunView {
 	return v
 }
 
-// labEvents streams the run under way: a progress event at once and on each change, and a done event at the end. A
+// events streams the run under way: a progress event at once and on each change, and a done event at the end. A
 // client that connects while no run is under way gets the last run, and then the next one.
-func (a *API) labEvents(c *gin.Context) {
+func (l *Lab) events(c *gin.Context) {
 	var said *lab.State
-	a.Consoles.stream(c, func() (frames []byte, changed <-chan struct{}) {
-		run, changed := a.Lab.Newest()
+	l.Consoles.stream(c, func() (frames []byte, changed <-chan struct{}) {
+		run, changed := l.Desk.Newest()
 		if run == said {
 			return nil, changed
 		}
@@ -124,11 +131,11 @@ func (a *API) labEvents(c *gin.Context) {
 	})
 }
 
-// labReport answers with a report as a page, or as JSON if the id has the suffix .json. It needs no log-in: whoever has
+// report answers with a report as a page, or as JSON if the id has the suffix .json. It needs no log-in: whoever has
 // the id may read the report.
-func (a *API) labReport(c *gin.Context) {
+func (l *Lab) report(c *gin.Context) {
 	id, figures := strings.CutSuffix(c.Param("report"), ".json")
-	report, ok, err := a.Lab.Report(id)
+	report, ok, err := l.Desk.Report(id)
 	var body bytes.Buffer
 	switch {
 	case err != nil || !ok:

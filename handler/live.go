@@ -1,7 +1,9 @@
 package handler
 
 import (
+	"context"
 	"maps"
+	"net/http"
 	"slices"
 	"time"
 
@@ -11,15 +13,24 @@ import (
 	"flashsale/service"
 )
 
-// liveFigures streams a sale's figures as server-sent events: at once and every second.
-func (a *API) liveFigures(c *gin.Context) {
-	offer, ok := a.offer(c)
+// Live shows the figures of sales, and those of the instances.
+type Live struct {
+	*Offers
+	Service  *service.Live
+	Consoles *Consoles
+	// Instances returns the reports of the running instances by their ids.
+	Instances func(ctx context.Context) map[string]model.Instance
+}
+
+// figures streams a sale's figures as server-sent events: at once and every second.
+func (l *Live) figures(c *gin.Context) {
+	offer, ok := l.offer(c)
 	if !ok {
 		return
 	}
-	newest, leave := a.Live.Follow(offer.ID)
+	newest, leave := l.Service.Follow(offer.ID)
 	defer leave()
-	a.Consoles.stream(c, func() (frames []byte, changed <-chan struct{}) {
+	l.Consoles.stream(c, func() (frames []byte, changed <-chan struct{}) {
 		figures, changed := newest.Get()
 		if figures != nil { // nil until the first reading
 			frames = appendEvent(nil, "figures", viewFigures(figures))
@@ -134,3 +145,15 @@ func viewFigures(f *service.SaleFigures) figuresView {
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// stats answers with what the running instances report. It leaves out the figures that liveFigures sums up: requests by
+// sale, and latencies.
+func (l *Live) stats(c *gin.Context) {
+	views := map[string]gin.H{}
+	for id, i := range l.Instances(c.Request.Context()) {
+		views[id] = gin.H{
+			"url": i.URL, "strategy": i.Strategy, "gate_reachable": i.GateReachable, "purchases": i.Purchases, "reported_at_ms": i.ReportedAtMs,
+		}
+	}
+	c.JSON(http.StatusOK, gin.H{"instances": views})
+}

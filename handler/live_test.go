@@ -41,7 +41,7 @@ func openLive(t *testing.T) *wire {
 		return map[string]model.Instance{"a": {Sales: map[string]map[model.Verdict]int64{benchSale: purchases}}}
 	}
 	gate := quietGate{s.offer}
-	s.api.Live = service.NewLive(s.offers.Catalog, gate, gate, instances, []float64{1})
+	s.api.Live.Service = service.NewLive(s.offers.Catalog, gate, gate, instances, []float64{1})
 	return s.open()
 }
 
@@ -128,7 +128,7 @@ func TestViewFigures(t *testing.T) {
 
 // openConsoles returns how many streams are open for the staff.
 func (w *wire) openConsoles() int {
-	consoles := w.api.Consoles
+	consoles := w.api.Live.Consoles
 	consoles.mu.Lock()
 	defer consoles.mu.Unlock()
 	return consoles.open

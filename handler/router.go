@@ -3,7 +3,6 @@
 package handler
 
 import (
-	"context"
 	"net/http"
 	"strings"
 	"time"
@@ -11,10 +10,8 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"flashsale/internal/observe"
-	"flashsale/lab"
 	"flashsale/middleware"
 	"flashsale/model"
-	"flashsale/service"
 )
 
 // requestLimit is how long a request may take. It equals the longest wait that a buyer may ask for, and is well within
@@ -34,40 +31,28 @@ const (
 	operatorRate = 500
 )
 
-// API holds what the handlers need.
+// API has what all requests pass, and the handlers of each resource.
 type API struct {
-	Door      Door
-	Health    Health
-	Purchases Purchases
-	Orders    Orders
-	Payments  Payments
-	Endpoints *service.Endpoints
-	Holds     *Holds // nil: the shop has no checkout of its own
-	Sales     *service.Sales
-	Campaigns *service.Campaigns
-	Lines     Lines
-	Links     Links
-	Accounts  *Accounts
-	Staff     *service.Staff
-	Auditor   *service.Auditor
-	*Offers
-	Consoles *Consoles
-	Streams  *Streams
-	Lab      *lab.Desk
-	// Rehearsals are shown as of this instance's Version or of another.
-	Rehearsals RehearsalStore
-	Version    string
-	Home       http.Handler // the HTML pages, the same for everybody
-	Assets     http.Handler // their style, scripts and pictures, at /assets/NAME
-
-	Live *service.Live
-	// LabStores names the stores that the lab runs on.
-	LabStores LabStores
-	// Instances returns the reports of the running instances by their ids.
-	Instances func(ctx context.Context) map[string]model.Instance
-
-	Closing <-chan struct{} // closed when the server stops: streams end
-	Now     func() time.Time
+	Door       Door
+	Health     Health
+	Pages      Pages
+	Assets     http.Handler // the style, scripts and pictures of the pages, at /assets/NAME
+	Sales      Sales
+	Campaigns  Campaigns
+	Links      Links
+	Streams    *Streams
+	Lines      Lines
+	Purchases  Purchases
+	Orders     Orders
+	Payments   Payments
+	Holds      *Holds // nil: the shop has no checkout of its own
+	Accounts   *Accounts
+	Staff      Staff
+	Endpoints  Endpoints
+	Operations Operations
+	Live       Live
+	Lab        Lab
+	Rehearsals Rehearsals
 }
 
 // Router returns the handler of all routes. The stages run in the order of their cost, so that the cheapest stage that
@@ -86,7 +71,7 @@ func Router(a *API) (http.Handler, error) {
 	if len(d.Limits.Origins) > 0 {
 		r.Use(middleware.Origins(d.Limits.Origins))
 	}
-	missing := a.missing()
+	missing := a.Pages.missing()
 	r.NoRoute(missing, NoRoute)
 	r.NoMethod(NoMethod)
 
@@ -97,8 +82,8 @@ func Router(a *API) (http.Handler, error) {
 		instance = d.timed("leaky_bucket", middleware.LeakyBucket(d.Limits.Rate, d.Limits.Burst, d.Limits.Wait))
 	}
 	address := d.timed("address_limit", middleware.AddressLimit(d.Limits.AddressRate))
-	login := d.timed("authenticate", middleware.Authenticate(a.Staff))
-	shadows := middleware.Shadows(a.Staff, func(c *gin.Context) { refuse(c, model.NotFound) })
+	login := d.timed("authenticate", middleware.Authenticate(a.Staff.Service))
+	shadows := middleware.Shadows(a.Staff.Service, func(c *gin.Context) { refuse(c, model.NotFound) })
 	path := d.timed("path_token", middleware.PathToken(a.Purchases.Paths))
 	counter := d.timed("user_counter", middleware.UserCounter(d.Limits.User, d.Counter, func(error) { d.Observe.Note(observe.Event{Name: observe.Uncounted}) }))
 
@@ -108,13 +93,13 @@ func Router(a *API) (http.Handler, error) {
 	all.GET("/healthz", a.Health.live)
 	all.GET("/readyz", a.Health.ready())
 	all.GET("/assets/:name", gin.WrapH(a.Assets))
-	all.GET("/console", a.showAlways())
-	all.GET("/console/sales/:sale", a.showAlways())
-	all.GET("/console/campaigns/:campaign", a.showAlways())
-	all.GET("/console/payments", a.showAlways())
-	all.GET("/console/endpoints", a.showAlways())
-	all.GET("/console/staff", a.showAlways())
-	all.GET("/console/lab", a.showAlways())
+	all.GET("/console", a.Pages.always())
+	all.GET("/console/sales/:sale", a.Pages.always())
+	all.GET("/console/campaigns/:campaign", a.Pages.always())
+	all.GET("/console/payments", a.Pages.always())
+	all.GET("/console/endpoints", a.Pages.always())
+	all.GET("/console/staff", a.Pages.always())
+	all.GET("/console/lab", a.Pages.always())
 
 	api := all.Group("/api/v1")
 	// The address limit does not apply: one provider, or one server of the shop, calls for all buyers. Only requests without
@@ -137,23 +122,23 @@ func Router(a *API) (http.Handler, error) {
 
 	memory := api.Group("", instance, address)
 	shown := memory.Group("", shadows)
-	shown.GET("/sales/:sale/events", a.saleEvents) // no deadline: a stream has no end
+	shown.GET("/sales/:sale/events", a.Streams.ofSale) // no deadline: a stream has no end
 	// These are mostly answered from memory, without a deadline. Where they ask a store, they apply a limit
 	// themselves.
 	shared := shown.Group("") // caches keep these
 	if len(d.Limits.Origins) > 0 {
 		shared.Use(middleware.AnyOrigin())
 	}
-	shared.GET("/sales", a.listSales())
-	shared.GET("/sales/:sale", a.getSale())
+	shared.GET("/sales", a.Sales.live())
+	shared.GET("/sales/:sale", a.Sales.get())
 	shared.GET("/sales/:sale/line", a.Lines.get())
 	shared.GET("/sales/:sale/draw.json", a.Lines.draw()) // no deadline: it may be long
-	shared.GET("/campaigns/:campaign", a.getCampaign())
-	shown.GET("/campaigns/:campaign/events", a.campaignEvents)
+	shared.GET("/campaigns/:campaign", a.Campaigns.get())
+	shown.GET("/campaigns/:campaign/events", a.Streams.ofCampaign)
 	memory.POST("/sales/:sale/:path/orders", login, middleware.RequireBuyer, path, shadows, counter, a.Purchases.purchase)
 
 	public := memory.Group("", deadline)
-	public.GET("/time", a.time)
+	public.GET("/time", a.Sales.time)
 	public.POST("/users", a.Accounts.register)
 	public.POST("/sessions", a.Accounts.logIn)
 	public.GET("/login", a.Accounts.showOutside)
@@ -173,71 +158,71 @@ func Router(a *API) (http.Handler, error) {
 
 	viewers, support, operators := middleware.RequireRole(model.RoleViewer), middleware.RequireRole(model.RoleSupport), middleware.RequireRole(model.RoleOperator)
 	console := api.Group("/admin", strangers, login, viewers, operatorLimit, ofIDs) // no deadline: streams and exports may take long
-	console.GET("/sales/:sale/live", a.liveFigures)
+	console.GET("/sales/:sale/live", a.Live.figures)
 	console.GET("/sales/:sale/orders.csv", a.Orders.export)
-	console.GET("/lab/events", a.labEvents)
+	console.GET("/lab/events", a.Lab.events)
 
 	viewer := console.Group("", deadline)
-	viewer.GET("/sales", a.listAllSales)
-	viewer.GET("/sales/:sale/audit", a.auditSale)
+	viewer.GET("/sales", a.Sales.listAll)
+	viewer.GET("/sales/:sale/audit", a.Sales.audit)
 	viewer.GET("/sales/:sale/orders", a.Orders.listOfSale)
-	viewer.GET("/sales/:sale/operations", a.listOperations)
-	viewer.GET("/campaigns", a.listCampaigns)
-	viewer.GET("/campaigns/:campaign", a.getOperatorCampaign)
-	viewer.GET("/campaigns/:campaign/sales.csv", a.exportCampaign)
-	viewer.GET("/campaigns/:campaign/operations", a.listCampaignOperations)
-	viewer.GET("/stats", a.stats)
-	viewer.GET("/lab", a.showLab)
-	viewer.GET("/rehearsals", a.listRehearsals)
-	viewer.GET("/rehearsals/:rehearsal", a.getRehearsal)
+	viewer.GET("/sales/:sale/operations", a.Operations.ofSale)
+	viewer.GET("/campaigns", a.Campaigns.list)
+	viewer.GET("/campaigns/:campaign", a.Campaigns.getForOperators)
+	viewer.GET("/campaigns/:campaign/sales.csv", a.Campaigns.export)
+	viewer.GET("/campaigns/:campaign/operations", a.Operations.ofCampaign)
+	viewer.GET("/stats", a.Live.stats)
+	viewer.GET("/lab", a.Lab.show)
+	viewer.GET("/rehearsals", a.Rehearsals.list)
+	viewer.GET("/rehearsals/:rehearsal", a.Rehearsals.get)
 	viewer.GET("/payments", a.Payments.list)
-	viewer.GET("/staff", a.listStaff)
-	viewer.GET("/staff-operations", a.listStaffOperations)
-	viewer.GET("/events", a.listEvents)
-	viewer.GET("/endpoints", a.listEndpoints)
-	viewer.GET("/endpoints/:endpoint/deliveries", a.listDeliveries)
-	viewer.GET("/endpoint-operations", a.listEndpointOperations)
+	viewer.GET("/staff", a.Staff.list)
+	viewer.GET("/staff-operations", a.Operations.of(model.StaffSubject))
+	viewer.GET("/events", a.Endpoints.events)
+	viewer.GET("/endpoints", a.Endpoints.list)
+	viewer.GET("/endpoints/:endpoint/deliveries", a.Endpoints.deliveries)
+	viewer.GET("/endpoint-operations", a.Operations.of(model.EndpointSubject))
 	viewer.POST("/orders/:id/refund", support, a.Orders.refund)
 	viewer.POST("/orders/:id/cancel", support, a.Orders.cancelAny)
 
 	operator := viewer.Group("", operators)
-	operator.POST("/sales", a.createSale)
-	operator.PATCH("/sales/:sale", a.patchSale)
-	operator.POST("/sales/:sale/pause", a.setStatus(model.SalePaused, "pause"))
-	operator.POST("/sales/:sale/resume", a.setStatus(model.SaleLive, "resume"))
+	operator.POST("/sales", a.Sales.create)
+	operator.PATCH("/sales/:sale", a.Sales.patch)
+	operator.POST("/sales/:sale/pause", a.Sales.setStatus(model.SalePaused, "pause"))
+	operator.POST("/sales/:sale/resume", a.Sales.setStatus(model.SaleLive, "resume"))
 	operator.POST("/sales/:sale/line/extend", a.Lines.extend)
 	operator.POST("/sales/:sale/line/void", a.Lines.void)
-	operator.POST("/sales/:sale/close", a.setStatus(model.SaleClosed, "close"))
-	operator.POST("/campaigns", a.createCampaign)
-	operator.PATCH("/campaigns/:campaign", a.patchCampaign)
-	operator.POST("/campaigns/:campaign/sales", a.addToCampaign)
-	operator.POST("/campaigns/:campaign/pause", a.setCampaignStatus(model.SalePaused, "pause"))
-	operator.POST("/campaigns/:campaign/resume", a.setCampaignStatus(model.SaleLive, "resume"))
-	operator.POST("/campaigns/:campaign/close", a.setCampaignStatus(model.SaleClosed, "close"))
-	operator.POST("/staff", a.createStaff)
-	operator.PATCH("/staff/:name", a.changeStaff)
-	operator.POST("/staff/:name/secret", a.renewStaffSecret)
-	operator.DELETE("/staff/:name", a.removeStaff)
-	operator.POST("/endpoints", a.createEndpoint)
-	operator.PATCH("/endpoints/:endpoint", a.changeEndpoint)
-	operator.POST("/endpoints/:endpoint/secret", a.renewEndpointSecret)
-	operator.DELETE("/endpoints/:endpoint", a.removeEndpoint)
-	operator.POST("/endpoints/:endpoint/deliveries/:delivery", a.redeliver)
-	operator.POST("/lab", a.startLab)
-	operator.DELETE("/lab", a.stopLab)
+	operator.POST("/sales/:sale/close", a.Sales.setStatus(model.SaleClosed, "close"))
+	operator.POST("/campaigns", a.Campaigns.create)
+	operator.PATCH("/campaigns/:campaign", a.Campaigns.patch)
+	operator.POST("/campaigns/:campaign/sales", a.Campaigns.add)
+	operator.POST("/campaigns/:campaign/pause", a.Campaigns.setStatus(model.SalePaused, "pause"))
+	operator.POST("/campaigns/:campaign/resume", a.Campaigns.setStatus(model.SaleLive, "resume"))
+	operator.POST("/campaigns/:campaign/close", a.Campaigns.setStatus(model.SaleClosed, "close"))
+	operator.POST("/staff", a.Staff.create)
+	operator.PATCH("/staff/:name", a.Staff.change)
+	operator.POST("/staff/:name/secret", a.Staff.renewSecret)
+	operator.DELETE("/staff/:name", a.Staff.remove)
+	operator.POST("/endpoints", a.Endpoints.create)
+	operator.PATCH("/endpoints/:endpoint", a.Endpoints.change)
+	operator.POST("/endpoints/:endpoint/secret", a.Endpoints.renewSecret)
+	operator.DELETE("/endpoints/:endpoint", a.Endpoints.remove)
+	operator.POST("/endpoints/:endpoint/deliveries/:delivery", a.Endpoints.redeliver)
+	operator.POST("/lab", a.Lab.start)
+	operator.DELETE("/lab", a.Lab.stop)
 
 	pages := all.Group("", instance, address, missing)
-	pages.GET("/", a.showSales())
-	pages.GET("/sales/:sale", middleware.Shadows(a.Staff, a.showMissing), a.showSale())
-	pages.GET("/campaigns/:campaign", deadline, shadows, a.showCampaign())
-	pages.GET("/orders", a.showAlways())
-	pages.GET("/login", a.showAlways())
-	pages.GET("/api", a.showAlways())
-	pages.GET("/openapi.yaml", a.showAlways())
-	pages.GET("/openapi.json", a.showAlways())
-	pages.GET("/robots.txt", a.showAlways())
-	pages.GET("/favicon.ico", a.showAlways())
-	pages.GET("/lab/reports/:report", deadline, a.labReport)
+	pages.GET("/", a.Pages.ofSales())
+	pages.GET("/sales/:sale", middleware.Shadows(a.Staff.Service, a.Pages.showMissing), a.Pages.ofSale())
+	pages.GET("/campaigns/:campaign", deadline, shadows, a.Pages.ofCampaign())
+	pages.GET("/orders", a.Pages.always())
+	pages.GET("/login", a.Pages.always())
+	pages.GET("/api", a.Pages.always())
+	pages.GET("/openapi.yaml", a.Pages.always())
+	pages.GET("/openapi.json", a.Pages.always())
+	pages.GET("/robots.txt", a.Pages.always())
+	pages.GET("/favicon.ico", a.Pages.always())
+	pages.GET("/lab/reports/:report", deadline, a.Lab.report)
 	pages.GET("/s/:code", deadline, a.Links.follow)
 	pages.GET("/s/:code/qr.svg", deadline, a.Links.qrCode())
 	if a.Payments.Sandbox != nil {

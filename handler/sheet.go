@@ -262,10 +262,10 @@ func readSheet(raw []byte, b *campaignBody) *service.Invalid {
 	return nil
 }
 
-// exportCampaign answers with the sheet of a campaign as CSV: what readSheet reads, and the figures of each sale. Only the first
+// export answers with the sheet of a campaign as CSV: what readSheet reads, and the figures of each sale. Only the first
 // row has what belongs to the campaign: a description in 64 rows would be more than an import may send.
-func (a *API) exportCampaign(c *gin.Context) {
-	sales, ok := a.campaign(c)
+func (s *Campaigns) export(c *gin.Context) {
+	sales, ok := s.campaign(c)
 	if !ok {
 		return
 	}
@@ -285,7 +285,7 @@ func (a *API) exportCampaign(c *gin.Context) {
 		if i == 0 {
 			_ = sheet.Write(slices.Concat(names, exported)) // a write into memory can't fail
 		}
-		now := a.Catalog.Now()
+		now := s.Catalog.Now()
 		_ = sheet.Write(append(row, o.ID, string(o.State(now, o.Stock.Free())),
 			strconv.FormatInt(o.Stock.Free(), 10), strconv.FormatInt(o.Stock.Held, 10), strconv.FormatInt(o.Stock.Paid, 10)))
 	}
