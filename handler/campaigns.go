@@ -33,16 +33,9 @@ func (s *Campaigns) getForOperators(c *gin.Context) {
 
 // list answers with a page of all campaigns, including those that ended long ago.
 func (s *Campaigns) list(c *gin.Context) {
-	cursor, limit, ok := readPage(c)
-	if !ok {
-		return
-	}
-	list, next, err := s.Service.List(c.Request.Context(), cursor, limit)
-	views := make([]any, len(list))
-	for i, sales := range list {
-		views[i] = s.viewOperatorCampaign(sales)
-	}
-	answerPage(c, gin.H{"campaigns": views, "next_cursor": next}, err)
+	answerPage(c, "campaigns", s.viewOperatorCampaign, func(cursor string, limit int) ([][]model.Offer, string, error) {
+		return s.Service.List(c.Request.Context(), cursor, limit)
+	})
 }
 
 // variantBody is a sale of a new campaign, as operators write it.

@@ -27,11 +27,10 @@ func (e *Endpoints) events(c *gin.Context) {
 		return
 	}
 	list, err := e.Service.Events(c.Request.Context(), after, limit)
-	views := make([]service.EventView, len(list))
-	for i, e := range list {
-		views[i], after = service.ViewEvent(e), e.Number
+	if len(list) > 0 {
+		after = list[len(list)-1].Number
 	}
-	answer(c, http.StatusOK, gin.H{"events": views, "next": strconv.FormatInt(after, 10)}, model.Accepted, err)
+	answer(c, http.StatusOK, gin.H{"events": each(list, service.ViewEvent), "next": strconv.FormatInt(after, 10)}, model.Accepted, err)
 }
 
 type endpointView struct {
@@ -56,11 +55,8 @@ func viewEndpoint(e model.Endpoint, secret string) endpointView {
 
 func (e *Endpoints) list(c *gin.Context) {
 	list, err := e.Service.List(c.Request.Context())
-	views := make([]endpointView, len(list))
-	for i, e := range list {
-		views[i] = viewEndpoint(e, "")
-	}
-	answer(c, http.StatusOK, gin.H{"endpoints": views}, model.Accepted, err)
+	view := func(e model.Endpoint) endpointView { return viewEndpoint(e, "") }
+	answer(c, http.StatusOK, gin.H{"endpoints": each(list, view)}, model.Accepted, err)
 }
 
 func (e *Endpoints) create(c *gin.Context) {
@@ -155,7 +151,7 @@ func (e *Endpoints) deliveries(c *gin.Context) {
 	if cursor != "" {
 		var err error
 		if below, err = strconv.ParseInt(cursor, 10, 64); err != nil {
-			answerPage(c, nil, model.ErrBadCursor)
+			refuseInvalid(c, &service.Invalid{Field: "cursor", Reason: notACursor})
 			return
 		}
 	}
@@ -165,11 +161,7 @@ func (e *Endpoints) deliveries(c *gin.Context) {
 		list = list[:limit]
 		next = strconv.FormatInt(list[limit-1].ID, 10)
 	}
-	views := make([]deliveryView, len(list))
-	for i, d := range list {
-		views[i] = viewDelivery(d)
-	}
-	answer(c, http.StatusOK, gin.H{"deliveries": views, "next_cursor": next}, verdict, err)
+	answer(c, http.StatusOK, gin.H{"deliveries": each(list, viewDelivery), "next_cursor": next}, verdict, err)
 }
 
 // redeliver sends the events of a delivery once more, and answers with how that went.

@@ -70,7 +70,5 @@ func isReference(c *gin.Context, reference string) bool {
 
 // answerHold shows the order with its buyer, since the shop asks for all of them.
 func answerHold(c *gin.Context, order model.Order, verdict model.Verdict, err error) {
-	view := viewOrder(order)
-	view.UserID = order.UserID
-	answer(c, http.StatusOK, view, verdict, err)
+	answer(c, http.StatusOK, viewBuyersOrder(order), verdict, err)
 }

@@ -129,15 +129,11 @@ type campaignView[S any] struct {
 // viewCampaign shows a campaign, whose sales must not be empty.
 func viewCampaign[S any](sales []model.Offer, now time.Time, view func(model.Offer) S) campaignView[S] {
 	first := sales[0]
-	v := campaignView[S]{
+	return campaignView[S]{
 		ID: first.Campaign.ID, Title: first.Campaign.Title, Description: first.Campaign.Description, ImageURL: first.Campaign.ImageURL,
 		Currency: first.Currency, State: model.CampaignState(sales, now), StartsAt: stamp(first.StartsAt), EndsAt: stamp(first.EndsAt),
-		LimitPerUser: first.Campaign.LimitPerUser, Mode: first.Mode, Sales: make([]S, len(sales)),
+		LimitPerUser: first.Campaign.LimitPerUser, Mode: first.Mode, Sales: each(sales, view),
 	}
-	for i, o := range sales {
-		v.Sales[i] = view(o)
-	}
-	return v
 }
 
 func (f *Offers) viewOperatorCampaign(sales []model.Offer) any {

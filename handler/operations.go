@@ -3,6 +3,7 @@ package handler
 import (
 	"github.com/gin-gonic/gin"
 
+	"flashsale/model"
 	"flashsale/service"
 )
 
@@ -32,14 +33,10 @@ func (o *Operations) of(subject string) gin.HandlerFunc {
 }
 
 func (o *Operations) answer(c *gin.Context, subject string) {
-	cursor, limit, ok := readPage(c)
-	if !ok {
-		return
+	view := func(e model.AuditEntry) gin.H {
+		return gin.H{"at": stamp(e.At), "actor": e.Actor, "action": e.Action, "detail": e.Detail}
 	}
-	list, next, err := o.Service.Operations(c.Request.Context(), subject, cursor, limit)
-	views := make([]gin.H, len(list))
-	for i, o := range list {
-		views[i] = gin.H{"at": stamp(o.At), "actor": o.Actor, "action": o.Action, "detail": o.Detail}
-	}
-	answerPage(c, gin.H{"operations": views, "next_cursor": next}, err)
+	answerPage(c, "operations", view, func(cursor string, limit int) ([]model.AuditEntry, string, error) {
+		return o.Service.Operations(c.Request.Context(), subject, cursor, limit)
+	})
 }

@@ -47,12 +47,9 @@ func (o *Orders) refund(c *gin.Context) {
 }
 
 func (o *Orders) list(c *gin.Context) {
-	cursor, limit, ok := readPage(c)
-	if !ok {
-		return
-	}
-	list, next, err := o.Service.List(c.Request.Context(), model.OrderFilter{UserID: middleware.IdentityOf(c).UserID, Cursor: cursor, Limit: limit})
-	answerPage(c, viewOrders(list, next, false), err)
+	answerPage(c, "orders", viewOrder, func(cursor string, limit int) ([]model.Order, string, error) {
+		return o.Service.List(c.Request.Context(), model.OrderFilter{UserID: middleware.IdentityOf(c).UserID, Cursor: cursor, Limit: limit})
+	})
 }
 
 func (o *Orders) listOfSale(c *gin.Context) {
@@ -60,11 +57,10 @@ func (o *Orders) listOfSale(c *gin.Context) {
 	if !ok {
 		return
 	}
-	if f.Cursor, f.Limit, ok = readPage(c); !ok {
-		return
-	}
-	list, next, err := o.Service.Search(c.Request.Context(), f, c.Query("q"))
-	answerPage(c, viewOrders(list, next, true), err)
+	answerPage(c, "orders", viewBuyersOrder, func(cursor string, limit int) ([]model.Order, string, error) {
+		f.Cursor, f.Limit = cursor, limit
+		return o.Service.Search(c.Request.Context(), f, c.Query("q"))
+	})
 }
 
 // ofSale returns a filter for the orders of the route's sale that have the query's status. If there is no such
@@ -95,15 +91,26 @@ func readPage(c *gin.Context) (cursor string, limit int, ok bool) {
 	return c.Query("cursor"), limit, true
 }
 
-// answerPage answers with a page of a list. It refuses the request if err is model.ErrBadCursor, and fails it with any
-// other error.
-func answerPage(c *gin.Context, view any, err error) {
-	switch {
-	case errors.Is(err, model.ErrBadCursor):
-		refuseInvalid(c, &service.Invalid{Field: "cursor", Reason: notACursor})
-	case err != nil:
-		middleware.Fail(c, err)
-	default:
-		c.JSON(http.StatusOK, view)
+// answerPage answers with the page of a list that the query asks for. read returns the page and the cursor of the next one,
+// which is empty on the last page. It refuses the request if the query is wrong or read returns model.ErrBadCursor.
+func answerPage[T, V any](c *gin.Context, name string, view func(T) V, read func(cursor string, limit int) (list []T, next string, err error)) {
+	cursor, limit, ok := readPage(c)
+	if !ok {
+		return
 	}
+	list, next, err := read(cursor, limit)
+	if errors.Is(err, model.ErrBadCursor) {
+		refuseInvalid(c, &service.Invalid{Field: "cursor", Reason: notACursor})
+		return
+	}
+	answer(c, http.StatusOK, gin.H{name: each(list, view), "next_cursor": next}, model.Accepted, err)
+}
+
+// each returns the views of a list.
+func each[T, V any](list []T, view func(T) V) []V {
+	views := make([]V, len(list))
+	for i, one := range list {
+		views[i] = view(one)
+	}
+	return views
 }

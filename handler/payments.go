@@ -115,6 +115,13 @@ type paymentView struct {
 	ExpiresAt     stamp               `json:"expires_at"`
 }
 
+func viewPayment(p model.Payment) paymentView {
+	return paymentView{
+		ID: p.ID, OrderID: p.OrderID, UserID: p.UserID, Provider: p.Provider, Reference: p.Reference, ProviderTxnID: p.ProviderTxnID,
+		AmountCents: p.AmountCents, Currency: p.Currency, Status: p.Status, CreatedAt: stamp(p.CreatedAt), ExpiresAt: stamp(p.ExpiresAt),
+	}
+}
+
 // list answers with a page of the payments in one status: open, unless the query has another.
 func (p *Payments) list(c *gin.Context) {
 	f := model.PaymentFilter{Status: model.PaymentStatus(c.DefaultQuery("status", string(model.PaymentOpen)))}
@@ -122,17 +129,8 @@ func (p *Payments) list(c *gin.Context) {
 		refuseInvalid(c, &service.Invalid{Field: "status", Reason: notAChoice, Value: "open, succeeded, failed, refund_due, refunded"})
 		return
 	}
-	var ok bool
-	if f.Cursor, f.Limit, ok = readPage(c); !ok {
-		return
-	}
-	list, next, err := p.Service.List(c.Request.Context(), f)
-	views := make([]paymentView, len(list))
-	for i, p := range list {
-		views[i] = paymentView{
-			ID: p.ID, OrderID: p.OrderID, UserID: p.UserID, Provider: p.Provider, Reference: p.Reference, ProviderTxnID: p.ProviderTxnID,
-			AmountCents: p.AmountCents, Currency: p.Currency, Status: p.Status, CreatedAt: stamp(p.CreatedAt), ExpiresAt: stamp(p.ExpiresAt),
-		}
-	}
-	answerPage(c, gin.H{"payments": views, "next_cursor": next}, err)
+	answerPage(c, "payments", viewPayment, func(cursor string, limit int) ([]model.Payment, string, error) {
+		f.Cursor, f.Limit = cursor, limit
+		return p.Service.List(c.Request.Context(), f)
+	})
 }

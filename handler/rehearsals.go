@@ -45,11 +45,7 @@ func (h *Rehearsals) view(r model.Rehearsal) rehearsalView {
 // list answers with all rehearsals, the newest first. The database keeps a bounded number.
 func (h *Rehearsals) list(c *gin.Context) {
 	list, err := h.Store.Rehearsals(c.Request.Context())
-	views := make([]rehearsalView, len(list))
-	for i, r := range list {
-		views[i] = h.view(r)
-	}
-	answer(c, http.StatusOK, gin.H{"rehearsals": views}, model.Accepted, err)
+	answer(c, http.StatusOK, gin.H{"rehearsals": each(list, h.view)}, model.Accepted, err)
 }
 
 // get answers with one rehearsal and its report.

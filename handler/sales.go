@@ -39,11 +39,7 @@ func (s *Sales) time(c *gin.Context) {
 // live answers with the JSON of all live sales.
 func (s *Sales) live() gin.HandlerFunc {
 	return s.allSales(func(c *gin.Context, live []model.Offer) *prepared.Answer {
-		views := make([]saleView, len(live))
-		for i, o := range live {
-			views[i] = s.saleView(o)
-		}
-		return salesJSON(c, gin.H{"sales": views})
+		return salesJSON(c, gin.H{"sales": each(live, s.saleView)})
 	})
 }
 
@@ -234,14 +230,7 @@ func (s *Sales) listAll(c *gin.Context) {
 		refuseInvalid(c, &service.Invalid{Field: "alone", Reason: notAChoice, Value: "true, false"})
 		return
 	}
-	cursor, limit, ok := readPage(c)
-	if !ok {
-		return
-	}
-	list, next, err := s.Service.List(c.Request.Context(), alone, cursor, limit)
-	views := make([]operatorSaleView, len(list))
-	for i, o := range list {
-		views[i] = s.operatorSaleView(o)
-	}
-	answerPage(c, gin.H{"sales": views, "next_cursor": next}, err)
+	answerPage(c, "sales", s.operatorSaleView, func(cursor string, limit int) ([]model.Offer, string, error) {
+		return s.Service.List(c.Request.Context(), alone, cursor, limit)
+	})
 }

@@ -38,11 +38,8 @@ type Staff struct{ Service *service.Staff }
 
 func (s *Staff) list(c *gin.Context) {
 	list, err := s.Service.List(c.Request.Context())
-	views := make([]accountView, len(list))
-	for i, account := range list {
-		views[i] = viewAccount(account, "")
-	}
-	answer(c, http.StatusOK, gin.H{"staff": views}, model.Accepted, err)
+	view := func(a model.Account) accountView { return viewAccount(a, "") }
+	answer(c, http.StatusOK, gin.H{"staff": each(list, view)}, model.Accepted, err)
 }
 
 func (s *Staff) create(c *gin.Context) {
@@ -59,11 +56,7 @@ func (s *Staff) create(c *gin.Context) {
 		return
 	}
 	account, secret, verdict, invalid, err := s.Service.Create(c.Request.Context(), body.Name, body.Kind == kindKey, body.Role, middleware.IdentityOf(c).UserID)
-	if verdict == model.BadRequest {
-		refuseInvalid(c, invalid)
-		return
-	}
-	answer(c, http.StatusCreated, viewAccount(account, secret), verdict, err)
+	answerChange(c, http.StatusCreated, viewAccount(account, secret), verdict, invalid, err)
 }
 
 func (s *Staff) change(c *gin.Context) {
@@ -74,11 +67,7 @@ func (s *Staff) change(c *gin.Context) {
 		return
 	}
 	account, verdict, invalid, err := s.Service.SetRole(c.Request.Context(), c.Param("name"), body.Role, middleware.IdentityOf(c).UserID)
-	if verdict == model.BadRequest {
-		refuseInvalid(c, invalid)
-		return
-	}
-	answer(c, http.StatusOK, viewAccount(account, ""), verdict, err)
+	answerChange(c, http.StatusOK, viewAccount(account, ""), verdict, invalid, err)
 }
 
 func (s *Staff) renewSecret(c *gin.Context) {

@@ -76,19 +76,10 @@ func viewOrder(o model.Order) orderView {
 	}
 }
 
-type ordersView struct {
-	Orders     []orderView `json:"orders"`
-	NextCursor string      `json:"next_cursor"` // empty on the last page
-}
-
-func viewOrders(list []model.Order, next string, withUser bool) ordersView {
-	v := ordersView{Orders: make([]orderView, len(list)), NextCursor: next}
-	for i, o := range list {
-		v.Orders[i] = viewOrder(o)
-		if withUser {
-			v.Orders[i].UserID = o.UserID
-		}
-	}
+// viewBuyersOrder shows an order with its buyer, which is not for buyers.
+func viewBuyersOrder(o model.Order) orderView {
+	v := viewOrder(o)
+	v.UserID = o.UserID
 	return v
 }
 
