@@ -47,56 +47,24 @@ type variantBody struct {
 	LimitPerUser       *int   `json:"limit_per_user"` // nil: that of the campaign
 }
 
+// of returns a new sale of this variant with the terms of its campaign.
+func (v variantBody) of(terms model.Sale) model.NewSale {
+	terms.Variant, terms.PriceCents, terms.OriginalPriceCents = v.Variant, v.PriceCents, v.OriginalPriceCents
+	if v.LimitPerUser != nil {
+		terms.LimitPerUser = *v.LimitPerUser
+	}
+	return model.NewSale{Quota: v.Quota, Sale: terms}
+}
+
 // campaignBody is a new campaign, as operators write it.
 type campaignBody struct {
-	Title             string        `json:"title"`
-	Description       string        `json:"description"`
-	ImageURL          string        `json:"image_url"`
-	Currency          string        `json:"currency"`
-	StartsAt          time.Time     `json:"starts_at"`
-	EndsAt            time.Time     `json:"ends_at"`
-	LimitPerUser      int           `json:"limit_per_user"`
-	PayTimeoutSeconds int           `json:"pay_timeout_seconds"`
-	Shards            int           `json:"parts"`
-	Mode              model.Mode    `json:"mode"`
-	EntriesAt         time.Time     `json:"entries_at"`
-	CallSeconds       int           `json:"call_seconds"`
-	Beacon            bool          `json:"beacon"`
-	EntryWork         int64         `json:"entry_work"`
-	Sales             []variantBody `json:"sales"`
-}
-
-func newCampaignBody() campaignBody {
-	return campaignBody{
-		Currency: defaultCurrency, LimitPerUser: defaultLimit, PayTimeoutSeconds: defaultPaySeconds, Shards: 1,
-		Mode: model.ModeRush, CallSeconds: service.DefaultCallSeconds,
-	}
-}
-
-func (b campaignBody) sales() []model.NewSale {
-	list := make([]model.NewSale, len(b.Sales))
-	for i, v := range b.Sales {
-		list[i] = v.sale(b.LimitPerUser)
-		list[i].Currency, list[i].PayTimeoutSeconds, list[i].Shards = b.Currency, b.PayTimeoutSeconds, b.Shards
-		list[i].StartsAt, list[i].EndsAt, list[i].EntriesAt = b.StartsAt, b.EndsAt, b.EntriesAt
-		list[i].Mode, list[i].CallSeconds, list[i].Beacon, list[i].EntryWork = b.Mode, b.CallSeconds, b.Beacon, b.EntryWork
-	}
-	return list
-}
-
-func (v variantBody) sale(campaignLimit int) model.NewSale {
-	limit := campaignLimit
-	if v.LimitPerUser != nil {
-		limit = *v.LimitPerUser
-	}
-	return model.NewSale{Quota: v.Quota, Sale: model.Sale{
-		Variant: v.Variant, PriceCents: v.PriceCents, OriginalPriceCents: v.OriginalPriceCents, LimitPerUser: limit,
-	}}
+	termsBody
+	Sales []variantBody `json:"sales"`
 }
 
 // create creates a campaign from a JSON object, or from a sheet in CSV with a row for each sale.
 func (s *Campaigns) create(c *gin.Context) {
-	body := newCampaignBody()
+	body := campaignBody{termsBody: usualTerms()}
 	if isOf(headerOf(c, "Content-Type"), csvBody) {
 		raw, ok := readBody(c, csvBody, maxOperatorBodyBytes)
 		if !ok {
@@ -109,50 +77,22 @@ func (s *Campaigns) create(c *gin.Context) {
 	} else if !decode(c, maxOperatorBodyBytes, &body) {
 		return
 	}
-	key, ok := idempotencyKey(c)
-	if !ok {
-		return
-	}
-	actor, sales := middleware.IdentityOf(c).UserID, body.sales()
+	sales := each(body.Sales, func(v variantBody) model.NewSale { return v.of(body.sale()) })
 	campaign := model.Campaign{Title: body.Title, Description: body.Description, ImageURL: body.ImageURL, LimitPerUser: body.LimitPerUser}
-	if key != "" {
-		campaign.ID = s.Service.IDUnder(actor, key)
-		if s.answerRepeated(c, campaign, sales) {
-			return
+	made := func(list []model.Offer) created {
+		if len(list) == 0 {
+			return created{}
 		}
+		return created{s.viewOperatorCampaign(list), "/api/v1/campaigns/" + list[0].Campaign.ID}
 	}
-	made, invalid, err := s.Service.Create(c.Request.Context(), campaign, sales, actor)
-	switch {
-	case err != nil && key != "" && s.answerRepeated(c, campaign, sales): // a concurrent request with this key made it
-	case err != nil:
-		middleware.Fail(c, err)
-	case invalid != nil:
-		refuseInvalid(c, invalid)
-	default:
-		s.answerNew(c, made)
-	}
-}
-
-// answerRepeated is answerRepeated for campaigns.
-func (s *Campaigns) answerRepeated(c *gin.Context, campaign model.Campaign, sales []model.NewSale) bool {
-	made, verdict, err := s.Service.Repeated(c.Request.Context(), campaign, sales)
-	switch {
-	case err != nil:
-		middleware.Fail(c, err)
-	case verdict == model.NotFound:
-		return false
-	case verdict != model.Accepted:
-		refuse(c, verdict)
-	default:
-		c.Header("Idempotent-Replayed", "true")
-		s.answerNew(c, made)
-	}
-	return true
-}
-
-func (s *Campaigns) answerNew(c *gin.Context, sales []model.Offer) {
-	c.Header("Location", "/api/v1/campaigns/"+sales[0].Campaign.ID)
-	c.JSON(http.StatusCreated, s.viewOperatorCampaign(sales))
+	create(c, s.Service.IDUnder, func(id string) (created, model.Verdict, error) {
+		campaign.ID = id
+		list, verdict, err := s.Service.Repeated(c.Request.Context(), campaign, sales)
+		return made(list), verdict, err
+	}, func(_, actor string) (created, model.Verdict, *service.Invalid, error) {
+		list, invalid, err := s.Service.Create(c.Request.Context(), campaign, sales, actor)
+		return made(list), model.Accepted, invalid, err
+	})
 }
 
 func (s *Campaigns) add(c *gin.Context) {
@@ -164,8 +104,7 @@ func (s *Campaigns) add(c *gin.Context) {
 	if !decode(c, maxOperatorBodyBytes, &body) {
 		return
 	}
-	sale := body.sale(sales[0].Campaign.LimitPerUser)
-	sale.PayTimeoutSeconds = sales[0].PayTimeoutSeconds
+	sale := body.of(model.Sale{LimitPerUser: sales[0].Campaign.LimitPerUser, PayTimeoutSeconds: sales[0].PayTimeoutSeconds})
 	list, verdict, invalid, err := s.Service.Add(c.Request.Context(), c.Param("campaign"), sale, middleware.IdentityOf(c).UserID)
 	answerChange(c, http.StatusCreated, s.viewOperatorCampaign(list), verdict, invalid, err)
 }

@@ -215,7 +215,8 @@ func checkNames(d *json.Decoder, depth int) *service.Invalid {
 // explain converts a decoder's error into a reason for the client, without the names of Go types.
 func explain(err error, body []byte, into any) *service.Invalid {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return &service.Invalid{Field: quoted(wrong.Field), Reason: wrongType, Value: quoted(wrong.Value)}
+		field := strings.TrimPrefix(wrong.Field, "termsBody.") // encoding/json also names the struct that a body embeds
+		return &service.Invalid{Field: quoted(field), Reason: wrongType, Value: quoted(wrong.Value)}
 	}
 	// encoding/json has no error type for an unknown field, so its text is compared. If a new version of Go changes the
 	// text, the client still gets BadRequest, but with the reason notATime.

@@ -67,35 +67,13 @@ func (e *Endpoints) create(c *gin.Context) {
 	if !decode(c, maxBodyBytes, &body) {
 		return
 	}
-	key, ok := idempotencyKey(c)
-	if !ok {
-		return
-	}
-	actor, id := middleware.IdentityOf(c).UserID, ""
-	if key != "" {
-		id = e.Service.IDUnder(actor, key)
-		if e.answerRepeated(c, id, body.URL, body.Rate) {
-			return
-		}
-	}
-	made, secret, verdict, invalid, err := e.Service.Create(c.Request.Context(), id, body.URL, body.Rate, actor)
-	if verdict == model.TooMany && key != "" && e.answerRepeated(c, id, body.URL, body.Rate) {
-		return // a concurrent request with this key made it
-	}
-	answerChange(c, http.StatusCreated, viewEndpoint(made, secret), verdict, invalid, err)
-}
-
-// answerRepeated is answerRepeated for endpoints.
-func (e *Endpoints) answerRepeated(c *gin.Context, id, url string, rate int) bool {
-	made, secret, verdict, err := e.Service.Repeated(c.Request.Context(), id, url, rate)
-	if err == nil && verdict == model.NotFound {
-		return false
-	}
-	if err == nil && verdict == model.Accepted {
-		c.Header("Idempotent-Replayed", "true")
-	}
-	answer(c, http.StatusCreated, viewEndpoint(made, secret), verdict, err)
-	return true
+	create(c, e.Service.IDUnder, func(id string) (created, model.Verdict, error) {
+		made, secret, verdict, err := e.Service.Repeated(c.Request.Context(), id, body.URL, body.Rate)
+		return created{view: viewEndpoint(made, secret)}, verdict, err
+	}, func(id, actor string) (created, model.Verdict, *service.Invalid, error) {
+		made, secret, verdict, invalid, err := e.Service.Create(c.Request.Context(), id, body.URL, body.Rate, actor)
+		return created{view: viewEndpoint(made, secret)}, verdict, invalid, err
+	})
 }
 
 func (e *Endpoints) change(c *gin.Context) {

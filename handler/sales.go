@@ -71,37 +71,14 @@ func (s *Sales) get() gin.HandlerFunc {
 	}
 }
 
-// Defaults of the fields that an operator may leave out of a new sale.
-const (
-	defaultLimit      = 1
-	defaultPaySeconds = 30 * 60
-	defaultCurrency   = "CNY"
-)
-
 func (s *Sales) create(c *gin.Context) {
 	body := struct {
-		Title              string    `json:"title"`
-		Description        string    `json:"description"`
-		ImageURL           string    `json:"image_url"`
-		PriceCents         int64     `json:"price_cents"`
-		OriginalPriceCents int64     `json:"original_price_cents"`
-		Currency           string    `json:"currency"`
-		Quota              int64     `json:"quota"`
-		StartsAt           time.Time `json:"starts_at"`
-		EndsAt             time.Time `json:"ends_at"`
-		LimitPerUser       int       `json:"limit_per_user"`
-		PayTimeoutSeconds  int       `json:"pay_timeout_seconds"`
-		Shards             int       `json:"parts"`
-		Mode               string    `json:"mode"`
-		EntriesAt          time.Time `json:"entries_at"`
-		CallSeconds        int       `json:"call_seconds"`
-		WaitingList        bool      `json:"waiting_list"`
-		Beacon             bool      `json:"beacon"`
-		EntryWork          int64     `json:"entry_work"`
-	}{
-		Currency: defaultCurrency, LimitPerUser: defaultLimit, PayTimeoutSeconds: defaultPaySeconds, Shards: 1,
-		Mode: string(model.ModeRush), CallSeconds: service.DefaultCallSeconds,
-	}
+		termsBody
+		PriceCents         int64 `json:"price_cents"`
+		OriginalPriceCents int64 `json:"original_price_cents"`
+		Quota              int64 `json:"quota"`
+		WaitingList        bool  `json:"waiting_list"`
+	}{termsBody: usualTerms()}
 	if !decode(c, maxOperatorBodyBytes, &body) {
 		return
 	}
@@ -109,59 +86,17 @@ func (s *Sales) create(c *gin.Context) {
 		refuseInvalid(c, &service.Invalid{Field: "mode", Reason: service.BadMode})
 		return
 	}
-	key, ok := idempotencyKey(c)
-	if !ok {
-		return
-	}
-	sale := model.Sale{
-		Title: body.Title, Description: body.Description, ImageURL: body.ImageURL,
-		PriceCents: body.PriceCents, OriginalPriceCents: body.OriginalPriceCents, Currency: body.Currency,
-		LimitPerUser: body.LimitPerUser, PayTimeoutSeconds: body.PayTimeoutSeconds,
-		StartsAt: body.StartsAt, EndsAt: body.EndsAt, Shards: body.Shards,
-		Mode: model.Mode(body.Mode), EntriesAt: body.EntriesAt, CallSeconds: body.CallSeconds, WaitingList: body.WaitingList,
-		Beacon: body.Beacon, EntryWork: body.EntryWork,
-	}
-	actor := middleware.IdentityOf(c).UserID
-	if key != "" {
-		sale.ID = s.Service.IDUnder(actor, key)
-		if s.answerRepeated(c, sale, body.Quota) {
-			return
-		}
-	}
-	offer, invalid, err := s.Service.Create(c.Request.Context(), sale, body.Quota, actor)
-	switch {
-	case err != nil && key != "" && s.answerRepeated(c, sale, body.Quota): // a concurrent request with this key made it
-	case err != nil:
-		middleware.Fail(c, err)
-	case invalid != nil:
-		refuseInvalid(c, invalid)
-	default:
-		s.answerNew(c, offer)
-	}
-}
-
-// answerRepeated ends the request if a request with the same key has already made the sale: with that sale, with
-// IdempotencyMismatch if that sale differs from the one that is asked for, or with an error. It returns false if there
-// is no such sale.
-func (s *Sales) answerRepeated(c *gin.Context, sale model.Sale, quota int64) bool {
-	offer, verdict, err := s.Service.Repeated(c.Request.Context(), sale, quota)
-	switch {
-	case err != nil:
-		middleware.Fail(c, err)
-	case verdict == model.NotFound:
-		return false
-	case verdict != model.Accepted:
-		middleware.Refuse(c, middleware.Refusal{Verdict: verdict})
-	default:
-		c.Header("Idempotent-Replayed", "true")
-		s.answerNew(c, offer)
-	}
-	return true
-}
-
-func (s *Sales) answerNew(c *gin.Context, offer model.Offer) {
-	c.Header("Location", "/api/v1/sales/"+offer.ID)
-	c.JSON(http.StatusCreated, s.operatorSaleView(offer))
+	sale := body.sale()
+	sale.PriceCents, sale.OriginalPriceCents, sale.WaitingList = body.PriceCents, body.OriginalPriceCents, body.WaitingList
+	made := func(o model.Offer) created { return created{s.operatorSaleView(o), "/api/v1/sales/" + o.ID} }
+	create(c, s.Service.IDUnder, func(id string) (created, model.Verdict, error) {
+		sale.ID = id
+		offer, verdict, err := s.Service.Repeated(c.Request.Context(), sale, body.Quota)
+		return made(offer), verdict, err
+	}, func(_, actor string) (created, model.Verdict, *service.Invalid, error) {
+		offer, invalid, err := s.Service.Create(c.Request.Context(), sale, body.Quota, actor)
+		return made(offer), model.Accepted, invalid, err
+	})
 }
 
 func (s *Sales) patch(c *gin.Context) {
@@ -181,12 +116,7 @@ func (s *Sales) patch(c *gin.Context) {
 	if !decode(c, maxOperatorBodyBytes, &body) {
 		return
 	}
-	offer, verdict, invalid, err := s.Service.Patch(c.Request.Context(), c.Param("sale"), service.SalePatch{
-		Title: body.Title, Description: body.Description, ImageURL: body.ImageURL,
-		StartsAt: body.StartsAt, EndsAt: body.EndsAt, LimitPerUser: body.LimitPerUser,
-		EntriesAt: body.EntriesAt, CallSeconds: body.CallSeconds, WaitingList: body.WaitingList,
-		AddQuota: body.AddQuota, IfQuota: body.IfQuota,
-	}, middleware.IdentityOf(c).UserID)
+	offer, verdict, invalid, err := s.Service.Patch(c.Request.Context(), c.Param("sale"), service.SalePatch(body), middleware.IdentityOf(c).UserID)
 	answerChange(c, http.StatusOK, s.operatorSaleView(offer), verdict, invalid, err)
 }
 

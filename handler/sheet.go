@@ -297,11 +297,11 @@ func (s *Campaigns) export(c *gin.Context) {
 
 // campaignOf returns a sale and its campaign as operators write them.
 func campaignOf(o model.Offer) (campaignBody, variantBody) {
-	campaign := campaignBody{
+	campaign := campaignBody{termsBody: termsBody{
 		Title: o.Campaign.Title, Description: o.Campaign.Description, ImageURL: o.Campaign.ImageURL, Currency: o.Currency,
 		StartsAt: o.StartsAt, EndsAt: o.EndsAt, LimitPerUser: o.Campaign.LimitPerUser, PayTimeoutSeconds: o.PayTimeoutSeconds,
 		Mode: o.Mode, EntriesAt: o.EntriesAt, CallSeconds: o.CallSeconds, Beacon: o.Beacon, EntryWork: o.EntryWork,
-	}
+	}}
 	variant := variantBody{
 		Variant: o.Variant, Quota: o.Stock.Quota, PriceCents: o.PriceCents, OriginalPriceCents: o.OriginalPriceCents,
 		LimitPerUser: &o.LimitPerUser,
