@@ -1,6 +1,7 @@
 package handler
 
 import (
+	"context"
 	"errors"
 	"math"
 	"net/http"
@@ -12,11 +13,6 @@ import (
 	"flashsale/service"
 	"flashsale/service/auth"
 )
-
-type credentials struct {
-	Name     string `json:"name"`
-	Password string `json:"password"`
-}
 
 // Bounds of what anonymous requests have done for them. See middleware.Places.
 const (
@@ -42,25 +38,24 @@ func NewAccounts(accounts *service.Accounts) *Accounts {
 }
 
 func (a *Accounts) register(c *gin.Context) {
-	var body credentials
-	if !decode(c, maxBodyBytes, &body) {
-		return
-	}
-	leave, ok := a.hashing.Take(c)
-	if !ok {
-		return
-	}
-	defer leave()
-	session, verdict, invalid, err := a.Service.Register(c.Request.Context(), body.Name, body.Password)
-	if verdict == model.BadRequest {
-		refuseInvalid(c, invalid)
-		return
-	}
-	a.answerSession(c, http.StatusCreated, session, verdict, err)
+	a.byPassword(c, http.StatusCreated, a.Service.Register)
 }
 
 func (a *Accounts) logIn(c *gin.Context) {
-	var body credentials
+	a.byPassword(c, http.StatusOK, func(ctx context.Context, name, password string) (service.Session, model.Verdict, *service.Invalid, error) {
+		session, verdict, err := a.Service.LogIn(ctx, name, password)
+		return session, verdict, nil, err
+	})
+}
+
+// byPassword answers with the session that open begins for a name and a password.
+func (a *Accounts) byPassword(
+	c *gin.Context, status int, open func(ctx context.Context, name, password string) (service.Session, model.Verdict, *service.Invalid, error),
+) {
+	var body struct {
+		Name     string `json:"name"`
+		Password string `json:"password"`
+	}
 	if !decode(c, maxBodyBytes, &body) {
 		return
 	}
@@ -69,8 +64,12 @@ func (a *Accounts) logIn(c *gin.Context) {
 		return
 	}
 	defer leave()
-	session, verdict, err := a.Service.LogIn(c.Request.Context(), body.Name, body.Password)
-	a.answerSession(c, http.StatusOK, session, verdict, err)
+	session, verdict, invalid, err := open(c.Request.Context(), body.Name, body.Password)
+	if err == nil && verdict == model.Unauthenticated {
+		middleware.Refuse(c, middleware.Refusal{Verdict: verdict, Invalid: &service.Invalid{Reason: wrongLogIn}})
+		return
+	}
+	answerChange(c, status, viewSession(session), verdict, invalid, err)
 }
 
 // showOutside answers with where to log in outside, null if only here.
@@ -101,23 +100,13 @@ func (a *Accounts) logInByCode(c *gin.Context) {
 	defer leave()
 	session, verdict, invalid, err := a.Service.LogInByCode(c.Request.Context(), body.Code, body.Verifier, body.Nonce)
 	switch {
-	case verdict == model.BadRequest:
-		refuseInvalid(c, invalid)
 	case errors.Is(err, auth.ErrBadToken): // whoever forges a code learns no more
 		middleware.Refuse(c, middleware.Refusal{Verdict: model.Unauthenticated, Why: err})
 	case errors.Is(err, auth.ErrNotAccepted):
 		middleware.Refuse(c, middleware.Refusal{Verdict: model.Forbidden, Why: err})
 	default:
-		answer(c, http.StatusOK, viewSession(session), verdict, err)
+		answerChange(c, http.StatusOK, viewSession(session), verdict, invalid, err)
 	}
-}
-
-func (a *Accounts) answerSession(c *gin.Context, status int, s service.Session, verdict model.Verdict, err error) {
-	if err == nil && verdict == model.Unauthenticated {
-		middleware.Refuse(c, middleware.Refusal{Verdict: verdict, Invalid: &service.Invalid{Reason: wrongLogIn}})
-		return
-	}
-	answer(c, status, viewSession(s), verdict, err)
 }
 
 func viewSession(s service.Session) gin.H {

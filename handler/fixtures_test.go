@@ -122,7 +122,7 @@ func newShop(tb testing.TB) *shop {
 		}},
 		Pages:  Pages{Offers: s.offers, Home: http.NotFoundHandler()},
 		Assets: http.NotFoundHandler(), Sales: Sales{Offers: s.offers}, Campaigns: Campaigns{Offers: s.offers}, Operations: Operations{Offers: s.offers},
-		Live: Live{Offers: s.offers, Consoles: consoles}, Lab: Lab{Consoles: consoles}, Staff: Staff{staff},
+		Live: Live{Offers: s.offers, Consoles: consoles}, Lab: Lab{Consoles: consoles}, Staff: Staff{staff}, Accounts: NewAccounts(&service.Accounts{}),
 	}
 	s.refresh()
 	return s
