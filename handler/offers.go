@@ -2,7 +2,6 @@ package handler
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -29,15 +28,7 @@ func (f *Offers) offer(c *gin.Context) (model.Offer, bool) {
 	ctx, cancel := context.WithTimeout(c.Request.Context(), requestLimit)
 	defer cancel()
 	offer, ok, err := f.Catalog.Sale(ctx, c.Param("sale"))
-	switch {
-	case err != nil:
-		middleware.Fail(c, fmt.Errorf("%w: %w", model.ErrUnavailable, err))
-	case !ok:
-		refuse(c, model.NotFound)
-	default:
-		return offer, true
-	}
-	return model.Offer{}, false
+	return offer, found(c, ok, err)
 }
 
 // campaign returns the sales of the route's campaign. If there is no such campaign or the database does not answer, it ends
@@ -46,15 +37,19 @@ func (f *Offers) campaign(c *gin.Context) ([]model.Offer, bool) {
 	ctx, cancel := context.WithTimeout(c.Request.Context(), requestLimit)
 	defer cancel()
 	sales, err := f.Catalog.Campaign(ctx, c.Param("campaign"))
+	return sales, found(c, len(sales) > 0, err)
+}
+
+// found reports whether a look-up has found what the route names. Otherwise it ends the request: NotFound, or Unavailable if
+// the database did not answer.
+func found(c *gin.Context, ok bool, err error) bool {
 	switch {
 	case err != nil:
-		middleware.Fail(c, errors.Join(model.ErrUnavailable, err))
-	case len(sales) == 0:
+		middleware.Fail(c, fmt.Errorf("%w: %w", model.ErrUnavailable, err))
+	case !ok:
 		refuse(c, model.NotFound)
-	default:
-		return sales, true
 	}
-	return nil, false
+	return ok && err == nil
 }
 
 type saleView struct {

@@ -13,7 +13,6 @@ import (
 
 	"flashsale/internal/prepared"
 	"flashsale/middleware"
-	"flashsale/model"
 	"flashsale/service"
 )
 
@@ -91,13 +90,5 @@ func (l *Links) follow(c *gin.Context) {
 // answer, it ends the request and returns false.
 func (l *Links) sale(c *gin.Context) (id string, ok bool) {
 	id, err := l.Service.ByCode(c.Request.Context(), c.Param("code"))
-	switch {
-	case err != nil:
-		middleware.Fail(c, fmt.Errorf("%w: %w", model.ErrUnavailable, err))
-	case id == "":
-		refuse(c, model.NotFound)
-	default:
-		return id, true
-	}
-	return "", false
+	return id, found(c, id != "", err)
 }
