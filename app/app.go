@@ -271,7 +271,7 @@ func (a *App) wire(ctx context.Context) error {
 	}
 	a.called, a.lines = strategy.NewCalled(db), service.NewLines(db, a.Catalog, auth.NewTickets(secret), auth.NewWorks(secret, a.Catalog.Now))
 	a.lab = a.newLab(idKey)
-	offers, consoles := &handler.Offers{Catalog: a.Catalog, PublicURL: a.URL}, &handler.Consoles{Staff: staff, Closing: a.closing}
+	offers, consoles := &handler.Offers{Catalog: a.Catalog, PublicURL: a.URL}, handler.NewConsoles(staff, a.closing)
 	a.streams = handler.NewStreams(offers, a.now)
 	payments, holds, err := a.takeMoney(db, pages)
 	if err := errors.Join(err, a.watch()); err != nil {

@@ -37,7 +37,7 @@ func (h *Orders) export(c *gin.Context) {
 	for first := true; first || f.Cursor != ""; first = false {
 		list, next, err := h.Service.Search(ctx, f, c.Query("q"))
 		select {
-		case <-h.Consoles.Closing:
+		case <-h.Consoles.closing:
 			err = context.Canceled
 		default:
 		}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -27,54 +26,43 @@ const (
 	consolesOfOne = 20
 )
 
-// Consoles are the streams that are open for the staff. A value with the exported fields alone has none.
+// Consoles are the streams that are open for the staff.
 type Consoles struct {
-	Staff   middleware.TokenVerifier
-	Closing <-chan struct{} // closed when the server stops: streams end
-
-	mu     sync.Mutex
-	open   int
-	others int            // of users who are not operators
-	of     map[string]int // by user
+	staff       middleware.TokenVerifier
+	closing     <-chan struct{}
+	all, others *middleware.Places // others are those of users who are not operators
 }
 
-// enter reserves room for one stream of a user. The verdict is Accepted, and leave must be called; RateLimited if the user
-// has too many streams open; or Unavailable if all users together have.
-func (s *Consoles) enter(who model.Identity) (verdict model.Verdict, leave func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	other := 0
-	if !who.Role.May(model.RoleOperator) {
-		other = 1
+// NewConsoles returns an empty set of streams. They end when closing is closed.
+func NewConsoles(staff middleware.TokenVerifier, closing <-chan struct{}) *Consoles {
+	return &Consoles{
+		staff, closing,
+		middleware.NewPlaces(maxConsoles, consolesOfOne), middleware.NewPlaces(maxConsoles-operatorConsoles, consolesOfOne),
 	}
-	switch {
-	case s.of[who.UserID] == consolesOfOne:
-		return model.RateLimited, nil
-	case s.open == maxConsoles, other > 0 && s.others == maxConsoles-operatorConsoles:
-		return model.Unavailable, nil
+}
+
+// enter takes a place for one stream of a user, as Places.Enter does.
+func (s *Consoles) enter(who model.Identity) (leave func(), verdict model.Verdict) {
+	if who.Role.May(model.RoleOperator) {
+		return s.all.Enter(who.UserID)
 	}
-	count := func(n int) {
-		if s.of == nil {
-			s.of = map[string]int{}
-		}
-		s.open, s.others, s.of[who.UserID] = s.open+n, s.others+n*other, s.of[who.UserID]+n
-		if s.of[who.UserID] == 0 {
-			delete(s.of, who.UserID)
-		}
+	leaveOthers, verdict := s.others.Enter(who.UserID)
+	if verdict != model.Accepted {
+		return nil, verdict
 	}
-	count(1)
-	return model.Accepted, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		count(-1)
+	leaveAll, verdict := s.all.Enter(who.UserID)
+	if verdict != model.Accepted {
+		leaveOthers()
+		return nil, verdict
 	}
+	return func() { leaveAll(); leaveOthers() }, verdict
 }
 
 // stream sends server-sent events to one of the staff, as long as the user may see them. next returns the frames to
 // send now, empty if there is no news, and a channel that closes when there is news. A client that takes longer than
 // sendTimeout for a write is disconnected; other streams do not wait for it.
 func (s *Consoles) stream(c *gin.Context, next func() (frames []byte, changed <-chan struct{})) {
-	verdict, leave := s.enter(middleware.IdentityOf(c))
+	leave, verdict := s.enter(middleware.IdentityOf(c))
 	if verdict != model.Accepted {
 		middleware.Refuse(c, middleware.Refusal{Verdict: verdict, RetryAfter: streamsFull})
 		return
@@ -107,7 +95,7 @@ func (s *Consoles) stream(c *gin.Context, next func() (frames []byte, changed <-
 			listens = s.stillLooks(c)
 		case <-c.Request.Context().Done():
 			return
-		case <-s.Closing:
+		case <-s.closing:
 			return
 		}
 	}
@@ -115,7 +103,7 @@ func (s *Consoles) stream(c *gin.Context, next func() (frames []byte, changed <-
 
 // stillLooks reports whether the sender of a request may still see what all of the staff see.
 func (s *Consoles) stillLooks(c *gin.Context) bool {
-	return middleware.StillMay(c, s.Staff, model.RoleViewer)
+	return middleware.StillMay(c, s.staff, model.RoleViewer)
 }
 
 // nothingNew is a server-sent comment that keeps a stream alive.

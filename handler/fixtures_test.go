@@ -99,7 +99,7 @@ func newShop(tb testing.TB) *shop {
 	catalog := service.NewCatalog(s, func() time.Time { return s.clock() })
 	s.offers = &Offers{catalog, func() string { return "http://localhost" }}
 	staff := &service.Staff{Tokens: auth.NewTokens(benchSecret, time.Now)}
-	consoles := &Consoles{Staff: staff, Closing: s.stop}
+	consoles := NewConsoles(staff, s.stop)
 	meter := metrics.New(time.Now)
 	s.api = &API{
 		Door: Door{

@@ -127,9 +127,4 @@ func TestViewFigures(t *testing.T) {
 }
 
 // openConsoles returns how many streams are open for the staff.
-func (w *wire) openConsoles() int {
-	consoles := w.api.Live.Consoles
-	consoles.mu.Lock()
-	defer consoles.mu.Unlock()
-	return consoles.open
-}
+func (w *wire) openConsoles() int { return w.api.Live.Consoles.all.Taken() }
