@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net"
@@ -316,60 +315,41 @@ func (s *Streams) read(ctx context.Context, id string) []model.Offer {
 	return sales
 }
 
+// stockView is the stock of a sale in an event: of the only sale with the time, of one among others with its id.
+type stockView struct {
+	ID        string          `json:"id,omitempty"`
+	Available int64           `json:"available"`
+	Quota     int64           `json:"quota"`
+	State     model.SaleState `json:"state"`
+	Now       *stamp          `json:"now,omitempty"`
+}
+
 func eventOf(id string, sales []model.Offer, now time.Time) *stockEvent {
-	if sales[0].ID == id {
-		return newStockEvent(sales[0], now)
-	}
-	type stock struct {
-		ID        string          `json:"id"`
-		Available int64           `json:"available"`
-		Quota     int64           `json:"quota"`
-		State     model.SaleState `json:"state"`
-	}
-	stocks := make([]stock, len(sales))
-	for i, o := range sales {
-		stocks[i] = stock{o.ID, o.Stock.Free(), o.Stock.Quota, o.State(now, o.Stock.Free())}
-	}
-	data, _ := json.Marshal(struct { // numbers and plain texts always encode
-		Sales []stock `json:"sales"`
-		Now   stamp   `json:"now"`
-	}{stocks, stamp(now)})
-	sum := sha256.Sum256(fmt.Append(nil, stocks))
-	event := &stockEvent{id: hex.EncodeToString(sum[:8])}
-	if first := sales[0]; first.Stock.Lined == model.InLine {
+	stocks := each(sales, func(o model.Offer) stockView {
+		return stockView{ID: o.ID, Available: o.Stock.Free(), Quota: o.Stock.Quota, State: o.State(now, o.Stock.Free())}
+	})
+	event, first, name := &stockEvent{}, sales[0], "stocks"
+	var view any = gin.H{"sales": stocks, "now": stamp(now)}
+	if first.ID == id {
+		one := stocks[0]
+		event.id = fmt.Sprintf("%d-%d-%s", one.Available, one.Quota, one.State)
+		one.ID, one.Now = "", optional(now)
+		name, view = "stock", one
+	} else {
+		sum := sha256.Sum256(fmt.Append(nil, stocks))
+		event.id = hex.EncodeToString(sum[:8])
 		for _, o := range sales[1:] {
 			first.Stock.Reserved += o.Stock.Free() // what is left is the same for all
 		}
-		event.addLine(first, first.State(now, first.Stock.Free()))
 	}
-	event.frame = fmt.Appendf(event.frame, "id: %s\nevent: stocks\ndata: %s\n\n", event.id, data)
-	return event
-}
-
-func newStockEvent(o model.Offer, now time.Time) *stockEvent {
-	state := o.State(now, o.Stock.Free())
-	id := fmt.Sprintf("%d-%d-%s", o.Stock.Free(), o.Stock.Quota, state)
-	data, _ := json.Marshal(struct { // numbers and plain texts always encode
-		Available int64           `json:"available"`
-		Quota     int64           `json:"quota"`
-		State     model.SaleState `json:"state"`
-		Now       stamp           `json:"now"`
-	}{o.Stock.Free(), o.Stock.Quota, state, stamp(now)})
-	event := &stockEvent{id: id}
-	if o.Stock.Lined == model.InLine {
-		event.addLine(o, state)
+	if first.Stock.Lined == model.InLine {
+		// New entries alone are no reason for an event: while a line fills up, they would be one all the time. All else that is
+		// public of a line changes together with one of these numbers.
+		event.id = fmt.Sprintf("%s-%s-%d-%d", event.id, first.Line.Phase, first.Line.Serving, first.Revision)
+		event.frame = appendEvent(nil, "line", viewLine(first, first.State(now, first.Stock.Free())))
 	}
-	event.frame = fmt.Appendf(event.frame, "id: %s\nevent: stock\ndata: %s\n\n", event.id, data)
+	event.frame = appendEvent(fmt.Appendf(event.frame, "id: %s\n", event.id), name, view)
 	return event
-}
-
-// addLine adds an event with the state of a sale's line.
-func (e *stockEvent) addLine(o model.Offer, state model.SaleState) {
-	line, _ := json.Marshal(viewLine(o, state)) //nolint:gosec // the secret of a line is public once its order is drawn
-	// New entries alone are no reason for an event: while a line fills up, they would be one all the time. All else that is
-	// public of a line changes together with one of these numbers.
-	e.id = fmt.Sprintf("%s-%s-%d-%d", e.id, o.Line.Phase, o.Line.Serving, o.Revision)
-	e.frame = fmt.Appendf(nil, "event: line\ndata: %s\n\n", line)
 }
 
 // untilTurn returns the time until the sale starts or ends, whichever is next. After the end it returns heartbeat.
