@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/csv"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -67,7 +69,6 @@ var exported = []string{"sale_id", "state", "available", "held", "paid"}
 
 // parse reads a text into the cell. decimal is the sign before the fraction of a number in the sheet.
 func (c cell) parse(text, decimal string) (err error) {
-	whole := func() (int64, error) { return wholeNumber(text, decimal) }
 	switch value := c.value.(type) {
 	case *string:
 		if strings.HasPrefix(text, "'") && harmless(text[1:]) == text { // an export has put the quote there
@@ -78,18 +79,13 @@ func (c cell) parse(text, decimal string) (err error) {
 		*value = model.Mode(text)
 	case *bool:
 		*value, err = strconv.ParseBool(text)
-	case *int:
-		var n int64
-		n, err = whole()
-		*value = int(n)
-	case *int64:
-		*value, err = whole()
-	case **int:
-		var n int64
-		n, err = whole()
-		*value = new(int(n))
 	case *time.Time:
 		*value, err = time.Parse(time.RFC3339, text)
+	default:
+		var n int64
+		if n, err = wholeNumber(text, decimal); err == nil {
+			err = json.Unmarshal(strconv.AppendInt(nil, n, 10), value) // into each type of numbers
+		}
 	}
 	return err
 }
@@ -127,22 +123,14 @@ func wholeNumber(text, decimal string) (int64, error) {
 
 func (c cell) text() string {
 	switch value := c.value.(type) {
-	case **int:
-		return strconv.Itoa(**value)
 	case *time.Time:
 		return cellTime(*value)
 	case *string:
 		return harmless(*value)
-	case *model.Mode:
-		return string(*value)
-	case *bool:
-		return strconv.FormatBool(*value)
-	case *int:
-		return strconv.Itoa(*value)
-	case *int64:
-		return strconv.FormatInt(*value, 10)
+	case **int:
+		return strconv.Itoa(**value)
 	}
-	return ""
+	return fmt.Sprint(reflect.ValueOf(c.value).Elem())
 }
 
 // readRows reads CSV (RFC 4180) in the forms in which Excel, Numbers, LibreOffice and pandas write it: in UTF-8 or UTF-16, with
