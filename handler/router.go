@@ -93,13 +93,11 @@ func Router(a *API) (http.Handler, error) {
 	all.GET("/healthz", a.Health.live)
 	all.GET("/readyz", a.Health.ready())
 	all.GET("/assets/:name", gin.WrapH(a.Assets))
-	all.GET("/console", a.Pages.always())
-	all.GET("/console/sales/:sale", a.Pages.always())
-	all.GET("/console/campaigns/:campaign", a.Pages.always())
-	all.GET("/console/payments", a.Pages.always())
-	all.GET("/console/endpoints", a.Pages.always())
-	all.GET("/console/staff", a.Pages.always())
-	all.GET("/console/lab", a.Pages.always())
+	for _, path := range []string{
+		"/console", "/console/sales/:sale", "/console/campaigns/:campaign", "/console/payments", "/console/endpoints", "/console/staff", "/console/lab",
+	} {
+		all.GET(path, a.Pages.always())
+	}
 
 	api := all.Group("/api/v1")
 	// The address limit does not apply: one provider, or one server of the shop, calls for all buyers. Only requests without
@@ -215,13 +213,9 @@ func Router(a *API) (http.Handler, error) {
 	pages.GET("/", a.Pages.ofSales())
 	pages.GET("/sales/:sale", middleware.Shadows(a.Staff.Service, a.Pages.showMissing), a.Pages.ofSale())
 	pages.GET("/campaigns/:campaign", deadline, shadows, a.Pages.ofCampaign())
-	pages.GET("/orders", a.Pages.always())
-	pages.GET("/login", a.Pages.always())
-	pages.GET("/api", a.Pages.always())
-	pages.GET("/openapi.yaml", a.Pages.always())
-	pages.GET("/openapi.json", a.Pages.always())
-	pages.GET("/robots.txt", a.Pages.always())
-	pages.GET("/favicon.ico", a.Pages.always())
+	for _, path := range []string{"/orders", "/login", "/api", "/openapi.yaml", "/openapi.json", "/robots.txt", "/favicon.ico"} {
+		pages.GET(path, a.Pages.always())
+	}
 	pages.GET("/lab/reports/:report", deadline, a.Lab.report)
 	pages.GET("/s/:code", deadline, a.Links.follow)
 	pages.GET("/s/:code/qr.svg", deadline, a.Links.qrCode())
