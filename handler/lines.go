@@ -94,15 +94,12 @@ func (l *Lines) enter(c *gin.Context) {
 		return
 	}
 	e, ticket, verdict, err := l.Service.Enter(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("sale"), body.Quantity, body.Altcha)
-	if verdict == model.BadRequest {
-		refuseInvalid(c, &service.Invalid{Field: "quantity", Reason: overLimit})
-		return
-	}
 	status := http.StatusOK
 	if e.New {
 		status = http.StatusCreated
 	}
-	answer(c, status, gin.H{"number": e.Number, "quantity": e.Quantity, "ticket": ticket}, verdict, err)
+	invalid := &service.Invalid{Field: "quantity", Reason: overLimit}
+	answerChange(c, status, gin.H{"number": e.Number, "quantity": e.Quantity, "ticket": ticket}, verdict, invalid, err)
 }
 
 // challenge answers with the work that the user has to do before entering.

@@ -133,16 +133,12 @@ func (s *Sales) audit(c *gin.Context) {
 		return
 	}
 	audit, ok, err := s.Auditor.Audit(c.Request.Context(), offer.ID)
-	if err != nil {
-		middleware.Fail(c, err)
-		return
-	}
+	verdict := model.Accepted
 	if !ok {
-		refuse(c, model.NotFound)
-		return
+		verdict = model.NotFound
 	}
 	stock := audit.Books.Stock
-	c.JSON(http.StatusOK, gin.H{
+	answer(c, http.StatusOK, gin.H{
 		"quota": stock.Quota, "available": stock.Free(), "held": stock.Held, "paid": stock.Paid,
 		"orders": audit.Books.Orders, "units": audit.Books.Units,
 		"gate": gin.H{
@@ -150,7 +146,7 @@ func (s *Sales) audit(c *gin.Context) {
 			"inflight": audit.Gate.Inflight, "stream": audit.Gate.Stream,
 		},
 		"drift": audit.Drift, "ok": audit.OK(),
-	})
+	}, verdict, err)
 }
 
 // listAll answers with a page of all sales, or of those without a campaign, including those that ended long ago.
