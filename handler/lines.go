@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -140,52 +139,19 @@ func (l *Lines) draw() gin.HandlerFunc {
 		defer leave()
 		ctx, cancel := context.WithTimeout(c.Request.Context(), exportLimit)
 		defer cancel()
-		var verdict model.Verdict
-		var err error
-		out := drawWriter{c, l.Closing}
-		if isHead(c) {
-			if _, verdict, err = l.Proofs.Ready(ctx, c.Param("sale")); err == nil && verdict == model.Accepted {
-				out.begin()
-			}
-		} else {
-			verdict, err = l.Proofs.Write(ctx, out, c.Param("sale"))
+		out := &download{c: c, closing: l.Closing, header: http.Header{
+			"Content-Type": {jsonType}, "Cache-Control": {"public, max-age=" + strconv.Itoa(drawMaxAge)},
+		}}
+		if !isHead(c) {
+			out.end(l.Proofs.Write(ctx, out, c.Param("sale")))
+			return
 		}
-		switch {
-		case err != nil && c.Writer.Written():
-			panic(http.ErrAbortHandler) // nobody may take a part for the whole
-		case err != nil:
-			middleware.Fail(c, err)
-		case verdict != model.Accepted:
-			refuse(c, verdict)
+		_, verdict, err := l.Proofs.Ready(ctx, c.Param("sale"))
+		if err == nil && verdict == model.Accepted {
+			out.begin()
 		}
+		out.end(verdict, err)
 	}
-}
-
-// drawWriter sends a document. The headers go out with the first part, so that an error before it is still a refusal. Each
-// part has as much time as a page of an export.
-type drawWriter struct {
-	c       *gin.Context
-	closing <-chan struct{}
-}
-
-func (w drawWriter) begin() {
-	w.c.Header("Content-Type", jsonType)
-	w.c.Header("Cache-Control", "public, max-age="+strconv.Itoa(drawMaxAge))
-	w.c.Status(http.StatusOK)
-}
-
-// Write sends a part of the document.
-func (w drawWriter) Write(part []byte) (int, error) {
-	select {
-	case <-w.closing:
-		return 0, context.Canceled
-	default:
-	}
-	if !w.c.Writer.Written() {
-		w.begin()
-	}
-	_ = http.NewResponseController(w.c.Writer).SetWriteDeadline(time.Now().Add(exportPatience)) //nolint:forbidigo // needs real time
-	return w.c.Writer.Write(part)
 }
 
 // proof answers with what proves that the user's own entry is under the root.

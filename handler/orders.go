@@ -1,6 +1,9 @@
 package handler
 
 import (
+	"bytes"
+	"context"
+	"encoding/csv"
 	"errors"
 	"net/http"
 	"slices"
@@ -76,6 +79,57 @@ func (o *Orders) ofSale(c *gin.Context) (f model.OrderFilter, ok bool) {
 		return f, false
 	}
 	return model.OrderFilter{SaleID: offer.ID, Status: status}, true
+}
+
+// export answers with the orders of a sale as CSV. It reads and sends page by page, since a sale may have a million orders, as long
+// as its sender may see orders.
+func (o *Orders) export(c *gin.Context) {
+	f, ok := o.ofSale(c)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(c.Request.Context(), exportLimit)
+	defer cancel()
+	out := &download{c: c, closing: o.Consoles.closing, header: http.Header{
+		"Content-Type": {"text/csv; charset=utf-8"}, "Content-Disposition": {`attachment; filename="orders-` + f.SaleID + `.csv"`},
+		"Cache-Control": {"no-store"},
+	}}
+	var page bytes.Buffer
+	sheet := csv.NewWriter(&page) // a write into memory can't fail
+	f.Limit = maxPage
+	for first := true; first || f.Cursor != ""; first = false {
+		list, next, err := o.Service.Search(ctx, f, c.Query("q"))
+		switch {
+		case err == nil && first && isHead(c):
+			out.begin()
+			return
+		case err == nil && first:
+			page.WriteString(byteOrderMark)
+			_ = sheet.Write([]string{"order_id", "user_id", "status", "quantity", "amount_cents", "currency", "created_at", "expires_at", "paid_at", "reason"})
+		case err == nil && !o.Consoles.stillLooks(c):
+			err = middleware.Refusal{Verdict: model.Unauthenticated}
+		}
+		if err == nil {
+			_ = sheet.WriteAll(each(list, orderCells))
+			_, err = page.WriteTo(out)
+		}
+		if err != nil {
+			out.end(model.Accepted, err)
+			return
+		}
+		f.Cursor = next
+	}
+}
+
+func orderCells(o model.Order) []string {
+	cells := []string{
+		o.ID, o.UserID, string(o.Status), strconv.Itoa(o.Quantity), strconv.FormatInt(o.AmountCents, 10), o.Currency,
+		cellTime(o.CreatedAt), cellTime(o.ExpiresAt), cellTime(o.PaidAt), string(o.Reason),
+	}
+	for i, cell := range cells {
+		cells[i] = harmless(cell)
+	}
+	return cells
 }
 
 // readPage returns the query's cursor and limit. If the limit is invalid, it refuses the request and returns false.
