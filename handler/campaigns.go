@@ -65,7 +65,7 @@ type campaignBody struct {
 // create creates a campaign from a JSON object, or from a sheet in CSV with a row for each sale.
 func (s *Campaigns) create(c *gin.Context) {
 	body := campaignBody{termsBody: usualTerms()}
-	if isOf(headerOf(c, "Content-Type"), csvBody) {
+	if isOf(middleware.HeaderOf(c, "Content-Type"), csvBody) {
 		raw, ok := readBody(c, csvBody, maxOperatorBodyBytes)
 		if !ok {
 			return

@@ -11,13 +11,6 @@ import (
 	"flashsale/service"
 )
 
-// Defaults of the fields that an operator may leave out of a new sale or campaign.
-const (
-	defaultLimit      = 1
-	defaultPaySeconds = 30 * 60
-	defaultCurrency   = "CNY"
-)
-
 // termsBody is what new sales and new campaigns have in common, as operators write it.
 type termsBody struct {
 	Title             string     `json:"title"`
@@ -36,10 +29,10 @@ type termsBody struct {
 	EntryWork         int64      `json:"entry_work"`
 }
 
+// usualTerms has the values of the fields that an operator leaves out.
 func usualTerms() termsBody {
 	return termsBody{
-		Currency: defaultCurrency, LimitPerUser: defaultLimit, PayTimeoutSeconds: defaultPaySeconds, Shards: 1,
-		Mode: model.ModeRush, CallSeconds: service.DefaultCallSeconds,
+		Currency: "CNY", LimitPerUser: 1, PayTimeoutSeconds: 30 * 60, Shards: 1, Mode: model.ModeRush, CallSeconds: service.DefaultCallSeconds,
 	}
 }
 

@@ -64,7 +64,7 @@ func decode(c *gin.Context, most int64, into any) bool {
 
 // readBody returns the raw body of a request with this media type. It refuses the request as decode does.
 func readBody(c *gin.Context, mediaType string, most int64) ([]byte, bool) {
-	if !isOf(headerOf(c, "Content-Type"), mediaType) {
+	if !isOf(middleware.HeaderOf(c, "Content-Type"), mediaType) {
 		middleware.Refuse(c, middleware.Refusal{Verdict: model.UnsupportedMediaType, Invalid: &service.Invalid{Reason: otherType, Value: mediaType}})
 		return nil, false
 	}
@@ -99,15 +99,6 @@ func isOf(contentType, mediaType string) bool {
 	}
 	given, _, err := mime.ParseMediaType(contentType)
 	return err == nil && given == mediaType
-}
-
-// headerOf returns the first value of a request header, or "". name must be in canonical form. GetHeader would first
-// convert the name to that form.
-func headerOf(c *gin.Context, name string) string {
-	if values := c.Request.Header[name]; len(values) > 0 {
-		return values[0]
-	}
-	return ""
 }
 
 func refuse(c *gin.Context, v model.Verdict) { middleware.Refuse(c, middleware.Refusal{Verdict: v}) }

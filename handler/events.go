@@ -161,7 +161,7 @@ func (s *Streams) answer(c *gin.Context, id string) {
 	head := http.Response{StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, Header: c.Writer.Header(), ContentLength: -1, Close: true}
 	var raw bytes.Buffer
 	_ = head.Write(&raw) // a write into memory can't fail
-	go s.serve(conn, raw.Bytes(), id, headerOf(c, "Last-Event-Id"))
+	go s.serve(conn, raw.Bytes(), id, middleware.HeaderOf(c, "Last-Event-Id"))
 }
 
 // streamHeader sets the headers of an event stream: caches must not reuse it, and proxies must not buffer it.

@@ -32,7 +32,7 @@ func (h *Holds) settle(c *gin.Context) {
 		Reference   string `json:"reference"`
 		AmountCents *int64 `json:"amount_cents"`
 	}
-	if !decode(c, maxBodyBytes, &body) || !isReference(c, body.Reference) {
+	if !decode(c, maxBodyBytes, &body) || !isID(c, "reference", body.Reference) {
 		return
 	}
 	if body.AmountCents == nil {
@@ -47,7 +47,7 @@ func (h *Holds) refunded(c *gin.Context) {
 	var body struct {
 		Reference string `json:"reference"`
 	}
-	if !decode(c, maxBodyBytes, &body) || !isReference(c, body.Reference) {
+	if !decode(c, maxBodyBytes, &body) || !isID(c, "reference", body.Reference) {
 		return
 	}
 	order, verdict, err := h.Service.Refunded(c.Request.Context(), c.Param("id"), body.Reference)
@@ -59,13 +59,13 @@ func (h *Holds) release(c *gin.Context) {
 	answerHold(c, order, verdict, err)
 }
 
-// isReference reports whether a text has the form of a reference, which is that of a user's id. Else it ends the request.
-func isReference(c *gin.Context, reference string) bool {
-	if model.ValidUserID(reference) {
-		return true
+// isID reports whether a field has the form of an id: 1 to 64 plain characters, as a user's id. Else it refuses the request.
+func isID(c *gin.Context, field, id string) bool {
+	ok := model.ValidUserID(id)
+	if !ok {
+		refuseInvalid(c, &service.Invalid{Field: field, Reason: notAnID, Min: 1, Max: model.MaxUserID})
 	}
-	refuseInvalid(c, &service.Invalid{Field: "reference", Reason: notAnID, Min: 1, Max: model.MaxUserID})
-	return false
+	return ok
 }
 
 // answerHold shows the order with its buyer, since the shop asks for all of them.

@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// proofReaders is how many readers of proofs an instance has at once. Each needs some 100 KB for a page of entries.
-	// proofReadersOfOne is the same for one address.
-	proofReaders      = 500
+	// proofReaders is how many proofs an instance sends at the same time. Each takes about 100 KB, for a page of entries.
+	proofReaders = 500
+	// proofReadersOfOne is how many of them go to one address.
 	proofReadersOfOne = 10
 )
 
-// drawMaxAge is how long caches may keep the proof of a line, in seconds. It does not change.
+// drawMaxAge is how long caches may keep a proof, in seconds. A proof does not change.
 const drawMaxAge = 3600
 
 // lineView is the public state of a sale's line, from which each entrant can compute the own place.

@@ -161,7 +161,7 @@ func (p *Pages) missing() gin.HandlerFunc {
 	return func(c *gin.Context) {
 		c.Next()
 		refusal, refused := middleware.RefusalOf(c)
-		isPage := strings.Contains(headerOf(c, "Accept"), "text/html") && !strings.HasPrefix(c.Request.URL.Path, "/api/")
+		isPage := strings.Contains(middleware.HeaderOf(c, "Accept"), "text/html") && !strings.HasPrefix(c.Request.URL.Path, "/api/")
 		if !refused || refusal.Verdict != model.NotFound || !isPage {
 			return
 		}

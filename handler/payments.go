@@ -75,8 +75,7 @@ func (p *Payments) callback(c *gin.Context) {
 	case result != model.PaymentSucceeded && result != model.PaymentFailed:
 		refuseInvalid(c, &service.Invalid{Field: "status", Reason: notAChoice, Value: "succeeded, failed"})
 		return
-	case !model.ValidUserID(body.ProviderTxnID): // a transaction id has the form of a user id: 1 to 64 plain characters
-		refuseInvalid(c, &service.Invalid{Field: "provider_txn_id", Reason: notAnID, Min: 1, Max: model.MaxUserID})
+	case !isID(c, "provider_txn_id", body.ProviderTxnID):
 		return
 	case body.AmountCents == nil:
 		refuseInvalid(c, &service.Invalid{Field: "amount_cents", Reason: missingField})

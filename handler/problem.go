@@ -221,7 +221,7 @@ func encodeProblem(verdict model.Verdict, status int, words text, field string, 
 func (ready *readyProblems) write(c *gin.Context, r middleware.Refusal) {
 	p := ready.bodies[r.Verdict]
 	language, body, words := ready.english, p.english, problems[r.Verdict].english
-	chinese := prefersChinese(headerOf(c, "Accept-Language"))
+	chinese := prefersChinese(middleware.HeaderOf(c, "Accept-Language"))
 	if chinese {
 		language, body, words = ready.chinese, p.chinese, problems[r.Verdict].chinese
 	}

@@ -63,7 +63,7 @@ func (p *Purchases) purchase(c *gin.Context) {
 // idempotencyKey returns the Idempotency-Key, or "" if there is none. If the key is too long or has characters other than
 // visible ASCII, it refuses the request and returns false.
 func idempotencyKey(c *gin.Context) (key string, ok bool) {
-	key = headerOf(c, "Idempotency-Key")
+	key = middleware.HeaderOf(c, "Idempotency-Key")
 	if len(key) > maxKey || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		refuseInvalid(c, &service.Invalid{Field: "Idempotency-Key", Reason: notAKey, Max: maxKey})
 		return "", false
@@ -204,7 +204,7 @@ func (p *Purchases) issuePath(c *gin.Context) {
 // turn returns until when the user may buy in a sale that is in line. If the user is not called, it ends the request and
 // returns false. A ticket in the header Line-Ticket saves the question to the database.
 func (p *Purchases) turn(c *gin.Context, offer model.Offer) (until time.Time, ok bool) {
-	until, rank, verdict, err := p.Lines.Turn(c.Request.Context(), middleware.IdentityOf(c).UserID, offer, headerOf(c, "Line-Ticket"))
+	until, rank, verdict, err := p.Lines.Turn(c.Request.Context(), middleware.IdentityOf(c).UserID, offer, middleware.HeaderOf(c, "Line-Ticket"))
 	switch {
 	case err != nil:
 		middleware.Fail(c, err)

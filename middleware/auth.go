@@ -64,11 +64,7 @@ func Shadows(v TokenVerifier, unseen gin.HandlerFunc) gin.HandlerFunc {
 var errNotBearer = errors.New("the scheme is not Bearer")
 
 func identify(c *gin.Context, v TokenVerifier) (model.Identity, error) {
-	var header string
-	if values := c.Request.Header["Authorization"]; len(values) > 0 {
-		header = values[0]
-	}
-	scheme, token, _ := strings.Cut(header, " ")
+	scheme, token, _ := strings.Cut(HeaderOf(c, "Authorization"), " ")
 	identity, err := v.Verify(token)
 	if err == nil && !strings.EqualFold(scheme, "Bearer") {
 		err = errNotBearer
