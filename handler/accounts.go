@@ -14,13 +14,14 @@ import (
 	"flashsale/service/auth"
 )
 
-// Bounds of what anonymous requests have done for them. See middleware.Places.
+// Bounds of the costly work that anonymous requests cause. See middleware.Places.
 const (
-	// hashesOfOne is how many passwords of one address may be hashed or wait for that: half of those that the engine takes.
-	// Passwords bounds the sum.
+	// hashesOfOne is how many passwords from one address may be hashed or wait for their hash: half of what auth.Passwords
+	// allows in all.
 	hashesOfOne = 16
 	// issuerCalls is how many calls to an issuer may be under way: enough for a hundred log-ins in a second at an issuer that
-	// takes 300 ms, and no more than an issuer should bear of a flood. issuerCallsOfOne is the same for one address.
+	// takes 300 ms, and few enough that a flood does not overload the issuer. issuerCallsOfOne is how many of them may be for
+	// one address.
 	issuerCalls      = 32
 	issuerCallsOfOne = 8
 )
@@ -72,7 +73,7 @@ func (a *Accounts) byPassword(
 	answerChange(c, status, viewSession(session), verdict, invalid, err)
 }
 
-// showOutside answers with where to log in outside, null if only here.
+// showOutside answers with the issuer at which people log in, or null if there is none.
 func (a *Accounts) showOutside(c *gin.Context) {
 	if a.Service.Outside == nil {
 		c.JSON(http.StatusOK, gin.H{"issuer": nil})
@@ -100,7 +101,7 @@ func (a *Accounts) logInByCode(c *gin.Context) {
 	defer leave()
 	session, verdict, invalid, err := a.Service.LogInByCode(c.Request.Context(), body.Code, body.Verifier, body.Nonce)
 	switch {
-	case errors.Is(err, auth.ErrBadToken): // whoever forges a code learns no more
+	case errors.Is(err, auth.ErrBadToken): // the answer must not help a forger
 		middleware.Refuse(c, middleware.Refusal{Verdict: model.Unauthenticated, Why: err})
 	case errors.Is(err, auth.ErrNotAccepted):
 		middleware.Refuse(c, middleware.Refusal{Verdict: model.Forbidden, Why: err})

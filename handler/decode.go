@@ -36,7 +36,8 @@ const (
 	// maxOperatorBodyBytes fits the longest sale in Chinese, even if the client escapes each character as six bytes of
 	// ASCII: a description and a title of 2,200 characters then take 13,200 bytes.
 	maxOperatorBodyBytes = 16 << 10
-	// maxNoticeBytes fits the notices of a payment provider, also those with much that nobody reads here. Stripe gives no bound.
+	// maxNoticeBytes fits a payment provider's notices, which have many fields that the engine does not read. Stripe does not
+	// bound them.
 	maxNoticeBytes = 256 << 10
 	// smallBodyBytes is the largest announced length (Content-Length) for which the body is read into one buffer of
 	// exactly that size. Most bodies belong to purchases and are that small.
@@ -163,7 +164,7 @@ func wholeNumbers(body []byte) []byte {
 // Longer numbers, and exponents of more digits, are not converted: no field takes these.
 const longestNumber, longestExponent = 64, 2
 
-// numbers matches texts, so that what looks like a number in one stays as it is, and numbers.
+// numbers matches texts, so that digits inside a text stay as they are, and numbers.
 var numbers = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?`)
 
 // checkNames walks one value of valid JSON and finds what encoding/json would accept: a name that is repeated in one

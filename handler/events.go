@@ -124,8 +124,8 @@ func (s *Streams) leave() {
 	s.running.Done()
 }
 
-// ofSale streams a sale's stock, and the state of its line, as server-sent events: at the beginning unless the client already has the figures,
-// on each change, and at each heartbeat.
+// ofSale streams a sale's stock, and the state of its line, as server-sent events: at the beginning, unless the client has the
+// figures already, on each change, and at each heartbeat.
 func (s *Streams) ofSale(c *gin.Context) {
 	if offer, ok := s.offer(c); ok {
 		s.answer(c, offer.ID)
@@ -296,8 +296,8 @@ func (s *Streams) watch(ctx context.Context, id string, to *service.Newest[*stoc
 	}
 }
 
-// read returns the sale, or the sales of the campaign, as they are now. The list is empty if there is neither, or if they are
-// only in the database and the database does not answer.
+// read returns the sale, or the sales of the campaign, as they are now. The list is empty if nothing has the id, or if the
+// database is needed and does not answer.
 func (s *Streams) read(ctx context.Context, id string) []model.Offer {
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()

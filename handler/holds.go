@@ -16,7 +16,7 @@ type Holds struct {
 	Keys    []byte // the JSON Web Key Set of hold tokens
 }
 
-// keys answers with the keys that hold tokens are checked with.
+// keys answers with the public keys of hold tokens.
 func (h *Holds) keys(c *gin.Context) {
 	c.Header("Cache-Control", "public, max-age=300")
 	c.Data(http.StatusOK, "application/jwk-set+json", h.Keys)
@@ -68,7 +68,7 @@ func isID(c *gin.Context, field, id string) bool {
 	return ok
 }
 
-// answerHold shows the order with its buyer, since the shop asks for all of them.
+// answerHold shows the order with its buyer: the shop's server asks about the orders of all buyers.
 func answerHold(c *gin.Context, order model.Order, verdict model.Verdict, err error) {
 	answer(c, http.StatusOK, viewBuyersOrder(order), verdict, err)
 }

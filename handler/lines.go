@@ -23,7 +23,7 @@ const (
 // drawMaxAge is how long caches may keep a proof, in seconds. A proof does not change.
 const drawMaxAge = 3600
 
-// lineView is the public state of a sale's line, from which each entrant can compute the own place.
+// lineView is the public state of a sale's line, from which each entrant can compute their place.
 type lineView struct {
 	Mode       model.Mode  `json:"mode"`
 	Phase      model.Phase `json:"phase"`
@@ -127,8 +127,8 @@ func (l *Lines) leave(c *gin.Context) {
 	answer(c, http.StatusOK, gin.H{"state": model.EntryLeft}, verdict, err)
 }
 
-// draw answers with the document that proves the order of a line and the winners of a draw. It is long, so it is sent as it
-// is read, in parts.
+// draw answers with the document that proves the order of a line and the winners of a draw. The document is long, so it is sent
+// in parts, as it is read.
 func (l *Lines) draw() gin.HandlerFunc {
 	readers := middleware.NewPlaces(proofReaders, proofReadersOfOne)
 	return func(c *gin.Context) {
@@ -154,13 +154,13 @@ func (l *Lines) draw() gin.HandlerFunc {
 	}
 }
 
-// proof answers with what proves that the user's own entry is under the root.
+// proof answers with the hashes that prove that the user's entry is under the root.
 func (l *Lines) proof(c *gin.Context) {
 	number, tag, path, verdict, err := l.Proofs.Path(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("sale"))
 	answer(c, http.StatusOK, gin.H{"number": number, "tag": tag, "path": path}, verdict, err)
 }
 
-// extend lets the calls of a sale's line end later.
+// extend makes the calls of a sale's line end later.
 func (l *Lines) extend(c *gin.Context) {
 	var body struct {
 		Seconds int `json:"seconds"`
@@ -180,7 +180,7 @@ func (l *Lines) void(c *gin.Context) {
 		To     int64    `json:"to"`
 		Reason string   `json:"reason"`
 	}
-	body.From, body.To = -1, -1 // without users, the numbers have to be given
+	body.From, body.To = -1, -1 // without users, the numbers are required
 	if !decode(c, maxOperatorBodyBytes, &body) {
 		return
 	}

@@ -64,11 +64,12 @@ type figuresView struct {
 	Instances []instanceView              `json:"instances"`
 }
 
-// lineFiguresView holds the figures of a line. Entries that were left or removed count as waiting until their rank is served.
+// lineFiguresView holds the figures of a line. An entry that its user gave up, or that an operator removed, counts as waiting
+// until its rank is served.
 type lineFiguresView struct {
 	Phase       model.Phase `json:"phase"`
 	Entries     int64       `json:"entries"`
-	Waiting     int64       `json:"waiting"` // at most so many
+	Waiting     int64       `json:"waiting"` // an upper bound
 	Serving     int64       `json:"serving"`
 	Reserved    int64       `json:"reserved"` // units that are not called
 	Called      int64       `json:"called"`   // units behind calls
@@ -146,7 +147,7 @@ func viewFigures(f *service.SaleFigures) figuresView {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// stats answers with what the running instances report. It leaves out the figures that liveFigures sums up: requests by
+// stats answers with what the running instances report. It leaves out what figures sums up: requests by
 // sale, and latencies.
 func (l *Live) stats(c *gin.Context) {
 	views := map[string]gin.H{}

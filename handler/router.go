@@ -1,4 +1,4 @@
-// Package handler is the HTTP API. Each handler decodes, makes one call and encodes. Only problem.go determines what a
+// Package handler is the HTTP API. Each handler decodes, makes one call and encodes. Only problem.go decides what a
 // client sees of a refusal or an error.
 package handler
 
@@ -226,8 +226,8 @@ func Router(a *API) (http.Handler, error) {
 	return r, nil
 }
 
-// ofIDs lets no name in a path pass that has a character which no id has: nothing has that name, and the databases differ in what
-// they say of such a text.
+// ofIDs refuses a path with a parameter that contains a character which no id contains. Nothing has such an id, and the
+// databases compare such texts in different ways.
 func ofIDs(c *gin.Context) {
 	for _, p := range c.Params {
 		if strings.ContainsFunc(p.Value, func(r rune) bool { return r <= ' ' || r > '~' }) {

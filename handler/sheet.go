@@ -90,7 +90,7 @@ func (c cell) parse(text, decimal string) (err error) {
 	return err
 }
 
-// form is the reason of a text that the cell can't have, which says what would be right.
+// form returns the reason for a text that the cell can't have. Its wording says what the cell takes.
 func (c cell) form() service.Reason {
 	switch c.value.(type) {
 	case *bool:
@@ -134,9 +134,9 @@ func (c cell) text() string {
 }
 
 // readRows reads CSV (RFC 4180) in the forms in which Excel, Numbers, LibreOffice and pandas write it: in UTF-8 or UTF-16, with
-// any ends of lines, with commas, semicolons or tabs between the cells, which a line "sep=" may name, with empty rows and
-// columns at the end, and with rows that are too short. Where semicolons separate the cells, a comma separates the fraction of a
-// number; it returns that sign as well.
+// any line ends, with commas, semicolons or tabs between the cells, which a first line "sep=" may name, with empty rows and
+// columns at the end, and with rows that are too short. decimal is the sign before the fraction of a number: a comma if
+// semicolons separate the cells, otherwise a point.
 func readRows(raw []byte) (rows []sheetRow, decimal string, invalid *service.Invalid) {
 	for mark, order := range map[string]binary.ByteOrder{"\xfe\xff": binary.BigEndian, "\xff\xfe": binary.LittleEndian} {
 		if bytes.HasPrefix(raw, []byte(mark)) { // UTF-16
@@ -250,8 +250,8 @@ func readSheet(raw []byte, b *campaignBody) *service.Invalid {
 	return nil
 }
 
-// export answers with the sheet of a campaign as CSV: what readSheet reads, and the figures of each sale. Only the first
-// row has what belongs to the campaign: a description in 64 rows would be more than an import may send.
+// export answers with the sheet of a campaign as CSV: the columns that readSheet reads, and the figures of each sale. Only the
+// first row has the columns of the campaign: with a description in 64 rows, the sheet would be too large for an import.
 func (s *Campaigns) export(c *gin.Context) {
 	sales, ok := s.campaign(c)
 	if !ok {

@@ -151,7 +151,7 @@ func (d *apiDocument) curl(op apiOperation, base string) string {
 	if streams := as[yaml.MapSlice](get(d.resolve(answers[0].Value), "content")); len(streams) > 0 && get(streams[0].Value, "x-events") != nil {
 		command += " -N"
 	}
-	if bodies := as[yaml.MapSlice](get(op.Spec, "requestBody", "content")); len(bodies) > 0 { // the first of the forms that the body may have
+	if bodies := as[yaml.MapSlice](get(op.Spec, "requestBody", "content")); len(bodies) > 0 { // the command sends the first of its media types
 		usual = "POST"
 		var body bytes.Buffer
 		if sample := d.sample(bodies[0].Value); sample != nil {

@@ -41,9 +41,9 @@ type Catalog interface {
 	Now() time.Time
 }
 
-// Pages serves the sales (/), one sale (/sales/ID), a campaign (/campaigns/ID), a buyer's orders (/orders), the operator's console (/console) and
-// the description of the API (/api, /openapi.yaml, /openapi.json). It also serves the files that browsers and crawlers
-// request by themselves (/favicon.ico, /robots.txt).
+// Pages serves the sales (/), one sale (/sales/ID), a campaign (/campaigns/ID), a buyer's orders (/orders), the operator's
+// console (/console) and the description of the API (/api, /openapi.yaml, /openapi.json). It also serves the files that
+// browsers and crawlers request by themselves (/favicon.ico, /robots.txt).
 type Pages struct {
 	catalog   Catalog
 	publicURL func() string
@@ -83,8 +83,8 @@ type LogIn struct {
 	Issuer   bool // at the shop's issuer
 }
 
-// fixed are the pages that show nothing of the catalog, by their paths, or by the folder of all paths that have one page: its
-// script reads the id.
+// fixed are the pages that show nothing of the catalog, by their paths. A path that ends in a slash stands for all paths below
+// it: they have one page, whose script reads the id.
 var fixed = map[string]page{
 	"/orders":             {Name: "orders", Title: "Orders"},
 	"/login":              {Name: "login", Title: "Log in"},
