@@ -201,7 +201,7 @@ func inside(schema any) any {
 	if items := get(schema, "items"); items != nil {
 		return items
 	}
-	if more := as[yaml.MapSlice](get(schema, "additionalProperties")); more != nil { // else it is false
+	if more := as[yaml.MapSlice](get(schema, "additionalProperties")); more != nil { // else it is true or false
 		return more
 	}
 	return nil
