@@ -69,21 +69,19 @@ func readBody(c *gin.Context, mediaType string, most int64) ([]byte, bool) {
 		middleware.Refuse(c, middleware.Refusal{Verdict: model.UnsupportedMediaType, Invalid: &service.Invalid{Reason: otherType, Value: mediaType}})
 		return nil, false
 	}
-	announced := c.Request.ContentLength
-	if announced > most {
-		refuseTooLarge(c, most)
-		return nil, false
-	}
 	var body []byte
 	var err error
-	if 0 < announced && announced <= smallBodyBytes {
+	switch announced := c.Request.ContentLength; {
+	case announced > most:
+		err = &http.MaxBytesError{Limit: most}
+	case 0 < announced && announced <= smallBodyBytes:
 		body = make([]byte, announced) // net/http returns no more than the announced length
 		_, err = io.ReadFull(c.Request.Body, body)
-	} else {
+	default:
 		body, err = io.ReadAll(http.MaxBytesReader(c.Writer, c.Request.Body, most))
 	}
-	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-		refuseTooLarge(c, most)
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge { // the bounds are whole KiB
+		middleware.Refuse(c, middleware.Refusal{Verdict: model.TooLarge, Invalid: &service.Invalid{Reason: overSize, Max: most >> 10}})
 		return nil, false
 	}
 	if err != nil {
@@ -107,11 +105,6 @@ func refuse(c *gin.Context, v model.Verdict) { middleware.Refuse(c, middleware.R
 // refuseInvalid refuses a request as BadRequest, with what is wrong in it.
 func refuseInvalid(c *gin.Context, invalid *service.Invalid) {
 	middleware.Refuse(c, middleware.Refusal{Verdict: model.BadRequest, Invalid: invalid})
-}
-
-// refuseTooLarge refuses a request as TooLarge and reports the bound in KiB. most must be a multiple of 1 KiB.
-func refuseTooLarge(c *gin.Context, most int64) {
-	middleware.Refuse(c, middleware.Refusal{Verdict: model.TooLarge, Invalid: &service.Invalid{Reason: overSize, Max: most >> 10}})
 }
 
 // decodeObject decodes a JSON object as encoding/json does, but without its leniency. It returns what is wrong with the

@@ -8,7 +8,6 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"flashsale/lab"
-	"flashsale/middleware"
 	"flashsale/model"
 )
 
@@ -33,14 +32,7 @@ func (l *Lab) start(c *gin.Context) {
 	run, verdict, invalid := l.Desk.Start(model.LabPlan{
 		Strategies: body.Strategies, Buyers: body.Buyers, Stock: body.Stock, Concurrency: body.Concurrency,
 	}, body.WhileOpen)
-	switch verdict {
-	case model.Accepted:
-		c.JSON(http.StatusAccepted, gin.H{"run": viewLabRun(run)})
-	case model.BadRequest:
-		refuseInvalid(c, invalid)
-	default:
-		refuse(c, verdict)
-	}
+	answerChange(c, http.StatusAccepted, gin.H{"run": viewLabRun(run)}, verdict, invalid, nil)
 }
 
 // stop stops the run under way and answers with it, or with null if there is none.
@@ -52,8 +44,8 @@ func (l *Lab) stop(c *gin.Context) {
 // running returns the view of the run under way, or nil.
 func (l *Lab) running() *labRunView {
 	run, _ := l.Desk.Newest()
-	if run == nil || run.Over {
-		return nil
+	if run != nil && run.Over {
+		run = nil
 	}
 	return viewLabRun(run)
 }
@@ -98,7 +90,11 @@ type labRunView struct {
 	Results     []*lab.Result `json:"results"`
 }
 
+// viewLabRun returns nil for no run.
 func viewLabRun(r *lab.State) *labRunView {
+	if r == nil {
+		return nil
+	}
 	v := &labRunView{
 		StartedAt: stamp(r.StartedAt), Strategies: r.Strategies, Buyers: r.Buyers, Stock: r.Stock, Concurrency: r.Concurrency,
 		Strategy: r.Strategy, Index: r.Index, Of: len(r.Strategies), Done: r.Done, Results: r.Results,
@@ -145,10 +141,8 @@ func (l *Lab) report(c *gin.Context) {
 		err = report.WriteHTML(&body)
 	}
 	switch {
-	case err != nil:
-		middleware.Fail(c, err)
-	case !ok:
-		refuse(c, model.NotFound)
+	case err != nil || !ok:
+		answer(c, http.StatusOK, nil, model.NotFound, err)
 	case figures:
 		c.Data(http.StatusOK, jsonType, body.Bytes())
 	default:

@@ -213,10 +213,7 @@ func readSheet(raw []byte, b *campaignBody) *service.Invalid {
 	for i, name := range columns {
 		columns[i] = strings.ReplaceAll(strings.ToLower(name), " ", "_")
 	}
-	names := make([]string, 0, ofCampaign)
-	for _, c := range cells(b, &variantBody{}) {
-		names = append(names, c.column)
-	}
+	names := each(cells(b, &variantBody{}), func(c cell) string { return c.column })
 	for i, name := range columns {
 		switch {
 		case !slices.Contains(names, name) && !slices.Contains(exported, name):
