@@ -310,11 +310,14 @@ func (o offer) Choices() []int {
 // Key returns the key of the words for the sale's state.
 func (o offer) Key() string { return "state_" + string(o.State) }
 
-// moment is an instant that a page shows, with the key of the text around it.
-type moment struct{ Key, Time string }
+// phrase is a value, with the key of the text around it.
+type phrase struct {
+	Key   string
+	Value any
+}
 
 // Clock returns when the sale starts, ends or ended, or nil if the operator has closed it.
-func (o offer) Clock() *moment {
+func (o offer) Clock() *phrase {
 	key, at := "ends_at", o.EndsAt
 	switch o.State {
 	case model.StateUpcoming:
@@ -326,7 +329,7 @@ func (o offer) Clock() *moment {
 		key = "ended_at"
 	default:
 	}
-	return &moment{key, at.UTC().Format("2006-01-02 15:04 UTC")}
+	return &phrase{key, at.UTC().Format("2006-01-02 15:04 UTC")}
 }
 
 // LimitKey returns the key of the words for Limit.
@@ -340,22 +343,16 @@ func (o offer) LimitKey() string {
 // Limit returns how many units one buyer may have.
 func (o offer) Limit() int64 { return int64(o.LimitPerUser) }
 
-// term is a number, with the key of its words.
-type term struct {
-	Key string
-	N   int64
-}
-
 // PayWithin returns the time to pay in the largest unit that needs no fraction.
-func (o offer) PayWithin() term {
+func (o offer) PayWithin() phrase {
 	seconds := int64(o.PayTimeoutSeconds)
 	switch {
 	case seconds%3600 == 0:
-		return term{"pay_within_hours", seconds / 3600}
+		return phrase{"pay_within_hours", seconds / 3600}
 	case seconds%60 == 0:
-		return term{"pay_within_minutes", seconds / 60}
+		return phrase{"pay_within_minutes", seconds / 60}
 	}
-	return term{"pay_within_seconds", seconds}
+	return phrase{"pay_within_seconds", seconds}
 }
 
 // send writes a page. Only a page with status 200 may be cached.
