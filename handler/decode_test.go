@@ -96,7 +96,7 @@ func TestDecodeRefusesUndecoded(t *testing.T) {
 		_, ok, got := tryDecode(t, tc.contentType, tc.body, tc.length)
 		check.Same(t, "decoded", ok, false)
 		check.Same(t, "verdict", got.Verdict, tc.verdict)
-		check.Same(t, "detail", word(got.Invalid, false), tc.detail)
+		check.Same(t, "detail", word(got.Invalid, english), tc.detail)
 		check.Same(t, "field", got.Invalid.Field, "")
 	})
 }
@@ -143,7 +143,7 @@ func TestDecodeRefuses(t *testing.T) {
 			t.Errorf("%.50q: %v, %+v", body, ok, got)
 			continue
 		}
-		check.Same(t, body, []string{word(got.Invalid, false), got.Invalid.Field}, []string{want.detail, want.field})
+		check.Same(t, body, []string{word(got.Invalid, english), got.Invalid.Field}, []string{want.detail, want.field})
 	}
 }
 
@@ -234,8 +234,8 @@ func FuzzDecode(f *testing.F) {
 		var first, second decoded
 		if invalid := decodeObject(body, &first); invalid != nil {
 			// The text that repeats a part of the body is short, and one line.
-			for _, chinese := range []bool{false, true} {
-				detail := word(invalid, chinese)
+			for _, language := range []int{english, chinese} {
+				detail := word(invalid, language)
 				ours := strings.ReplaceAll(strings.ReplaceAll(detail, invalid.Field, ""), invalid.Value, "")
 				if detail == "" || len(detail) > 3*maxQuotedBytes || strings.ContainsAny(detail, "\n\r") || strings.ContainsAny(ours, "{}") {
 					t.Errorf("refused with %q", detail)

@@ -27,10 +27,16 @@ const (
 // statusClientGone is the status in logs and metrics of a request whose client has disconnected. It is never sent.
 const statusClientGone = 499
 
+// The languages of the API's texts, as indexes of lists that have one text in each.
+const (
+	english = iota
+	chinese
+)
+
 // problem is the HTTP answer to a verdict.
 type problem struct {
-	status           int
-	english, chinese text
+	status int
+	texts  [2]text
 }
 
 type text struct{ title, detail string }
@@ -105,7 +111,7 @@ func byVerdict(table map[int]map[model.Verdict][2]text) map[model.Verdict]proble
 	all := map[model.Verdict]problem{}
 	for status, group := range table {
 		for verdict, texts := range group {
-			all[verdict] = problem{status, texts[0], texts[1]}
+			all[verdict] = problem{status, texts}
 		}
 	}
 	return all
@@ -173,14 +179,9 @@ func logFailure(c *gin.Context, log *slog.Logger, err error) model.Verdict {
 // readyProblems are the answers, encoded once. All requests share the slices of header values, and nothing writes into
 // them: Set replaces a slice, and Add copies it because it is full.
 type readyProblems struct {
-	bodies                                               map[model.Verdict]readyProblem
-	english, chinese, language, noStore, problem, bearer []string
-}
-
-// readyProblem is one answer in both languages, up to the request id.
-type readyProblem struct {
-	status           int
-	english, chinese []byte
+	bodies                             map[model.Verdict][2][]byte
+	languages                          [2][]string
+	language, noStore, problem, bearer []string
 }
 
 // behindID is the end of a problem's JSON, after the request id. A request id needs no escaping.
@@ -188,15 +189,13 @@ const behindID = `"}`
 
 func newReadyProblems() *readyProblems {
 	ready := &readyProblems{
-		bodies:  make(map[model.Verdict]readyProblem, len(problems)),
-		english: []string{"en"}, chinese: []string{"zh"}, language: []string{"Accept-Language"},
+		bodies:    make(map[model.Verdict][2][]byte, len(problems)),
+		languages: [2][]string{{"en"}, {"zh"}}, language: []string{"Accept-Language"},
 		noStore: []string{"no-store"}, problem: []string{"application/problem+json"}, bearer: []string{"Bearer"},
 	}
 	for verdict, p := range problems {
-		ready.bodies[verdict] = readyProblem{
-			status:  p.status,
-			english: encodeProblem(verdict, p.status, p.english, "", nil),
-			chinese: encodeProblem(verdict, p.status, p.chinese, "", nil),
+		ready.bodies[verdict] = [2][]byte{
+			encodeProblem(verdict, p.status, p.texts[english], "", nil), encodeProblem(verdict, p.status, p.texts[chinese], "", nil),
 		}
 	}
 	return ready
@@ -219,21 +218,17 @@ func encodeProblem(verdict model.Verdict, status int, words text, field string, 
 }
 
 func (ready *readyProblems) write(c *gin.Context, r middleware.Refusal) {
-	p := ready.bodies[r.Verdict]
-	language, body, words := ready.english, p.english, problems[r.Verdict].english
-	chinese := prefersChinese(middleware.HeaderOf(c, "Accept-Language"))
-	if chinese {
-		language, body, words = ready.chinese, p.chinese, problems[r.Verdict].chinese
-	}
+	language, p := languageOf(middleware.HeaderOf(c, "Accept-Language")), problems[r.Verdict]
+	body, words := ready.bodies[r.Verdict][language], p.texts[language]
 	if r.Invalid != nil {
-		body = encodeProblem(r.Verdict, p.status, text{words.title, word(r.Invalid, chinese)}, r.Invalid.Field, nil)
+		body = encodeProblem(r.Verdict, p.status, text{words.title, word(r.Invalid, language)}, r.Invalid.Field, nil)
 	}
 	if r.Turn != nil {
 		body = encodeProblem(r.Verdict, p.status, words, "", r.Turn)
 	}
 
 	header := c.Writer.Header()
-	header["Content-Language"] = language
+	header["Content-Language"] = ready.languages[language]
 	header["Cache-Control"] = ready.noStore // the handler may have set another before it failed
 	if len(header["Vary"]) == 0 {
 		header["Vary"] = ready.language
@@ -257,17 +252,17 @@ func (ready *readyProblems) write(c *gin.Context, r middleware.Refusal) {
 	_, _ = c.Writer.WriteString(behindID)
 }
 
-// prefersChinese reports whether an Accept-Language header ranks Chinese, of any region, above English and above the
-// wildcard, which stands for the default, English. Of equal weights, the first wins.
-func prefersChinese(header string) bool {
+// languageOf returns Chinese if an Accept-Language header ranks Chinese, of any region, above English and above the wildcard,
+// which stands for the default, English. Of equal weights, the first wins.
+func languageOf(header string) (language int) {
 	if header == "" {
-		return false
+		return english
 	}
-	best, chinese := 0.0, false
+	best := 0.0
 	for choice := range strings.SplitSeq(strings.ToLower(header), ",") {
 		tag, weight, weighted := strings.Cut(choice, ";")
-		language, _, _ := strings.Cut(strings.TrimSpace(tag), "-")
-		if language != "zh" && language != "en" && language != "*" {
+		name, _, _ := strings.Cut(strings.TrimSpace(tag), "-")
+		if name != "zh" && name != "en" && name != "*" {
 			continue
 		}
 		q := 1.0
@@ -276,8 +271,11 @@ func prefersChinese(header string) bool {
 			q, _ = strconv.ParseFloat(value, 64) // 0 if unreadable, which is never chosen
 		}
 		if q > best {
-			best, chinese = q, language == "zh"
+			best, language = q, english
+			if name == "zh" {
+				language = chinese
+			}
 		}
 	}
-	return chinese
+	return language
 }
