@@ -236,11 +236,11 @@ func TestListOfOrders(t *testing.T) {
 			t.Errorf("pages of %d: orders %v, want %v", limit, got, want)
 		}
 	}
-	if a := nobody.get("/api/v1/orders"); string(a.body) != `{"orders":[],"next_cursor":""}` {
+	if a := nobody.get("/api/v1/orders"); string(a.body) != `{"next_cursor":"","orders":[]}` {
 		t.Errorf("who has bought nothing gets %s", a.body)
 	}
 	cursor := another.get("/api/v1/orders?limit=1").text("next_cursor")
-	if a := nobody.get("/api/v1/orders?limit=500&cursor=" + cursor); string(a.body) != `{"orders":[],"next_cursor":""}` {
+	if a := nobody.get("/api/v1/orders?limit=500&cursor=" + cursor); string(a.body) != `{"next_cursor":"","orders":[]}` {
 		t.Errorf("another buyer's cursor shows %s", a.body)
 	}
 	for _, query := range []string{

@@ -23,7 +23,6 @@ import (
 	"flashsale/internal/observe"
 	"flashsale/internal/tracing"
 	"flashsale/internal/webhook"
-	"flashsale/lab"
 	"flashsale/middleware"
 	"flashsale/model"
 	"flashsale/repository"
@@ -82,8 +81,7 @@ type App struct {
 	gates    *service.Gates
 	soldOut  *service.SoldOut
 	streams  *handler.Streams
-	lab      *lab.Desk // nil: this instance has no lab
-	api      *handler.API
+	lab      *handler.Lab
 	metrics  *metrics.Metrics
 	tracing  *tracing.Tracing // nil: tracing is off
 	observe  observe.All      // metrics, and if they are on, tracing and failpoints
@@ -236,7 +234,6 @@ func (a *App) wire(ctx context.Context) error {
 		a.soldOut.Gate = nil
 	}
 	auditor := &service.Auditor{Store: live, Gate: a.gate}
-	orders := &service.Orders{Desk: db, Ledger: db, IDs: a.IDs, Catalog: a.Catalog, Gate: a.gate, Gates: a.gates}
 	a.Sales = &service.Sales{Store: db, Lines: db, History: db, Gate: a.gate, Gates: a.gates, Catalog: a.Catalog, IDs: a.IDs, Takes: Takes(a.settings), Log: a.Log}
 	a.Tokens, a.Paths = auth.NewTokens(secret, a.now), auth.NewPaths(secret, a.Catalog.Now)
 	if err := a.trust(ctx); err != nil {
@@ -266,34 +263,51 @@ func (a *App) wire(ctx context.Context) error {
 		return err
 	}
 	a.called, a.lines = strategy.NewCalled(db), service.NewLines(db, a.Catalog, auth.NewTickets(secret), auth.NewWorks(secret, a.Catalog.Now))
-	a.streams = handler.NewStreams(a.Catalog)
-	api := &handler.API{
-		Purchases: &service.Purchases{
+	offers, consoles := &handler.Offers{Catalog: a.Catalog, PublicURL: a.URL}, handler.NewConsoles(staff, a.closing)
+	a.streams, a.lab = handler.NewStreams(offers, a.now), &handler.Lab{Stores: labStores(&a.settings), Consoles: consoles}
+	payments, holds, err := a.takeMoney(db, pages)
+	if err := errors.Join(err, a.watch()); err != nil {
+		return err
+	}
+	gin.SetMode(gin.ReleaseMode)
+	router, err := handler.Router(&handler.API{ //nolint:contextcheck // each request has its own context
+		Door: handler.Door{
+			Limits: handler.Limits{
+				Leaky: a.settings.LimitAlgorithm == "leaky-bucket",
+				Rate:  a.settings.LimitRate, Burst: a.settings.LimitBurst, Wait: a.settings.LimitWait,
+				AddressRate:    a.settings.IPRate,
+				User:           model.Frequency{Limit: a.settings.UserRequests, Window: a.settings.UserWindow},
+				TrustedProxies: a.settings.TrustedProxies, Origins: a.settings.AllowOrigins,
+			},
+			Counter: a.counter(), Trace: a.traceRequests(), //nolint:contextcheck // each request has its own context
+			Requested: a.metrics.Request, Tally: a.tally, Observe: a.observe, Now: a.now, Log: a.Log,
+		},
+		Health: handler.Health{Checks: a.checks(), Closing: a.closing, Now: a.now},
+		Purchases: handler.Purchases{Offers: offers, Paths: a.Paths, Lines: a.lines, Service: &service.Purchases{
 			Catalog: a.Catalog, IDs: a.IDs, Strategy: a.Strategy, Called: a.called, Orders: db, Waiters: a.Waiters, SoldOut: a.soldOut,
 			Observe:   a.observe,
 			AckQueued: a.settings.Ack == "queued", AckWait: a.settings.AckWait,
+		}},
+		Links: handler.Links{Service: a.Sales, PublicURL: a.URL},
+		Lines: handler.Lines{
+			Offers: offers, Service: a.lines, Proofs: service.NewProofs(db, a.Catalog, rounds.PublicKey()), Sales: a.Sales, Closing: a.closing,
 		},
-		Orders: orders, Sales: a.Sales, Campaigns: &service.Campaigns{Store: db, Sales: a.Sales}, Lines: a.lines, Proofs: service.NewProofs(db, a.Catalog, rounds.PublicKey()), Accounts: a.accounts, Staff: staff, Auditor: auditor, Catalog: a.Catalog, Streams: a.streams,
-		LabStores: labStores(&a.settings), Rehearsals: db, Version: a.options.Version,
-		Paths: a.Paths, Home: pages, Assets: assets,
-		Limits: handler.Limits{
-			Leaky: a.settings.LimitAlgorithm == "leaky-bucket",
-			Rate:  a.settings.LimitRate, Burst: a.settings.LimitBurst, Wait: a.settings.LimitWait,
-			AddressRate:    a.settings.IPRate,
-			User:           model.Frequency{Limit: a.settings.UserRequests, Window: a.settings.UserWindow},
-			TrustedProxies: a.settings.TrustedProxies, Origins: a.settings.AllowOrigins,
+		Orders: handler.Orders{Offers: offers, Consoles: consoles, Service: &service.Orders{
+			Desk: db, Ledger: db, IDs: a.IDs, Catalog: a.Catalog, Gate: a.gate, Gates: a.gates,
+		}},
+		Payments: payments, Holds: holds, Accounts: handler.NewAccounts(a.accounts), Staff: handler.Staff{Service: staff},
+		Sales:      handler.Sales{Offers: offers, Service: a.Sales, Auditor: auditor},
+		Campaigns:  handler.Campaigns{Offers: offers, Service: &service.Campaigns{Store: db, Sales: a.Sales}},
+		Operations: handler.Operations{Offers: offers, Service: a.Sales},
+		Endpoints:  handler.Endpoints{Service: endpoints},
+		Live: handler.Live{
+			Offers: offers, Consoles: consoles, Instances: a.instances,
+			Service: service.NewLive(a.Catalog, live, a.gate, a.instances, metrics.Latencies()),
 		},
-		Counter: a.counter(), Checks: a.checks(), PublicURL: a.URL,
-		Tally: a.tally, Instances: a.instances, Endpoints: endpoints, Live: service.NewLive(a.Catalog, live, a.gate, a.instances, metrics.Latencies()),
-		Requested: a.metrics.Request, Observe: a.observe, Trace: a.traceRequests(), //nolint:contextcheck // each request has its own context
-		Closing: a.closing, Now: a.now, Log: a.Log,
-	}
-	if err := errors.Join(a.takeMoney(api, db, pages), a.watch()); err != nil {
-		return err
-	}
-	a.api = api
-	gin.SetMode(gin.ReleaseMode)
-	router, err := handler.Router(api) //nolint:contextcheck // each request has its own context
+		Lab:        a.lab,
+		Rehearsals: handler.Rehearsals{Store: db, Version: a.options.Version},
+		Pages:      handler.Pages{Offers: offers, Home: pages}, Assets: assets, Streams: a.streams,
+	})
 	if err != nil {
 		return err
 	}
@@ -311,7 +325,7 @@ func (a *App) wire(ctx context.Context) error {
 			Grace: a.settings.PayGrace, Wake: a.wakes(), Now: a.now, Log: a.Log,
 		}).Run,
 		(&worker.Refunder{
-			Store: db, Provider: api.Payments.Provider.Name(), Refund: api.Payments.Refund, Observe: a.observe, Log: a.Log,
+			Store: db, Provider: payments.Service.Provider.Name(), Refund: payments.Service.Refund, Observe: a.observe, Log: a.Log,
 		}).Run,
 		(&worker.Deliverer{
 			Feed: endpoints, Events: (&service.SaleEvents{Record: db.RecordOnce, Catalog: a.Catalog}).Look,
@@ -320,7 +334,7 @@ func (a *App) wire(ctx context.Context) error {
 		lines.Call,
 		lines.AskBeacon,
 		(&worker.Reconciler{
-			Store: db, Provider: api.Payments.Provider.Name(), Check: api.Payments.Check, Instance: a.instance, Log: a.Log,
+			Store: db, Provider: payments.Service.Provider.Name(), Check: payments.Service.Check, Instance: a.instance, Log: a.Log,
 		}).Run,
 		(&worker.Auditor{
 			Audits: auditor, Leases: db, Catalog: a.Catalog, Instance: a.instance, Replace: a.gates.ReplaceGate,

@@ -13,7 +13,7 @@ import (
 
 // OpenLab gives the console its lab. It is called before Run. An instance without a lab answers as if the lab's routes did
 // not exist; the lab's own instances are such.
-func (a *App) OpenLab(desk *lab.Desk) { a.lab, a.api.Lab = desk, desk }
+func (a *App) OpenLab(desk *lab.Desk) { a.lab.Desk = desk }
 
 // credentials is the user and password in each URL of an address, which may have several with commas between them.
 var credentials = regexp.MustCompile(`//[^/]*@`)

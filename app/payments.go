@@ -20,8 +20,9 @@ func Takes(s config.Settings) func(currency string) (amounts model.AmountRange, 
 	return model.TakesAll
 }
 
-// takeMoney makes the payment provider that the settings name, and gives the API what belongs to it.
-func (a *App) takeMoney(api *handler.API, db *repository.Store, pages *web.Pages) (err error) {
+// takeMoney makes the payment provider that the settings name, and returns the parts of the API that belong to it. holds is
+// nil unless the shop has a checkout of its own.
+func (a *App) takeMoney(db *repository.Store, pages *web.Pages) (payments handler.Payments, holds *handler.Holds, err error) {
 	var provider service.Provider
 	orders := func() string { return a.URL() + "/orders" }
 	switch a.settings.Provider() {
@@ -30,9 +31,9 @@ func (a *App) takeMoney(api *handler.API, db *repository.Store, pages *web.Pages
 	case "handoff":
 		checkout, err := handoff.New(a.settings.CheckoutURL, []byte(a.settings.Secret), a.URL, a.Catalog.Now)
 		if err != nil {
-			return err
+			return payments, nil, err
 		}
-		provider, api.HoldKeys = checkout, checkout.Keys()
+		provider, holds = checkout, &handler.Holds{Keys: checkout.Keys()}
 	default:
 		if !a.settings.Embedded() {
 			a.Log.Warn("payments are pretended: anybody may pay without money", "payment", "sandbox")
@@ -43,15 +44,15 @@ func (a *App) takeMoney(api *handler.API, db *repository.Store, pages *web.Pages
 			CallbackURL: func() string { return "http://" + reachable(a.listener.Addr()) + "/api/v1/payments/callback" },
 			Now:         a.Catalog.Now, Log: a.Log,
 		}
-		provider, api.Sandbox = bank, bank
+		provider, payments.Sandbox = bank, bank
 		a.workers = append(a.workers, bank.Run)
 	}
-	api.Payments = &service.Payments{
+	payments.Service = &service.Payments{
 		Provider: provider, Store: db, IDs: a.IDs, Gates: a.gates, Catalog: a.Catalog, Grace: a.settings.PayGrace, Orders: orders, Log: a.Log,
 	}
-	_, api.Notices = provider.(service.Notifier)
-	if api.HoldKeys != nil {
-		api.Holds = &service.Holds{Desk: db, Payments: api.Payments, Gates: a.gates}
+	_, payments.Notices = provider.(service.Notifier)
+	if holds != nil {
+		holds.Service = &service.Holds{Desk: db, Payments: payments.Service, Gates: a.gates}
 	}
-	return nil
+	return payments, holds, nil
 }

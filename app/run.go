@@ -57,9 +57,9 @@ func (a *App) stop(ctx context.Context) error {
 	defer cancel()
 	var others sync.WaitGroup
 	others.Go(a.streams.Close) // their connections are hijacked, so Shutdown does not end them
-	if a.lab != nil {
+	if a.lab.Desk != nil {
 		others.Go(func() {
-			if err := a.lab.Close(httpCtx); err != nil {
+			if err := a.lab.Desk.Close(httpCtx); err != nil {
 				a.Log.Warn("the lab's stores are left behind; the next start deletes them", "error", err)
 			}
 		})

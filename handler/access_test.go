@@ -132,7 +132,7 @@ func (*roster) Used(context.Context, string) error { return nil }
 // hire returns the header of an account of the staff, or of a key.
 func (s *shop) hire(name string, key bool, role model.Role) string {
 	s.Helper()
-	staff := s.api.Staff
+	staff := s.api.Staff.Service
 	if staff.Store == nil {
 		staff.Store, staff.Now = &roster{}, time.Now
 	}
@@ -238,8 +238,8 @@ func TestStrangersAreBounded(t *testing.T) {
 	}
 	for path, method := range at {
 		s := newShop(t)
-		s.api.Limits.AddressRate = 0.001 // a request, and the next one much later
-		s.api.Payments = &service.Payments{Provider: noticed{}}
+		s.api.Door.Limits.AddressRate = 0.001 // a request, and the next one much later
+		s.api.Payments.Service = &service.Payments{Provider: noticed{}}
 		key := s.hire("boss", true, model.RoleOperator)
 		send := func(headers ...string) *httptest.ResponseRecorder {
 			return s.serve(s.request(method, path, "{}", headers...))

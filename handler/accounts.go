@@ -1,7 +1,9 @@
 package handler
 
 import (
+	"context"
 	"errors"
+	"math"
 	"net/http"
 
 	"github.com/gin-gonic/gin"
@@ -12,24 +14,49 @@ import (
 	"flashsale/service/auth"
 )
 
-type credentials struct {
-	Name     string `json:"name"`
-	Password string `json:"password"`
-}
-
-// Bounds of what anonymous requests have done for them. See middleware.Places.
+// Bounds of the costly work that anonymous requests cause. See middleware.Places.
 const (
-	// hashesOfOne is how many passwords of one address may be hashed or wait for that: half of those that the engine takes.
-	// Passwords bounds the sum.
+	// hashesOfOne is how many passwords from one address may be hashed or wait for their hash: half of what auth.Passwords
+	// allows in all.
 	hashesOfOne = 16
 	// issuerCalls is how many calls to an issuer may be under way: enough for a hundred log-ins in a second at an issuer that
-	// takes 300 ms, and no more than an issuer should bear of a flood. issuerCallsOfOne is the same for one address.
+	// takes 300 ms, and few enough that a flood does not overload the issuer. issuerCallsOfOne is how many of them may be for
+	// one address.
 	issuerCalls      = 32
 	issuerCallsOfOne = 8
 )
 
-func (a *API) register(c *gin.Context) {
-	var body credentials
+// Accounts registers buyers and logs people in.
+type Accounts struct {
+	Service *service.Accounts
+
+	hashing, issuing *middleware.Places
+}
+
+// NewAccounts returns the handlers of accounts.
+func NewAccounts(accounts *service.Accounts) *Accounts {
+	return &Accounts{accounts, middleware.NewPlaces(math.MaxInt, hashesOfOne), middleware.NewPlaces(issuerCalls, issuerCallsOfOne)}
+}
+
+func (a *Accounts) register(c *gin.Context) {
+	a.byPassword(c, http.StatusCreated, a.Service.Register)
+}
+
+func (a *Accounts) logIn(c *gin.Context) {
+	a.byPassword(c, http.StatusOK, func(ctx context.Context, name, password string) (service.Session, model.Verdict, *service.Invalid, error) {
+		session, verdict, err := a.Service.LogIn(ctx, name, password)
+		return session, verdict, nil, err
+	})
+}
+
+// byPassword answers with the session that open begins for a name and a password.
+func (a *Accounts) byPassword(
+	c *gin.Context, status int, open func(ctx context.Context, name, password string) (service.Session, model.Verdict, *service.Invalid, error),
+) {
+	var body struct {
+		Name     string `json:"name"`
+		Password string `json:"password"`
+	}
 	if !decode(c, maxBodyBytes, &body) {
 		return
 	}
@@ -38,41 +65,27 @@ func (a *API) register(c *gin.Context) {
 		return
 	}
 	defer leave()
-	session, verdict, invalid, err := a.Accounts.Register(c.Request.Context(), body.Name, body.Password)
-	if verdict == model.BadRequest {
-		refuseInvalid(c, invalid)
+	session, verdict, invalid, err := open(c.Request.Context(), body.Name, body.Password)
+	if err == nil && verdict == model.Unauthenticated {
+		middleware.Refuse(c, middleware.Refusal{Verdict: verdict, Invalid: &service.Invalid{Reason: wrongLogIn}})
 		return
 	}
-	a.answerSession(c, http.StatusCreated, session, verdict, err)
+	answerChange(c, status, viewSession(session), verdict, invalid, err)
 }
 
-func (a *API) logIn(c *gin.Context) {
-	var body credentials
-	if !decode(c, maxBodyBytes, &body) {
-		return
-	}
-	leave, ok := a.hashing.Take(c)
-	if !ok {
-		return
-	}
-	defer leave()
-	session, verdict, err := a.Accounts.LogIn(c.Request.Context(), body.Name, body.Password)
-	a.answerSession(c, http.StatusOK, session, verdict, err)
-}
-
-// showLogin answers with where to log in outside, null if only here.
-func (a *API) showLogin(c *gin.Context) {
-	if a.Accounts.Outside == nil {
+// showOutside answers with the issuer at which people log in, or null if there is none.
+func (a *Accounts) showOutside(c *gin.Context) {
+	if a.Service.Outside == nil {
 		c.JSON(http.StatusOK, gin.H{"issuer": nil})
 		return
 	}
-	start, err := a.Accounts.Outside.Start(c.Request.Context())
+	start, err := a.Service.Outside.Start(c.Request.Context())
 	answer(c, http.StatusOK, gin.H{"issuer": gin.H{
 		"authorization_url": start.AuthorizationURL, "client_id": start.ClientID, "redirect_url": start.RedirectURL, "scope": start.Scopes,
 	}}, model.Accepted, err)
 }
 
-func (a *API) logInByCode(c *gin.Context) {
+func (a *Accounts) logInByCode(c *gin.Context) {
 	var body struct {
 		Code     string `json:"code"`
 		Verifier string `json:"verifier"`
@@ -86,25 +99,15 @@ func (a *API) logInByCode(c *gin.Context) {
 		return
 	}
 	defer leave()
-	session, verdict, invalid, err := a.Accounts.LogInByCode(c.Request.Context(), body.Code, body.Verifier, body.Nonce)
+	session, verdict, invalid, err := a.Service.LogInByCode(c.Request.Context(), body.Code, body.Verifier, body.Nonce)
 	switch {
-	case verdict == model.BadRequest:
-		refuseInvalid(c, invalid)
-	case errors.Is(err, auth.ErrBadToken): // whoever forges a code learns no more
+	case errors.Is(err, auth.ErrBadToken): // the answer must not help a forger
 		middleware.Refuse(c, middleware.Refusal{Verdict: model.Unauthenticated, Why: err})
 	case errors.Is(err, auth.ErrNotAccepted):
 		middleware.Refuse(c, middleware.Refusal{Verdict: model.Forbidden, Why: err})
 	default:
-		answer(c, http.StatusOK, viewSession(session), verdict, err)
+		answerChange(c, http.StatusOK, viewSession(session), verdict, invalid, err)
 	}
-}
-
-func (a *API) answerSession(c *gin.Context, status int, s service.Session, verdict model.Verdict, err error) {
-	if err == nil && verdict == model.Unauthenticated {
-		middleware.Refuse(c, middleware.Refusal{Verdict: verdict, Invalid: &service.Invalid{Reason: wrongLogIn}})
-		return
-	}
-	answer(c, status, viewSession(s), verdict, err)
 }
 
 func viewSession(s service.Session) gin.H {

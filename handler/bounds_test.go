@@ -31,9 +31,9 @@ const (
 	inMemory  cost = "answered from memory"
 	fromStore cost = "reads a row or a file, which the catalog keeps or of which only its owner knows the id"
 	aStream   cost = "holds one of the streams, of which there are maxStreams"
-	aProof    cost = "reads many rows, in one of the places of API.proving"
-	aHash     cost = "hashes a password, in one of the places of API.hashing"
-	anIssuer  cost = "asks an issuer, in one of the places of API.issuing"
+	aProof    cost = "reads many rows, in one of the places of Lines.draw"
+	aHash     cost = "hashes a password, in one of the places of Accounts.hashing"
+	anIssuer  cost = "asks an issuer, in one of the places of Accounts.issuing"
 	keysAlone cost = "asks an issuer at most once in auth.keysPause, for all requests together"
 	signature cost = "checks a signature first"
 	allStores cost = "asks all stores five times in a second at most, for all requests together"
@@ -135,9 +135,9 @@ var codeBody = fmt.Sprintf(`{"code":"c","verifier":%q,"nonce":"n"}`, strings.Rep
 func (s *shop) logsInOutside(i *slowIssuer) {
 	issuers := &auth.Issuers{Audience: "shop", UserClaim: "sub", Client: &http.Client{Transport: i}, Now: time.Now, Log: slog.New(slog.DiscardHandler)}
 	issuers.Add(auth.Issuer{Name: "https://issuer.example", Prefix: "i"})
-	s.api.Accounts = &service.Accounts{Outside: &auth.Login{
+	s.api.Accounts = NewAccounts(&service.Accounts{Outside: &auth.Login{
 		Issuers: issuers, Issuer: "https://issuer.example", ClientID: "shop", RedirectURL: func() string { return "https://shop.example/login" },
-	}}
+	}})
 }
 
 // However many strangers send codes, the issuer is asked a few times at once, and less by one address. Others are refused at
@@ -192,7 +192,7 @@ func (a *noAccounts) Account(ctx context.Context, _ string) (model.Account, bool
 func TestPasswordsOfOneAddress(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, accounts := newShop(t), &noAccounts{}
-		s.api.Accounts = &service.Accounts{Open: true, Store: accounts}
+		s.api.Accounts = NewAccounts(&service.Accounts{Open: true, Store: accounts})
 		const path, body, crowd = "/api/v1/sessions", `{"name":"ann","password":"password"}`, 100
 		refused := s.crowd(crowd, path, body, func(int) string { return "192.0.2.1" })
 		check.Same(t, "under way for one address", int(accounts.under.Load()), hashesOfOne)

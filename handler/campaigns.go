@@ -1,14 +1,10 @@
 package handler
 
 import (
-	"context"
-	"errors"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/gin-gonic/gin"
-	"github.com/maypok86/otter/v2"
 
 	"flashsale/internal/prepared"
 	"flashsale/middleware"
@@ -16,117 +12,30 @@ import (
 	"flashsale/service"
 )
 
-// campaignView is a campaign with its sales: of type saleView for buyers, operatorSaleView for operators.
-type campaignView[S any] struct {
-	ID           string          `json:"id"`
-	Title        string          `json:"title"`
-	Description  string          `json:"description"`
-	ImageURL     string          `json:"image_url"`
-	Currency     string          `json:"currency"`
-	State        model.SaleState `json:"state"`
-	StartsAt     stamp           `json:"starts_at"`
-	EndsAt       stamp           `json:"ends_at"`
-	LimitPerUser int             `json:"limit_per_user"`
-	Mode         model.Mode      `json:"mode"`
-	Sales        []S             `json:"sales"`
+// Campaigns shows campaigns, and lets operators make and change them.
+type Campaigns struct {
+	*Offers
+	Service *service.Campaigns
 }
 
-// viewCampaign shows a campaign, whose sales must not be empty.
-func viewCampaign[S any](sales []model.Offer, now time.Time, view func(model.Offer) S) campaignView[S] {
-	first := sales[0]
-	v := campaignView[S]{
-		ID: first.Campaign.ID, Title: first.Campaign.Title, Description: first.Campaign.Description, ImageURL: first.Campaign.ImageURL,
-		Currency: first.Currency, State: model.CampaignState(sales, now), StartsAt: stamp(first.StartsAt), EndsAt: stamp(first.EndsAt),
-		LimitPerUser: first.Campaign.LimitPerUser, Mode: first.Mode, Sales: make([]S, len(sales)),
-	}
-	for i, o := range sales {
-		v.Sales[i] = view(o)
-	}
-	return v
-}
-
-// campaign returns the sales of the route's campaign. If there is no such campaign or the database does not answer, it ends
-// the request and returns false.
-func (a *API) campaign(c *gin.Context) ([]model.Offer, bool) {
-	ctx, cancel := context.WithTimeout(c.Request.Context(), requestLimit)
-	defer cancel()
-	sales, err := a.Catalog.Campaign(ctx, c.Param("campaign"))
-	switch {
-	case err != nil:
-		middleware.Fail(c, errors.Join(model.ErrUnavailable, err))
-	case len(sales) == 0:
-		refuse(c, model.NotFound)
-	default:
-		return sales, true
-	}
-	return nil, false
-}
-
-// campaignPage is a page of a campaign, with the sales and the states that it was made for.
-type campaignPage struct {
-	*prepared.Answer
-	sales  []model.Offer
-	states []model.SaleState
-}
-
-// eachCampaign answers with a page of the route's campaign, which is made again when what it shows has changed.
-func (a *API) eachCampaign(render func(c *gin.Context, sales []model.Offer) *prepared.Answer) gin.HandlerFunc {
-	pages := otter.Must(&otter.Options[string, *campaignPage]{MaximumSize: maxSalePages / model.MaxVariants})
-	return func(c *gin.Context) {
-		sales, ok := a.campaign(c)
-		if !ok {
-			return
-		}
-		id, states := sales[0].Campaign.ID, model.StatesOf(sales, a.Catalog.Now())
-		kept, ok := pages.GetIfPresent(id)
-		if !ok || !slices.Equal(kept.states, states) || !slices.Equal(kept.sales, sales) {
-			kept = &campaignPage{render(c, sales), sales, states}
-			if kept.Answer == nil {
-				return
-			}
-			pages.Set(id, kept)
-		}
-		kept.Send(c.Writer, c.Request)
-	}
-}
-
-// getCampaign answers with a campaign's JSON.
-func (a *API) getCampaign() gin.HandlerFunc {
-	return a.eachCampaign(func(c *gin.Context, sales []model.Offer) *prepared.Answer {
-		return salesJSON(c, viewCampaign(sales, a.Catalog.Now(), a.saleView))
+// get answers with a campaign's JSON.
+func (s *Campaigns) get() gin.HandlerFunc {
+	return s.eachCampaign(func(c *gin.Context, sales []model.Offer) *prepared.Answer {
+		return salesJSON(c, viewCampaign(sales, s.Catalog.Now(), s.saleView))
 	})
 }
 
-// showCampaign answers with a campaign's HTML page.
-func (a *API) showCampaign() gin.HandlerFunc {
-	return a.eachCampaign(func(c *gin.Context, _ []model.Offer) *prepared.Answer { return a.render(c) })
-}
-
-func (a *API) viewOperatorCampaign(sales []model.Offer) any {
-	if len(sales) == 0 {
-		return nil
-	}
-	return viewCampaign(sales, a.Catalog.Now(), a.operatorSaleView)
-}
-
-func (a *API) getOperatorCampaign(c *gin.Context) {
-	if sales, ok := a.campaign(c); ok {
-		c.JSON(http.StatusOK, a.viewOperatorCampaign(sales))
+func (s *Campaigns) getForOperators(c *gin.Context) {
+	if sales, ok := s.campaign(c); ok {
+		c.JSON(http.StatusOK, s.viewOperatorCampaign(sales))
 	}
 }
 
-// listCampaigns answers with a page of all campaigns, including those that ended long ago.
-func (a *API) listCampaigns(c *gin.Context) {
-	cursor, limit, ok := readPage(c)
-	if !ok {
-		return
-	}
-	list, next, err := a.Campaigns.List(c.Request.Context(), cursor, limit)
-	views := make([]any, len(list))
-	for i, sales := range list {
-		views[i] = a.viewOperatorCampaign(sales)
-	}
-	answerPage(c, gin.H{"campaigns": views, "next_cursor": next}, err)
+// list answers with a page of all campaigns, including those that ended long ago.
+func (s *Campaigns) list(c *gin.Context) {
+	answerPage(c, "campaigns", s.viewOperatorCampaign, func(cursor string, limit int) ([][]model.Offer, string, error) {
+		return s.Service.List(c.Request.Context(), cursor, limit)
+	})
 }
 
 // variantBody is a sale of a new campaign, as operators write it.
@@ -138,57 +47,25 @@ type variantBody struct {
 	LimitPerUser       *int   `json:"limit_per_user"` // nil: that of the campaign
 }
 
+// of returns a new sale of this variant with the terms of its campaign.
+func (v variantBody) of(terms model.Sale) model.NewSale {
+	terms.Variant, terms.PriceCents, terms.OriginalPriceCents = v.Variant, v.PriceCents, v.OriginalPriceCents
+	if v.LimitPerUser != nil {
+		terms.LimitPerUser = *v.LimitPerUser
+	}
+	return model.NewSale{Quota: v.Quota, Sale: terms}
+}
+
 // campaignBody is a new campaign, as operators write it.
 type campaignBody struct {
-	Title             string        `json:"title"`
-	Description       string        `json:"description"`
-	ImageURL          string        `json:"image_url"`
-	Currency          string        `json:"currency"`
-	StartsAt          time.Time     `json:"starts_at"`
-	EndsAt            time.Time     `json:"ends_at"`
-	LimitPerUser      int           `json:"limit_per_user"`
-	PayTimeoutSeconds int           `json:"pay_timeout_seconds"`
-	Shards            int           `json:"parts"`
-	Mode              model.Mode    `json:"mode"`
-	EntriesAt         time.Time     `json:"entries_at"`
-	CallSeconds       int           `json:"call_seconds"`
-	Beacon            bool          `json:"beacon"`
-	EntryWork         int64         `json:"entry_work"`
-	Sales             []variantBody `json:"sales"`
+	termsBody
+	Sales []variantBody `json:"sales"`
 }
 
-func newCampaignBody() campaignBody {
-	return campaignBody{
-		Currency: defaultCurrency, LimitPerUser: defaultLimit, PayTimeoutSeconds: defaultPaySeconds, Shards: 1,
-		Mode: model.ModeRush, CallSeconds: service.DefaultCallSeconds,
-	}
-}
-
-func (b campaignBody) sales() []model.NewSale {
-	list := make([]model.NewSale, len(b.Sales))
-	for i, v := range b.Sales {
-		list[i] = v.sale(b.LimitPerUser)
-		list[i].Currency, list[i].PayTimeoutSeconds, list[i].Shards = b.Currency, b.PayTimeoutSeconds, b.Shards
-		list[i].StartsAt, list[i].EndsAt, list[i].EntriesAt = b.StartsAt, b.EndsAt, b.EntriesAt
-		list[i].Mode, list[i].CallSeconds, list[i].Beacon, list[i].EntryWork = b.Mode, b.CallSeconds, b.Beacon, b.EntryWork
-	}
-	return list
-}
-
-func (v variantBody) sale(campaignLimit int) model.NewSale {
-	limit := campaignLimit
-	if v.LimitPerUser != nil {
-		limit = *v.LimitPerUser
-	}
-	return model.NewSale{Quota: v.Quota, Sale: model.Sale{
-		Variant: v.Variant, PriceCents: v.PriceCents, OriginalPriceCents: v.OriginalPriceCents, LimitPerUser: limit,
-	}}
-}
-
-// createCampaign creates a campaign from a JSON object, or from a sheet in CSV with a row for each sale.
-func (a *API) createCampaign(c *gin.Context) {
-	body := newCampaignBody()
-	if isOf(headerOf(c, "Content-Type"), csvBody) {
+// create creates a campaign from a JSON object, or from a sheet in CSV with a row for each sale.
+func (s *Campaigns) create(c *gin.Context) {
+	body := campaignBody{termsBody: usualTerms()}
+	if isOf(middleware.HeaderOf(c, "Content-Type"), csvBody) {
 		raw, ok := readBody(c, csvBody, maxOperatorBodyBytes)
 		if !ok {
 			return
@@ -200,54 +77,26 @@ func (a *API) createCampaign(c *gin.Context) {
 	} else if !decode(c, maxOperatorBodyBytes, &body) {
 		return
 	}
-	key, ok := idempotencyKey(c)
-	if !ok {
-		return
-	}
-	actor, sales := middleware.IdentityOf(c).UserID, body.sales()
+	sales := each(body.Sales, func(v variantBody) model.NewSale { return v.of(body.sale()) })
 	campaign := model.Campaign{Title: body.Title, Description: body.Description, ImageURL: body.ImageURL, LimitPerUser: body.LimitPerUser}
-	if key != "" {
-		campaign.ID = a.Campaigns.IDUnder(actor, key)
-		if a.answerRepeatedCampaign(c, campaign, sales) {
-			return
+	made := func(list []model.Offer) created {
+		if len(list) == 0 {
+			return created{}
 		}
+		return created{s.viewOperatorCampaign(list), "/api/v1/campaigns/" + list[0].Campaign.ID}
 	}
-	made, invalid, err := a.Campaigns.Create(c.Request.Context(), campaign, sales, actor)
-	switch {
-	case err != nil && key != "" && a.answerRepeatedCampaign(c, campaign, sales): // a concurrent request with this key made it
-	case err != nil:
-		middleware.Fail(c, err)
-	case invalid != nil:
-		refuseInvalid(c, invalid)
-	default:
-		a.answerNewCampaign(c, made)
-	}
+	create(c, s.Service.IDUnder, func(id string) (created, model.Verdict, error) {
+		campaign.ID = id
+		list, verdict, err := s.Service.Repeated(c.Request.Context(), campaign, sales)
+		return made(list), verdict, err
+	}, func(_, actor string) (created, model.Verdict, *service.Invalid, error) {
+		list, invalid, err := s.Service.Create(c.Request.Context(), campaign, sales, actor)
+		return made(list), model.Accepted, invalid, err
+	})
 }
 
-// answerRepeatedCampaign is answerRepeated for campaigns.
-func (a *API) answerRepeatedCampaign(c *gin.Context, campaign model.Campaign, sales []model.NewSale) bool {
-	made, verdict, err := a.Campaigns.Repeated(c.Request.Context(), campaign, sales)
-	switch {
-	case err != nil:
-		middleware.Fail(c, err)
-	case verdict == model.NotFound:
-		return false
-	case verdict != model.Accepted:
-		refuse(c, verdict)
-	default:
-		c.Header("Idempotent-Replayed", "true")
-		a.answerNewCampaign(c, made)
-	}
-	return true
-}
-
-func (a *API) answerNewCampaign(c *gin.Context, sales []model.Offer) {
-	c.Header("Location", "/api/v1/campaigns/"+sales[0].Campaign.ID)
-	c.JSON(http.StatusCreated, a.viewOperatorCampaign(sales))
-}
-
-func (a *API) addToCampaign(c *gin.Context) {
-	sales, ok := a.campaign(c)
+func (s *Campaigns) add(c *gin.Context) {
+	sales, ok := s.campaign(c)
 	if !ok {
 		return
 	}
@@ -255,13 +104,12 @@ func (a *API) addToCampaign(c *gin.Context) {
 	if !decode(c, maxOperatorBodyBytes, &body) {
 		return
 	}
-	sale := body.sale(sales[0].Campaign.LimitPerUser)
-	sale.PayTimeoutSeconds = sales[0].PayTimeoutSeconds
-	list, verdict, invalid, err := a.Campaigns.Add(c.Request.Context(), c.Param("campaign"), sale, middleware.IdentityOf(c).UserID)
-	answerChange(c, http.StatusCreated, a.viewOperatorCampaign(list), verdict, invalid, err)
+	sale := body.of(model.Sale{LimitPerUser: sales[0].Campaign.LimitPerUser, PayTimeoutSeconds: sales[0].PayTimeoutSeconds})
+	list, verdict, invalid, err := s.Service.Add(c.Request.Context(), c.Param("campaign"), sale, middleware.IdentityOf(c).UserID)
+	answerChange(c, http.StatusCreated, s.viewOperatorCampaign(list), verdict, invalid, err)
 }
 
-func (a *API) patchCampaign(c *gin.Context) {
+func (s *Campaigns) patch(c *gin.Context) {
 	var body struct {
 		Title        *string    `json:"title"`
 		Description  *string    `json:"description"`
@@ -273,20 +121,13 @@ func (a *API) patchCampaign(c *gin.Context) {
 	if !decode(c, maxOperatorBodyBytes, &body) {
 		return
 	}
-	list, verdict, invalid, err := a.Campaigns.Patch(c.Request.Context(), c.Param("campaign"), service.CampaignPatch(body), middleware.IdentityOf(c).UserID)
-	answerChange(c, http.StatusOK, a.viewOperatorCampaign(list), verdict, invalid, err)
+	list, verdict, invalid, err := s.Service.Patch(c.Request.Context(), c.Param("campaign"), service.CampaignPatch(body), middleware.IdentityOf(c).UserID)
+	answerChange(c, http.StatusOK, s.viewOperatorCampaign(list), verdict, invalid, err)
 }
 
-func (a *API) setCampaignStatus(status model.SaleStatus, action string) gin.HandlerFunc {
+func (s *Campaigns) setStatus(status model.SaleStatus, action string) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		list, verdict, err := a.Campaigns.SetStatus(c.Request.Context(), c.Param("campaign"), status, action, middleware.IdentityOf(c).UserID)
-		answer(c, http.StatusOK, a.viewOperatorCampaign(list), verdict, err)
-	}
-}
-
-// listCampaignOperations answers with a page of what operators did to a campaign as a whole.
-func (a *API) listCampaignOperations(c *gin.Context) {
-	if sales, ok := a.campaign(c); ok {
-		a.answerOperations(c, sales[0].Campaign.ID)
+		list, verdict, err := s.Service.SetStatus(c.Request.Context(), c.Param("campaign"), status, action, middleware.IdentityOf(c).UserID)
+		answer(c, http.StatusOK, s.viewOperatorCampaign(list), verdict, err)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -27,51 +26,43 @@ const (
 	consolesOfOne = 20
 )
 
-// consoles counts the streams that are open for the staff. The zero value has none.
-type consoles struct {
-	mu     sync.Mutex
-	open   int
-	others int            // of users who are not operators
-	of     map[string]int // by user
+// Consoles are the streams that are open for the staff.
+type Consoles struct {
+	staff       middleware.TokenVerifier
+	closing     <-chan struct{}
+	all, others *middleware.Places // others are those of users who are not operators
 }
 
-// enter reserves room for one stream of a user. The verdict is Accepted, and leave must be called; RateLimited if the user
-// has too many streams open; or Unavailable if all users together have.
-func (s *consoles) enter(who model.Identity) (verdict model.Verdict, leave func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	other := 0
-	if !who.Role.May(model.RoleOperator) {
-		other = 1
-	}
-	switch {
-	case s.of[who.UserID] == consolesOfOne:
-		return model.RateLimited, nil
-	case s.open == maxConsoles, other > 0 && s.others == maxConsoles-operatorConsoles:
-		return model.Unavailable, nil
-	}
-	count := func(n int) {
-		if s.of == nil {
-			s.of = map[string]int{}
-		}
-		s.open, s.others, s.of[who.UserID] = s.open+n, s.others+n*other, s.of[who.UserID]+n
-		if s.of[who.UserID] == 0 {
-			delete(s.of, who.UserID)
-		}
-	}
-	count(1)
-	return model.Accepted, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		count(-1)
+// NewConsoles returns an empty set of streams. They end when closing is closed.
+func NewConsoles(staff middleware.TokenVerifier, closing <-chan struct{}) *Consoles {
+	return &Consoles{
+		staff, closing,
+		middleware.NewPlaces(maxConsoles, consolesOfOne), middleware.NewPlaces(maxConsoles-operatorConsoles, consolesOfOne),
 	}
 }
 
-// console streams server-sent events to one of the staff, as long as the user may see them. next returns the frames to
+// enter takes a place for one stream of a user, as Places.Enter does.
+func (s *Consoles) enter(who model.Identity) (leave func(), verdict model.Verdict) {
+	if who.Role.May(model.RoleOperator) {
+		return s.all.Enter(who.UserID)
+	}
+	leaveOthers, verdict := s.others.Enter(who.UserID)
+	if verdict != model.Accepted {
+		return nil, verdict
+	}
+	leaveAll, verdict := s.all.Enter(who.UserID)
+	if verdict != model.Accepted {
+		leaveOthers()
+		return nil, verdict
+	}
+	return func() { leaveAll(); leaveOthers() }, verdict
+}
+
+// stream sends server-sent events to one of the staff, as long as the user may see them. next returns the frames to
 // send now, empty if there is no news, and a channel that closes when there is news. A client that takes longer than
 // sendTimeout for a write is disconnected; other streams do not wait for it.
-func (a *API) console(c *gin.Context, next func() (frames []byte, changed <-chan struct{})) {
-	verdict, leave := a.consoles.enter(middleware.IdentityOf(c))
+func (s *Consoles) stream(c *gin.Context, next func() (frames []byte, changed <-chan struct{})) {
+	leave, verdict := s.enter(middleware.IdentityOf(c))
 	if verdict != model.Accepted {
 		middleware.Refuse(c, middleware.Refusal{Verdict: verdict, RetryAfter: streamsFull})
 		return
@@ -101,18 +92,18 @@ func (a *API) console(c *gin.Context, next func() (frames []byte, changed <-chan
 		case <-beat.C:
 			listens = sendToConsole(c, nothingNew)
 		case <-check.C:
-			listens = a.stillLooks(c)
+			listens = s.stillLooks(c)
 		case <-c.Request.Context().Done():
 			return
-		case <-a.Closing:
+		case <-s.closing:
 			return
 		}
 	}
 }
 
 // stillLooks reports whether the sender of a request may still see what all of the staff see.
-func (a *API) stillLooks(c *gin.Context) bool {
-	return middleware.StillMay(c, a.Staff, model.RoleViewer)
+func (s *Consoles) stillLooks(c *gin.Context) bool {
+	return middleware.StillMay(c, s.staff, model.RoleViewer)
 }
 
 // nothingNew is a server-sent comment that keeps a stream alive.

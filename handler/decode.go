@@ -36,7 +36,8 @@ const (
 	// maxOperatorBodyBytes fits the longest sale in Chinese, even if the client escapes each character as six bytes of
 	// ASCII: a description and a title of 2,200 characters then take 13,200 bytes.
 	maxOperatorBodyBytes = 16 << 10
-	// maxNoticeBytes fits the notices of a payment provider, also those with much that nobody reads here. Stripe gives no bound.
+	// maxNoticeBytes fits a payment provider's notices, which have many fields that the engine does not read. Stripe does not
+	// bound them.
 	maxNoticeBytes = 256 << 10
 	// smallBodyBytes is the largest announced length (Content-Length) for which the body is read into one buffer of
 	// exactly that size. Most bodies belong to purchases and are that small.
@@ -64,25 +65,23 @@ func decode(c *gin.Context, most int64, into any) bool {
 
 // readBody returns the raw body of a request with this media type. It refuses the request as decode does.
 func readBody(c *gin.Context, mediaType string, most int64) ([]byte, bool) {
-	if !isOf(headerOf(c, "Content-Type"), mediaType) {
+	if !isOf(middleware.HeaderOf(c, "Content-Type"), mediaType) {
 		middleware.Refuse(c, middleware.Refusal{Verdict: model.UnsupportedMediaType, Invalid: &service.Invalid{Reason: otherType, Value: mediaType}})
-		return nil, false
-	}
-	announced := c.Request.ContentLength
-	if announced > most {
-		refuseTooLarge(c, most)
 		return nil, false
 	}
 	var body []byte
 	var err error
-	if 0 < announced && announced <= smallBodyBytes {
+	switch announced := c.Request.ContentLength; {
+	case announced > most:
+		err = &http.MaxBytesError{Limit: most}
+	case 0 < announced && announced <= smallBodyBytes:
 		body = make([]byte, announced) // net/http returns no more than the announced length
 		_, err = io.ReadFull(c.Request.Body, body)
-	} else {
+	default:
 		body, err = io.ReadAll(http.MaxBytesReader(c.Writer, c.Request.Body, most))
 	}
-	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge {
-		refuseTooLarge(c, most)
+	if _, tooLarge := errors.AsType[*http.MaxBytesError](err); tooLarge { // the bounds are whole KiB
+		middleware.Refuse(c, middleware.Refusal{Verdict: model.TooLarge, Invalid: &service.Invalid{Reason: overSize, Max: most >> 10}})
 		return nil, false
 	}
 	if err != nil {
@@ -101,25 +100,11 @@ func isOf(contentType, mediaType string) bool {
 	return err == nil && given == mediaType
 }
 
-// headerOf returns the first value of a request header, or "". name must be in canonical form. GetHeader would first
-// convert the name to that form.
-func headerOf(c *gin.Context, name string) string {
-	if values := c.Request.Header[name]; len(values) > 0 {
-		return values[0]
-	}
-	return ""
-}
-
 func refuse(c *gin.Context, v model.Verdict) { middleware.Refuse(c, middleware.Refusal{Verdict: v}) }
 
 // refuseInvalid refuses a request as BadRequest, with what is wrong in it.
 func refuseInvalid(c *gin.Context, invalid *service.Invalid) {
 	middleware.Refuse(c, middleware.Refusal{Verdict: model.BadRequest, Invalid: invalid})
-}
-
-// refuseTooLarge refuses a request as TooLarge and reports the bound in KiB. most must be a multiple of 1 KiB.
-func refuseTooLarge(c *gin.Context, most int64) {
-	middleware.Refuse(c, middleware.Refusal{Verdict: model.TooLarge, Invalid: &service.Invalid{Reason: overSize, Max: most >> 10}})
 }
 
 // decodeObject decodes a JSON object as encoding/json does, but without its leniency. It returns what is wrong with the
@@ -172,7 +157,7 @@ func wholeNumbers(body []byte) []byte {
 // Longer numbers, and exponents of more digits, are not converted: no field takes these.
 const longestNumber, longestExponent = 64, 2
 
-// numbers matches texts, so that what looks like a number in one stays as it is, and numbers.
+// numbers matches texts, so that digits inside a text stay as they are, and numbers.
 var numbers = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?`)
 
 // checkNames walks one value of valid JSON and finds what encoding/json would accept: a name that is repeated in one
@@ -215,7 +200,8 @@ func checkNames(d *json.Decoder, depth int) *service.Invalid {
 // explain converts a decoder's error into a reason for the client, without the names of Go types.
 func explain(err error, body []byte, into any) *service.Invalid {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		return &service.Invalid{Field: quoted(wrong.Field), Reason: wrongType, Value: quoted(wrong.Value)}
+		field := strings.TrimPrefix(wrong.Field, "termsBody.") // encoding/json also names the struct that a body embeds
+		return &service.Invalid{Field: quoted(field), Reason: wrongType, Value: quoted(wrong.Value)}
 	}
 	// encoding/json has no error type for an unknown field, so its text is compared. If a new version of Go changes the
 	// text, the client still gets BadRequest, but with the reason notATime.

@@ -97,7 +97,7 @@ func TestDecodeRefusesUndecoded(t *testing.T) {
 		_, ok, got := tryDecode(t, tc.contentType, tc.body, tc.length)
 		check.Same(t, "decoded", ok, false)
 		check.Same(t, "verdict", got.Verdict, tc.verdict)
-		check.Same(t, "detail", word(got.Invalid, false), tc.detail)
+		check.Same(t, "detail", word(got.Invalid, english), tc.detail)
 		check.Same(t, "field", got.Invalid.Field, "")
 	})
 }
@@ -144,7 +144,7 @@ func TestDecodeRefuses(t *testing.T) {
 			t.Errorf("%.50q: %v, %+v", body, ok, got)
 			continue
 		}
-		check.Same(t, body, []string{word(got.Invalid, false), got.Invalid.Field}, []string{want.detail, want.field})
+		check.Same(t, body, []string{word(got.Invalid, english), got.Invalid.Field}, []string{want.detail, want.field})
 	}
 }
 
@@ -164,9 +164,9 @@ func (u unread) Read([]byte) (int, error) {
 // An operator's body may be four times as large as any other body. The refusal of a larger body has the bound.
 func TestBodiesAreBounded(t *testing.T) {
 	s := newShop(t)
-	s.api.Payments = &service.Payments{Provider: s.api.Sandbox.(service.Provider), Catalog: s.api.Catalog}
-	s.api.Lab = lab.NewDesk(nil, lab.NewShelf(t.TempDir()), s.api.Catalog, nil, s.api.Log)
-	path, _ := s.api.Paths.Issue(benchUser, benchSale, time.Hour)
+	s.api.Payments.Service = &service.Payments{Provider: s.api.Payments.Sandbox.(service.Provider), Catalog: s.offers.Catalog}
+	s.api.Lab.Desk = lab.NewDesk(nil, lab.NewShelf(t.TempDir()), s.offers.Catalog, nil, s.api.Door.Log)
+	path, _ := s.api.Purchases.Paths.Issue(benchUser, benchSale, time.Hour)
 	for route, kibibytes := range map[string]int{
 		"POST /users": 4, "POST /sessions": 4, "POST /sales/" + benchSale + "/" + path + "/orders": 4, "POST /payments/callback": 4,
 		"POST /admin/sales": 16, "PATCH /admin/sales/" + benchSale: 16, "POST /admin/lab": 16,
@@ -208,7 +208,7 @@ func (desk) Announce(context.Context, string) error { return nil }
 // The longest description fits into a body, in Chinese, and also if the client escapes every character.
 func TestLongestDescription(t *testing.T) {
 	s := newShop(t)
-	s.api.Sales = &service.Sales{Store: desk{offer: *s.offer}, Gate: desk{}, Catalog: s.api.Catalog, Log: s.api.Log}
+	s.api.Sales.Service = &service.Sales{Store: desk{offer: *s.offer}, Gate: desk{}, Catalog: s.offers.Catalog, Log: s.api.Door.Log}
 	for _, character := range []string{"茶", `\u8336`} {
 		send := func(characters int) *httptest.ResponseRecorder {
 			body := `{"title":"` + strings.Repeat(character, 200) + `","description":"` + strings.Repeat(character, characters) + `"}`
@@ -236,8 +236,8 @@ func FuzzDecode(f *testing.F) {
 		var first, second decoded
 		if invalid := decodeObject(body, &first); invalid != nil {
 			// The text that repeats a part of the body is short, and one line.
-			for _, chinese := range []bool{false, true} {
-				detail := word(invalid, chinese)
+			for _, language := range []int{english, chinese} {
+				detail := word(invalid, language)
 				ours := strings.ReplaceAll(strings.ReplaceAll(detail, invalid.Field, ""), invalid.Value, "")
 				if detail == "" || len(detail) > 3*maxQuotedBytes || strings.ContainsAny(detail, "\n\r") || strings.ContainsAny(ours, "{}") {
 					t.Errorf("refused with %q", detail)

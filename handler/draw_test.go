@@ -67,7 +67,7 @@ func (e *entrants) open(t *testing.T) *wire {
 	s.offer.Mode, s.offer.Stock.Lined = model.ModeLine, model.InLine
 	s.offer.Line = model.Line{Phase: model.PhaseOver, Sealed: int64(e.pages * entrantsPage), Root: hash, Commitment: hash, Secret: hash, Seed: hash}
 	s.refresh()
-	s.api.Proofs = service.NewProofs(e, s.api.Catalog, nil)
+	s.api.Lines.Proofs = service.NewProofs(e, s.offers.Catalog, nil)
 	return s.open()
 }
 

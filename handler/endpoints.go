@@ -12,8 +12,11 @@ import (
 	"flashsale/service"
 )
 
-// listEvents answers with the events of the feed behind the one that the query names.
-func (a *API) listEvents(c *gin.Context) {
+// Endpoints is the feed of events, and the endpoints to which they are sent.
+type Endpoints struct{ Service *service.Endpoints }
+
+// events answers with the events of the feed behind the one that the query names.
+func (e *Endpoints) events(c *gin.Context) {
 	after, err := strconv.ParseInt(c.DefaultQuery("after", "0"), 10, 64)
 	if err != nil || after < 0 {
 		refuseInvalid(c, &service.Invalid{Field: "after", Reason: notAnEvent})
@@ -23,12 +26,11 @@ func (a *API) listEvents(c *gin.Context) {
 	if !ok {
 		return
 	}
-	list, err := a.Endpoints.Events(c.Request.Context(), after, limit)
-	views := make([]service.EventView, len(list))
-	for i, e := range list {
-		views[i], after = service.ViewEvent(e), e.Number
+	list, err := e.Service.Events(c.Request.Context(), after, limit)
+	if len(list) > 0 {
+		after = list[len(list)-1].Number
 	}
-	answer(c, http.StatusOK, gin.H{"events": views, "next": strconv.FormatInt(after, 10)}, model.Accepted, err)
+	answer(c, http.StatusOK, gin.H{"events": each(list, service.ViewEvent), "next": strconv.FormatInt(after, 10)}, model.Accepted, err)
 }
 
 type endpointView struct {
@@ -51,16 +53,13 @@ func viewEndpoint(e model.Endpoint, secret string) endpointView {
 	}
 }
 
-func (a *API) listEndpoints(c *gin.Context) {
-	list, err := a.Endpoints.List(c.Request.Context())
-	views := make([]endpointView, len(list))
-	for i, e := range list {
-		views[i] = viewEndpoint(e, "")
-	}
-	answer(c, http.StatusOK, gin.H{"endpoints": views}, model.Accepted, err)
+func (e *Endpoints) list(c *gin.Context) {
+	list, err := e.Service.List(c.Request.Context())
+	view := func(e model.Endpoint) endpointView { return viewEndpoint(e, "") }
+	answer(c, http.StatusOK, gin.H{"endpoints": each(list, view)}, model.Accepted, err)
 }
 
-func (a *API) createEndpoint(c *gin.Context) {
+func (e *Endpoints) create(c *gin.Context) {
 	var body struct {
 		URL  string `json:"url"`
 		Rate int    `json:"rate"`
@@ -68,38 +67,16 @@ func (a *API) createEndpoint(c *gin.Context) {
 	if !decode(c, maxBodyBytes, &body) {
 		return
 	}
-	key, ok := idempotencyKey(c)
-	if !ok {
-		return
-	}
-	actor, id := middleware.IdentityOf(c).UserID, ""
-	if key != "" {
-		id = a.Endpoints.IDUnder(actor, key)
-		if a.answerRepeatedEndpoint(c, id, body.URL, body.Rate) {
-			return
-		}
-	}
-	made, secret, verdict, invalid, err := a.Endpoints.Create(c.Request.Context(), id, body.URL, body.Rate, actor)
-	if verdict == model.TooMany && key != "" && a.answerRepeatedEndpoint(c, id, body.URL, body.Rate) {
-		return // a concurrent request with this key made it
-	}
-	answerChange(c, http.StatusCreated, viewEndpoint(made, secret), verdict, invalid, err)
+	create(c, e.Service.IDUnder, func(id string) (created, model.Verdict, error) {
+		made, secret, verdict, err := e.Service.Repeated(c.Request.Context(), id, body.URL, body.Rate)
+		return created{view: viewEndpoint(made, secret)}, verdict, err
+	}, func(id, actor string) (created, model.Verdict, *service.Invalid, error) {
+		made, secret, verdict, invalid, err := e.Service.Create(c.Request.Context(), id, body.URL, body.Rate, actor)
+		return created{view: viewEndpoint(made, secret)}, verdict, invalid, err
+	})
 }
 
-// answerRepeatedEndpoint is answerRepeated for endpoints.
-func (a *API) answerRepeatedEndpoint(c *gin.Context, id, url string, rate int) bool {
-	made, secret, verdict, err := a.Endpoints.Repeated(c.Request.Context(), id, url, rate)
-	if err == nil && verdict == model.NotFound {
-		return false
-	}
-	if err == nil && verdict == model.Accepted {
-		c.Header("Idempotent-Replayed", "true")
-	}
-	answer(c, http.StatusCreated, viewEndpoint(made, secret), verdict, err)
-	return true
-}
-
-func (a *API) changeEndpoint(c *gin.Context) {
+func (e *Endpoints) change(c *gin.Context) {
 	var body struct {
 		URL   string              `json:"url"`
 		Rate  int                 `json:"rate"`
@@ -112,18 +89,18 @@ func (a *API) changeEndpoint(c *gin.Context) {
 		refuseInvalid(c, &service.Invalid{Field: "state", Reason: notAChoice, Value: "on, off"})
 		return
 	}
-	changed, verdict, invalid, err := a.Endpoints.Change(c.Request.Context(), c.Param("endpoint"),
+	changed, verdict, invalid, err := e.Service.Change(c.Request.Context(), c.Param("endpoint"),
 		model.EndpointChange{URL: body.URL, Rate: body.Rate, State: body.State}, middleware.IdentityOf(c).UserID)
 	answerChange(c, http.StatusOK, viewEndpoint(changed, ""), verdict, invalid, err)
 }
 
-func (a *API) renewEndpointSecret(c *gin.Context) {
-	changed, secret, verdict, err := a.Endpoints.NewSecret(c.Request.Context(), c.Param("endpoint"), middleware.IdentityOf(c).UserID)
+func (e *Endpoints) renewSecret(c *gin.Context) {
+	changed, secret, verdict, err := e.Service.NewSecret(c.Request.Context(), c.Param("endpoint"), middleware.IdentityOf(c).UserID)
 	answer(c, http.StatusOK, viewEndpoint(changed, secret), verdict, err)
 }
 
-func (a *API) removeEndpoint(c *gin.Context) {
-	verdict, err := a.Endpoints.Remove(c.Request.Context(), c.Param("endpoint"), middleware.IdentityOf(c).UserID)
+func (e *Endpoints) remove(c *gin.Context) {
+	verdict, err := e.Service.Remove(c.Request.Context(), c.Param("endpoint"), middleware.IdentityOf(c).UserID)
 	answer(c, http.StatusOK, gin.H{"id": c.Param("endpoint")}, verdict, err)
 }
 
@@ -142,8 +119,8 @@ func viewDelivery(d model.Delivery) deliveryView {
 	return deliveryView{ID: text(d.ID), First: text(d.First), Last: text(d.Last), At: stamp(d.At), TookMs: d.Took.Milliseconds(), Status: d.Status, Answer: d.Answer}
 }
 
-// listDeliveries answers with a page of an endpoint's deliveries, the newest first.
-func (a *API) listDeliveries(c *gin.Context) {
+// deliveries answers with a page of an endpoint's deliveries, the newest first.
+func (e *Endpoints) deliveries(c *gin.Context) {
 	cursor, limit, ok := readPage(c)
 	if !ok {
 		return
@@ -152,33 +129,26 @@ func (a *API) listDeliveries(c *gin.Context) {
 	if cursor != "" {
 		var err error
 		if below, err = strconv.ParseInt(cursor, 10, 64); err != nil {
-			answerPage(c, nil, model.ErrBadCursor)
+			refuseInvalid(c, &service.Invalid{Field: "cursor", Reason: notACursor})
 			return
 		}
 	}
-	list, verdict, err := a.Endpoints.Deliveries(c.Request.Context(), c.Param("endpoint"), below, limit+1)
+	list, verdict, err := e.Service.Deliveries(c.Request.Context(), c.Param("endpoint"), below, limit+1)
 	next := ""
 	if len(list) > limit {
 		list = list[:limit]
 		next = strconv.FormatInt(list[limit-1].ID, 10)
 	}
-	views := make([]deliveryView, len(list))
-	for i, d := range list {
-		views[i] = viewDelivery(d)
-	}
-	answer(c, http.StatusOK, gin.H{"deliveries": views, "next_cursor": next}, verdict, err)
+	answer(c, http.StatusOK, gin.H{"deliveries": each(list, viewDelivery), "next_cursor": next}, verdict, err)
 }
 
 // redeliver sends the events of a delivery once more, and answers with how that went.
-func (a *API) redeliver(c *gin.Context) {
+func (e *Endpoints) redeliver(c *gin.Context) {
 	id, err := strconv.ParseInt(c.Param("delivery"), 10, 64)
 	if err != nil {
 		refuse(c, model.NotFound)
 		return
 	}
-	d, verdict, err := a.Endpoints.Redeliver(c.Request.Context(), c.Param("endpoint"), id)
+	d, verdict, err := e.Service.Redeliver(c.Request.Context(), c.Param("endpoint"), id)
 	answer(c, http.StatusOK, viewDelivery(d), verdict, err)
 }
-
-// listEndpointOperations answers with a page of the changes of endpoints.
-func (a *API) listEndpointOperations(c *gin.Context) { a.answerOperations(c, model.EndpointSubject) }

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"maps"
 	"net"
@@ -58,7 +57,8 @@ type stockEvent struct {
 // Streams are the open event streams of an instance. Their connections are hijacked from net/http, which would keep
 // buffers and a deep stack for each, some 30 KiB. A small goroutine for each is enough.
 type Streams struct {
-	catalog *service.Catalog
+	*Offers
+	now     func() time.Time
 	watches *service.Watches[*stockEvent] // by sale; the value is nil until the first event
 	pace    *rate.Limiter
 
@@ -79,8 +79,8 @@ type stream struct {
 }
 
 // NewStreams returns an empty set of streams. The caller must call Close.
-func NewStreams(catalog *service.Catalog) *Streams {
-	s := &Streams{catalog: catalog, pace: rate.NewLimiter(sendsPerSecond, sendsAtOnce), crowds: map[string]map[*stream]struct{}{}}
+func NewStreams(offers *Offers, now func() time.Time) *Streams {
+	s := &Streams{Offers: offers, now: now, pace: rate.NewLimiter(sendsPerSecond, sendsAtOnce), crowds: map[string]map[*stream]struct{}{}}
 	s.watches = service.NewWatches(s.watch)
 	return s
 }
@@ -124,44 +124,44 @@ func (s *Streams) leave() {
 	s.running.Done()
 }
 
-// saleEvents streams a sale's stock, and the state of its line, as server-sent events: at the beginning unless the client already has the figures,
-// on each change, and at each heartbeat.
-func (a *API) saleEvents(c *gin.Context) {
-	if offer, ok := a.offer(c); ok {
-		a.stream(c, offer.ID)
+// ofSale streams a sale's stock, and the state of its line, as server-sent events: at the beginning, unless the client has the
+// figures already, on each change, and at each heartbeat.
+func (s *Streams) ofSale(c *gin.Context) {
+	if offer, ok := s.offer(c); ok {
+		s.answer(c, offer.ID)
 	}
 }
 
-// campaignEvents streams the stock of all sales of a campaign, as saleEvents does.
-func (a *API) campaignEvents(c *gin.Context) {
-	if sales, ok := a.campaign(c); ok {
-		a.stream(c, sales[0].Campaign.ID)
+// ofCampaign streams the stock of all sales of a campaign, as ofSale does.
+func (s *Streams) ofCampaign(c *gin.Context) {
+	if sales, ok := s.campaign(c); ok {
+		s.answer(c, sales[0].Campaign.ID)
 	}
 }
 
-// stream answers with the events of a sale or campaign.
-func (a *API) stream(c *gin.Context, id string) {
+// answer answers with the events of a sale or campaign.
+func (s *Streams) answer(c *gin.Context, id string) {
 	if isHead(c) {
 		streamHeader(c)
 		return
 	}
-	if !a.Streams.enter() {
+	if !s.enter() {
 		middleware.Refuse(c, middleware.Refusal{Verdict: model.Unavailable, RetryAfter: streamsFull})
 		return
 	}
 	conn, _, err := c.Writer.Hijack()
 	if err != nil {
-		a.Streams.leave()
+		s.leave()
 		middleware.Fail(c, fmt.Errorf("take the connection over: %w", err))
 		return
 	}
 	streamHeader(c)
-	c.Header("Date", a.Now().UTC().Format(http.TimeFormat))
+	c.Header("Date", s.now().UTC().Format(http.TimeFormat))
 	// The answer has no length: it ends when the connection closes.
 	head := http.Response{StatusCode: http.StatusOK, ProtoMajor: 1, ProtoMinor: 1, Header: c.Writer.Header(), ContentLength: -1, Close: true}
 	var raw bytes.Buffer
 	_ = head.Write(&raw) // a write into memory can't fail
-	go a.Streams.serve(conn, raw.Bytes(), id, headerOf(c, "Last-Event-Id"))
+	go s.serve(conn, raw.Bytes(), id, middleware.HeaderOf(c, "Last-Event-Id"))
 }
 
 // streamHeader sets the headers of an event stream: caches must not reuse it, and proxies must not buffer it.
@@ -263,14 +263,14 @@ func (s *Streams) watch(ctx context.Context, id string, to *service.Newest[*stoc
 	defer beat.Stop()
 	said := ""
 	for {
-		changed := s.catalog.Changed() // taken before the sale is read, so that no later change is missed
+		changed := s.Catalog.Changed() // taken before the sale is read, so that no later change is missed
 		sales := s.read(ctx, id)
 		if len(sales) == 0 {
 			to.Set(&stockEvent{over: true})
 			s.tell(ctx, id)
 			return
 		}
-		now := s.catalog.Now()
+		now := s.Catalog.Now()
 		turn := time.After(untilTurn(sales[0], now)) // the sales of a campaign start and end together
 		if event := eventOf(id, sales, now); event.id != said {
 			said = event.id
@@ -296,79 +296,60 @@ func (s *Streams) watch(ctx context.Context, id string, to *service.Newest[*stoc
 	}
 }
 
-// read returns the sale, or the sales of the campaign, as they are now. The list is empty if there is neither, or if they are
-// only in the database and the database does not answer.
+// read returns the sale, or the sales of the campaign, as they are now. The list is empty if nothing has the id, or if the
+// database is needed and does not answer.
 func (s *Streams) read(ctx context.Context, id string) []model.Offer {
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
-	if s.catalog.CommonLimit(id) == nil { // else it is a campaign for sure
-		if offer, ok, err := s.catalog.Sale(ctx, id); err != nil {
+	if s.Catalog.CommonLimit(id) == nil { // else it is a campaign for sure
+		if offer, ok, err := s.Catalog.Sale(ctx, id); err != nil {
 			return nil
 		} else if ok && !offer.IsCampaignLine() {
 			return []model.Offer{offer}
 		}
 	}
-	sales, err := s.catalog.Campaign(ctx, id)
+	sales, err := s.Catalog.Campaign(ctx, id)
 	if err != nil {
 		return nil
 	}
 	return sales
 }
 
+// stockView is the stock of a sale in an event: of the only sale with the time, of one among others with its id.
+type stockView struct {
+	ID        string          `json:"id,omitempty"`
+	Available int64           `json:"available"`
+	Quota     int64           `json:"quota"`
+	State     model.SaleState `json:"state"`
+	Now       *stamp          `json:"now,omitempty"`
+}
+
 func eventOf(id string, sales []model.Offer, now time.Time) *stockEvent {
-	if sales[0].ID == id {
-		return newStockEvent(sales[0], now)
-	}
-	type stock struct {
-		ID        string          `json:"id"`
-		Available int64           `json:"available"`
-		Quota     int64           `json:"quota"`
-		State     model.SaleState `json:"state"`
-	}
-	stocks := make([]stock, len(sales))
-	for i, o := range sales {
-		stocks[i] = stock{o.ID, o.Stock.Free(), o.Stock.Quota, o.State(now, o.Stock.Free())}
-	}
-	data, _ := json.Marshal(struct { // numbers and plain texts always encode
-		Sales []stock `json:"sales"`
-		Now   stamp   `json:"now"`
-	}{stocks, stamp(now)})
-	sum := sha256.Sum256(fmt.Append(nil, stocks))
-	event := &stockEvent{id: hex.EncodeToString(sum[:8])}
-	if first := sales[0]; first.Stock.Lined == model.InLine {
+	stocks := each(sales, func(o model.Offer) stockView {
+		return stockView{ID: o.ID, Available: o.Stock.Free(), Quota: o.Stock.Quota, State: o.State(now, o.Stock.Free())}
+	})
+	event, first, name := &stockEvent{}, sales[0], "stocks"
+	var view any = gin.H{"sales": stocks, "now": stamp(now)}
+	if first.ID == id {
+		one := stocks[0]
+		event.id = fmt.Sprintf("%d-%d-%s", one.Available, one.Quota, one.State)
+		one.ID, one.Now = "", optional(now)
+		name, view = "stock", one
+	} else {
+		sum := sha256.Sum256(fmt.Append(nil, stocks))
+		event.id = hex.EncodeToString(sum[:8])
 		for _, o := range sales[1:] {
 			first.Stock.Reserved += o.Stock.Free() // what is left is the same for all
 		}
-		event.addLine(first, first.State(now, first.Stock.Free()))
 	}
-	event.frame = fmt.Appendf(event.frame, "id: %s\nevent: stocks\ndata: %s\n\n", event.id, data)
-	return event
-}
-
-func newStockEvent(o model.Offer, now time.Time) *stockEvent {
-	state := o.State(now, o.Stock.Free())
-	id := fmt.Sprintf("%d-%d-%s", o.Stock.Free(), o.Stock.Quota, state)
-	data, _ := json.Marshal(struct { // numbers and plain texts always encode
-		Available int64           `json:"available"`
-		Quota     int64           `json:"quota"`
-		State     model.SaleState `json:"state"`
-		Now       stamp           `json:"now"`
-	}{o.Stock.Free(), o.Stock.Quota, state, stamp(now)})
-	event := &stockEvent{id: id}
-	if o.Stock.Lined == model.InLine {
-		event.addLine(o, state)
+	if first.Stock.Lined == model.InLine {
+		// New entries alone are no reason for an event: while a line fills up, they would be one all the time. All else that is
+		// public of a line changes together with one of these numbers.
+		event.id = fmt.Sprintf("%s-%s-%d-%d", event.id, first.Line.Phase, first.Line.Serving, first.Revision)
+		event.frame = appendEvent(nil, "line", viewLine(first, first.State(now, first.Stock.Free())))
 	}
-	event.frame = fmt.Appendf(event.frame, "id: %s\nevent: stock\ndata: %s\n\n", event.id, data)
+	event.frame = appendEvent(fmt.Appendf(event.frame, "id: %s\n", event.id), name, view)
 	return event
-}
-
-// addLine adds an event with the state of a sale's line.
-func (e *stockEvent) addLine(o model.Offer, state model.SaleState) {
-	line, _ := json.Marshal(viewLine(o, state)) //nolint:gosec // the secret of a line is public once its order is drawn
-	// New entries alone are no reason for an event: while a line fills up, they would be one all the time. All else that is
-	// public of a line changes together with one of these numbers.
-	e.id = fmt.Sprintf("%s-%s-%d-%d", e.id, o.Line.Phase, o.Line.Serving, o.Revision)
-	e.frame = fmt.Appendf(nil, "event: line\ndata: %s\n\n", line)
 }
 
 // untilTurn returns the time until the sale starts or ends, whichever is next. After the end it returns heartbeat.

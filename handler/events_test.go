@@ -36,9 +36,9 @@ type radio struct{ *wire }
 func newRadio(t *testing.T) *radio {
 	s := newShop(t)
 	var read atomic.Int64
-	s.api.Catalog = service.NewCatalog(s, func() time.Time { return time.Now().Add(time.Duration(read.Add(1)) * time.Millisecond) })
+	s.offers.Catalog = service.NewCatalog(s, func() time.Time { return time.Now().Add(time.Duration(read.Add(1)) * time.Millisecond) })
 	s.refresh()
-	s.api.Streams = NewStreams(s.api.Catalog)
+	s.api.Streams = NewStreams(s.offers, time.Now)
 	return &radio{s.open()}
 }
 
@@ -335,7 +335,7 @@ func TestEventsHaveABound(t *testing.T) {
 
 func TestEventsOfNoSale(t *testing.T) {
 	s := newShop(t)
-	s.api.Streams = NewStreams(s.api.Catalog)
+	s.api.Streams = NewStreams(s.offers, time.Now)
 	check.Same(t, "status", s.get("/api/v1/sales/BBBBBBBBBBBBBBBB/events").Code, http.StatusNotFound)
 	check.Same(t, "open streams", s.api.Streams.open, 0)
 }

@@ -57,7 +57,9 @@ func (yes) Deduct(_ context.Context, a model.Attempt) (model.Outcome, error) {
 type shop struct {
 	testing.TB
 	api    *API
-	router http.Handler // made at the first request
+	offers *Offers
+	stop   chan struct{} // closed when the server stops
+	router http.Handler  // made at the first request
 	offer  *model.Offer
 	gone   bool             // the sale is no longer live
 	clock  func() time.Time // of the database
@@ -87,7 +89,7 @@ func newShop(tb testing.TB) *shop {
 	tb.Helper()
 	gin.SetMode(gin.ReleaseMode)
 	now := time.Now()
-	s := &shop{TB: tb, clock: time.Now, offer: &model.Offer{
+	s := &shop{TB: tb, clock: time.Now, stop: make(chan struct{}), offer: &model.Offer{
 		Sale: model.Sale{
 			ID: benchSale, Code: "abc", Title: "<Tea>", PriceCents: 990, Currency: "CNY", LimitPerUser: 10, PayTimeoutSeconds: 60, Mode: model.ModeRush,
 			StartsAt: now.Add(-time.Hour), EndsAt: now.Add(time.Hour), Status: model.SaleLive,
@@ -95,23 +97,32 @@ func newShop(tb testing.TB) *shop {
 		Stock: model.Stock{SaleID: benchSale, Quota: 5, Available: 5, Epoch: 1},
 	}}
 	catalog := service.NewCatalog(s, func() time.Time { return s.clock() })
+	s.offers = &Offers{catalog, func() string { return "http://localhost" }}
+	staff := &service.Staff{Tokens: auth.NewTokens(benchSecret, time.Now)}
+	consoles := NewConsoles(staff, s.stop)
 	meter := metrics.New(time.Now)
 	s.api = &API{
-		Purchases: &service.Purchases{
-			Catalog: catalog, IDs: model.NewOrderIDs(benchSecret), Strategy: yes{}, Waiters: service.NewWaiters(time.Now),
-			Observe: observe.All{meter},
+		Door: Door{
+			Limits: Limits{Rate: 1e9, Burst: 1e9, AddressRate: 1e9, User: model.Frequency{Limit: 1e6, Window: time.Second}},
+			Tally:  service.NewTally(catalog), Requested: meter.Request, Observe: observe.All{meter}, Now: time.Now,
+			Log: slog.New(slog.NewJSONHandler(io.Discard, nil)),
 		},
-		Catalog: catalog, Paths: auth.NewPaths(benchSecret, catalog.Now), Staff: &service.Staff{Tokens: auth.NewTokens(benchSecret, time.Now)},
-		Holds: &service.Holds{}, Notices: true,
-		Sandbox: &sandbox.Provider{
+		Health: Health{Closing: s.stop, Now: time.Now},
+		Purchases: Purchases{
+			Offers: s.offers, Paths: auth.NewPaths(benchSecret, catalog.Now), Service: &service.Purchases{
+				Catalog: catalog, IDs: model.NewOrderIDs(benchSecret), Strategy: yes{}, Waiters: service.NewWaiters(time.Now),
+				Observe: observe.All{meter},
+			},
+		},
+		Links: Links{PublicURL: s.offers.PublicURL}, Orders: Orders{Offers: s.offers, Consoles: consoles},
+		Lines: Lines{Offers: s.offers, Closing: s.stop}, Holds: &Holds{Service: &service.Holds{}},
+		Payments: Payments{Notices: true, Sandbox: &sandbox.Provider{
 			Secret: benchSecret, Now: catalog.Now,
 			Read: func(context.Context, string) (model.Payment, bool, error) { return model.Payment{}, false, nil },
-		},
-		Home: http.NotFoundHandler(), Assets: http.NotFoundHandler(),
-		PublicURL: func() string { return "http://localhost" },
-		Limits:    Limits{Rate: 1e9, Burst: 1e9, AddressRate: 1e9, User: model.Frequency{Limit: 1e6, Window: time.Second}},
-		Tally:     service.NewTally(catalog),
-		Requested: meter.Request, Observe: observe.All{meter}, Now: time.Now, Log: slog.New(slog.NewJSONHandler(io.Discard, nil)),
+		}},
+		Pages:  Pages{Offers: s.offers, Home: http.NotFoundHandler()},
+		Assets: http.NotFoundHandler(), Sales: Sales{Offers: s.offers}, Campaigns: Campaigns{Offers: s.offers}, Operations: Operations{Offers: s.offers},
+		Live: Live{Offers: s.offers, Consoles: consoles}, Lab: &Lab{Consoles: consoles}, Staff: Staff{staff}, Accounts: NewAccounts(&service.Accounts{}),
 	}
 	s.refresh()
 	return s
@@ -121,11 +132,11 @@ func newShop(tb testing.TB) *shop {
 func (s *shop) soldOut() *shop {
 	s.offer.Stock.Available, s.offer.Stock.Paid = 0, s.offer.Stock.Quota
 	s.refresh()
-	s.api.Catalog.Latch(benchSale)
+	s.offers.Catalog.Latch(benchSale)
 	return s
 }
 
-func (s *shop) refresh() { check.Done(s.api.Catalog.Refresh(s.Context())) }
+func (s *shop) refresh() { check.Done(s.offers.Catalog.Refresh(s.Context())) }
 
 // handler returns the router.
 func (s *shop) handler() http.Handler {
@@ -137,7 +148,7 @@ func (s *shop) handler() http.Handler {
 
 // token returns the header of a user in this role.
 func (s *shop) token(role model.Role) string {
-	token, _, err := s.api.Staff.Tokens.Sign(model.Identity{UserID: benchUser, Role: role}, time.Hour)
+	token, _, err := s.api.Staff.Service.Tokens.Sign(model.Identity{UserID: benchUser, Role: role}, time.Hour)
 	check.Done(err)
 	return "Bearer " + token
 }
@@ -158,7 +169,7 @@ func (s *shop) request(method, path, body string, headers ...string) *http.Reque
 
 // purchase returns a buyer's request with a valid token and path.
 func (s *shop) purchase(body string) *http.Request {
-	path, _ := s.api.Paths.Issue(benchUser, benchSale, time.Hour)
+	path, _ := s.api.Purchases.Paths.Issue(benchUser, benchSale, time.Hour)
 	return s.request(http.MethodPost, "/api/v1/sales/"+benchSale+"/"+path+"/orders", body, "Authorization", s.token(model.RoleBuyer))
 }
 
@@ -178,13 +189,11 @@ type wire struct {
 	*shop
 	accepted chan net.Conn
 	closed   chan struct{}
-	stop     chan struct{} // API.Closing
 }
 
 // open starts the server.
 func (s *shop) open() *wire {
-	w := &wire{shop: s, accepted: make(chan net.Conn), closed: make(chan struct{}), stop: make(chan struct{})}
-	s.api.Closing = w.stop
+	w := &wire{shop: s, accepted: make(chan net.Conn), closed: make(chan struct{})}
 	server := &http.Server{Handler: s.handler(), ReadHeaderTimeout: time.Second, WriteTimeout: time.Second}
 	served := make(chan error)
 	go func() { served <- server.Serve(w) }()

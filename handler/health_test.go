@@ -14,8 +14,8 @@ import (
 func TestReadinessIsShared(t *testing.T) {
 	s, now, asked := newShop(t), time.Now(), 0
 	var broken error
-	s.api.Now = func() time.Time { return now }
-	s.api.Checks = []Check{{Name: "database", Needed: true, Ask: func(ctx context.Context) error {
+	s.api.Health.Now = func() time.Time { return now }
+	s.api.Health.Checks = []Check{{Name: "database", Needed: true, Ask: func(ctx context.Context) error {
 		asked++
 		return errors.Join(broken, ctx.Err())
 	}}}

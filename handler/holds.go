@@ -10,61 +10,65 @@ import (
 	"flashsale/service"
 )
 
-// holdKeys answers with the keys that hold tokens are checked with.
-func (a *API) holdKeys(c *gin.Context) {
-	c.Header("Cache-Control", "public, max-age=300")
-	c.Data(http.StatusOK, "application/jwk-set+json", a.HoldKeys)
+// Holds lets the shop's own checkout ask about the orders that it settles.
+type Holds struct {
+	Service *service.Holds
+	Keys    []byte // the JSON Web Key Set of hold tokens
 }
 
-func (a *API) getHold(c *gin.Context) {
-	order, verdict, err := a.Holds.Hold(c.Request.Context(), c.Param("id"))
+// keys answers with the public keys of hold tokens.
+func (h *Holds) keys(c *gin.Context) {
+	c.Header("Cache-Control", "public, max-age=300")
+	c.Data(http.StatusOK, "application/jwk-set+json", h.Keys)
+}
+
+func (h *Holds) get(c *gin.Context) {
+	order, verdict, err := h.Service.Hold(c.Request.Context(), c.Param("id"))
 	answerHold(c, order, verdict, err)
 }
 
-func (a *API) settleHold(c *gin.Context) {
+func (h *Holds) settle(c *gin.Context) {
 	var body struct {
 		Reference   string `json:"reference"`
 		AmountCents *int64 `json:"amount_cents"`
 	}
-	if !decode(c, maxBodyBytes, &body) || !isReference(c, body.Reference) {
+	if !decode(c, maxBodyBytes, &body) || !isID(c, "reference", body.Reference) {
 		return
 	}
 	if body.AmountCents == nil {
 		refuseInvalid(c, &service.Invalid{Field: "amount_cents", Reason: missingField})
 		return
 	}
-	order, verdict, err := a.Holds.Settle(c.Request.Context(), c.Param("id"), body.Reference, *body.AmountCents)
+	order, verdict, err := h.Service.Settle(c.Request.Context(), c.Param("id"), body.Reference, *body.AmountCents)
 	answerHold(c, order, verdict, err)
 }
 
-func (a *API) refundedHold(c *gin.Context) {
+func (h *Holds) refunded(c *gin.Context) {
 	var body struct {
 		Reference string `json:"reference"`
 	}
-	if !decode(c, maxBodyBytes, &body) || !isReference(c, body.Reference) {
+	if !decode(c, maxBodyBytes, &body) || !isID(c, "reference", body.Reference) {
 		return
 	}
-	order, verdict, err := a.Holds.Refunded(c.Request.Context(), c.Param("id"), body.Reference)
+	order, verdict, err := h.Service.Refunded(c.Request.Context(), c.Param("id"), body.Reference)
 	answerHold(c, order, verdict, err)
 }
 
-func (a *API) releaseHold(c *gin.Context) {
-	order, verdict, err := a.Holds.Release(c.Request.Context(), c.Param("id"), middleware.IdentityOf(c).UserID)
+func (h *Holds) release(c *gin.Context) {
+	order, verdict, err := h.Service.Release(c.Request.Context(), c.Param("id"), middleware.IdentityOf(c).UserID)
 	answerHold(c, order, verdict, err)
 }
 
-// isReference reports whether a text has the form of a reference, which is that of a user's id. Else it ends the request.
-func isReference(c *gin.Context, reference string) bool {
-	if model.ValidUserID(reference) {
-		return true
+// isID reports whether a field has the form of an id: 1 to 64 plain characters, as a user's id. Else it refuses the request.
+func isID(c *gin.Context, field, id string) bool {
+	ok := model.ValidUserID(id)
+	if !ok {
+		refuseInvalid(c, &service.Invalid{Field: field, Reason: notAnID, Min: 1, Max: model.MaxUserID})
 	}
-	refuseInvalid(c, &service.Invalid{Field: "reference", Reason: notAnID, Min: 1, Max: model.MaxUserID})
-	return false
+	return ok
 }
 
-// answerHold shows the order with its buyer, since the shop asks for all of them.
+// answerHold shows the order with its buyer: the shop's server asks about the orders of all buyers.
 func answerHold(c *gin.Context, order model.Order, verdict model.Verdict, err error) {
-	view := viewOrder(order)
-	view.UserID = order.UserID
-	answer(c, http.StatusOK, view, verdict, err)
+	answer(c, http.StatusOK, viewBuyersOrder(order), verdict, err)
 }

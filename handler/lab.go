@@ -8,18 +8,24 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"flashsale/lab"
-	"flashsale/middleware"
 	"flashsale/model"
 )
 
-// hasLab answers as if the route did not exist if this instance has no lab.
-func (a *API) hasLab(c *gin.Context) {
-	if a.Lab == nil {
+// Lab lets operators compare the strategies, and shows the comparisons.
+type Lab struct {
+	Desk     *lab.Desk // nil: this instance has no lab
+	Stores   LabStores
+	Consoles *Consoles
+}
+
+// there answers as if the route did not exist if this instance has no lab.
+func (l *Lab) there(c *gin.Context) {
+	if l.Desk == nil {
 		refuse(c, model.NotFound)
 	}
 }
 
-func (a *API) startLab(c *gin.Context) {
+func (l *Lab) start(c *gin.Context) {
 	var body struct {
 		Strategies  []string `json:"strategies"`
 		Buyers      int      `json:"buyers"`
@@ -30,39 +36,32 @@ func (a *API) startLab(c *gin.Context) {
 	if !decode(c, maxOperatorBodyBytes, &body) {
 		return
 	}
-	run, verdict, invalid := a.Lab.Start(model.LabPlan{
+	run, verdict, invalid := l.Desk.Start(model.LabPlan{
 		Strategies: body.Strategies, Buyers: body.Buyers, Stock: body.Stock, Concurrency: body.Concurrency,
 	}, body.WhileOpen)
-	switch verdict {
-	case model.Accepted:
-		c.JSON(http.StatusAccepted, gin.H{"run": viewLabRun(run)})
-	case model.BadRequest:
-		refuseInvalid(c, invalid)
-	default:
-		refuse(c, verdict)
-	}
+	answerChange(c, http.StatusAccepted, gin.H{"run": viewLabRun(run)}, verdict, invalid, nil)
 }
 
-// stopLab stops the run under way and answers with it, or with null if there is none.
-func (a *API) stopLab(c *gin.Context) {
-	a.Lab.Stop()
-	c.JSON(http.StatusOK, gin.H{"run": a.runningLab()})
+// stop stops the run under way and answers with it, or with null if there is none.
+func (l *Lab) stop(c *gin.Context) {
+	l.Desk.Stop()
+	c.JSON(http.StatusOK, gin.H{"run": l.running()})
 }
 
-// runningLab returns the view of the run under way, or nil.
-func (a *API) runningLab() *labRunView {
-	run, _ := a.Lab.Newest()
-	if run == nil || run.Over {
-		return nil
+// running returns the view of the run under way, or nil.
+func (l *Lab) running() *labRunView {
+	run, _ := l.Desk.Newest()
+	if run != nil && run.Over {
+		run = nil
 	}
 	return viewLabRun(run)
 }
 
-// showLab answers with the strategies, stores and limits of the lab, the run under way, and the reports of earlier
+// show answers with the strategies, stores and limits of the lab, the run under way, and the reports of earlier
 // runs.
-func (a *API) showLab(c *gin.Context) {
+func (l *Lab) show(c *gin.Context) {
 	reports := []gin.H{}
-	for _, r := range a.Lab.Reports() {
+	for _, r := range l.Desk.Reports() {
 		strategies := make([]string, len(r.Strategies))
 		for i, result := range r.Strategies {
 			strategies[i] = result.Strategy
@@ -73,8 +72,8 @@ func (a *API) showLab(c *gin.Context) {
 		})
 	}
 	c.JSON(http.StatusOK, gin.H{
-		"running": a.runningLab(), "reports": reports, "strategies": a.Lab.Strategies(),
-		"stores": gin.H{"database": a.LabStores.Database, "redis": a.LabStores.Redis},
+		"running": l.running(), "reports": reports, "strategies": l.Desk.Strategies(),
+		"stores": gin.H{"database": l.Stores.Database, "redis": l.Stores.Redis},
 		"limits": gin.H{"buyers": lab.MaxBuyers, "stock": lab.MaxStock, "concurrency": lab.MaxConcurrency},
 	})
 }
@@ -98,7 +97,11 @@ type labRunView struct {
 	Results     []*lab.Result `json:"results"`
 }
 
+// viewLabRun returns nil for no run.
 func viewLabRun(r *lab.State) *labRunView {
+	if r == nil {
+		return nil
+	}
 	v := &labRunView{
 		StartedAt: stamp(r.StartedAt), Strategies: r.Strategies, Buyers: r.Buyers, Stock: r.Stock, Concurrency: r.Concurrency,
 		Strategy: r.Strategy, Index: r.Index, Of: len(r.Strategies), Done: r.Done, Results: r.Results,
@@ -109,12 +112,12 @@ func viewLabRun(r *lab.State) *labRunView {
 	return v
 }
 
-// labEvents streams the run under way: a progress event at once and on each change, and a done event at the end. A
+// events streams the run under way: a progress event at once and on each change, and a done event at the end. A
 // client that connects while no run is under way gets the last run, and then the next one.
-func (a *API) labEvents(c *gin.Context) {
+func (l *Lab) events(c *gin.Context) {
 	var said *lab.State
-	a.console(c, func() (frames []byte, changed <-chan struct{}) {
-		run, changed := a.Lab.Newest()
+	l.Consoles.stream(c, func() (frames []byte, changed <-chan struct{}) {
+		run, changed := l.Desk.Newest()
 		if run == said {
 			return nil, changed
 		}
@@ -131,11 +134,11 @@ func (a *API) labEvents(c *gin.Context) {
 	})
 }
 
-// labReport answers with a report as a page, or as JSON if the id has the suffix .json. It needs no log-in: whoever has
+// report answers with a report as a page, or as JSON if the id has the suffix .json. It needs no log-in: whoever has
 // the id may read the report.
-func (a *API) labReport(c *gin.Context) {
+func (l *Lab) report(c *gin.Context) {
 	id, figures := strings.CutSuffix(c.Param("report"), ".json")
-	report, ok, err := a.Lab.Report(id)
+	report, ok, err := l.Desk.Report(id)
 	var body bytes.Buffer
 	switch {
 	case err != nil || !ok:
@@ -145,10 +148,8 @@ func (a *API) labReport(c *gin.Context) {
 		err = report.WriteHTML(&body)
 	}
 	switch {
-	case err != nil:
-		middleware.Fail(c, err)
-	case !ok:
-		refuse(c, model.NotFound)
+	case err != nil || !ok:
+		answer(c, http.StatusOK, nil, model.NotFound, err)
 	case figures:
 		c.Data(http.StatusOK, jsonType, body.Bytes())
 	default:

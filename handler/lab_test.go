@@ -30,8 +30,8 @@ type labOffice struct {
 
 func newLabOffice(t *testing.T) *labOffice {
 	s, o := newShop(t), &labOffice{}
-	s.api.Lab = lab.NewDesk(o.compare, lab.NewShelf(t.TempDir()), s.api.Catalog, []lab.Strategy{{Name: "one"}}, slog.New(slog.DiscardHandler))
-	t.Cleanup(func() { check.Done(s.api.Lab.Close(context.Background())) })
+	s.api.Lab.Desk = lab.NewDesk(o.compare, lab.NewShelf(t.TempDir()), s.offers.Catalog, []lab.Strategy{{Name: "one"}}, slog.New(slog.DiscardHandler))
+	t.Cleanup(func() { check.Done(s.api.Lab.Desk.Close(context.Background())) })
 	o.wire = s.open()
 	return o
 }
@@ -58,7 +58,7 @@ func (o *labOffice) compare(ctx context.Context, p model.LabPlan, progress func(
 // begin starts a comparison, although the sale is open.
 func (o *labOffice) begin() {
 	o.steps = make(chan lab.Progress)
-	_, verdict, _ := o.api.Lab.Start(model.LabPlan{Buyers: 100, Stock: 1, Concurrency: 1}, true)
+	_, verdict, _ := o.api.Lab.Desk.Start(model.LabPlan{Buyers: 100, Stock: 1, Concurrency: 1}, true)
 	check.Same(o, "start", verdict, model.Accepted)
 }
 
@@ -92,8 +92,8 @@ func TestLabEvents(t *testing.T) {
 			if n := len(all); n < 2 || !strings.Contains(all[n-2].data, `"done":100,`) {
 				t.Errorf("the events at the end: %q", all)
 			}
-			run, _ := o.api.Lab.Newest()
-			_, kept, err := o.api.Lab.Report(run.ReportID)
+			run, _ := o.api.Lab.Desk.Newest()
+			_, kept, err := o.api.Lab.Desk.Report(run.ReportID)
 			check.Same(t, "the report is kept", kept && err == nil, true)
 			check.Same(t, "last event", all[len(all)-1].String(),
 				fmt.Sprintf(`done {"failed":false,"id":"%s","stopped":"","url":"/lab/reports/%[1]s"}`, run.ReportID))
@@ -147,7 +147,7 @@ func TestConsolesEndWithTheirUsers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newLabOffice(t)
 		l := &ledger{orders: 9 * maxPage}
-		o.api.Orders = &service.Orders{Desk: l}
+		o.api.Orders.Service = &service.Orders{Desk: l}
 		olga, key := o.hire("olga", false, model.RoleOperator), o.hire("key", true, model.RoleViewer)
 		ben, gone := o.hire("ben", true, model.RoleViewer), o.hire("gone", false, model.RoleSupport)
 		streams := map[string]*listener{}
@@ -156,7 +156,7 @@ func TestConsolesEndWithTheirUsers(t *testing.T) {
 			check.Same(t, name, streams[name].status, http.StatusOK)
 		}
 		sheet, _ := o.ask(exportPath, "Authorization", gone)
-		o.api.Staff.Store.(*roster).change(func(list []model.Account) []model.Account {
+		o.api.Staff.Service.Store.(*roster).change(func(list []model.Account) []model.Account {
 			list[0].PasswordHash, list[1].Role = "another", model.RoleHolds
 			return list[:3]
 		})
@@ -232,7 +232,7 @@ func TestNoLab(t *testing.T) {
 func TestLabReport(t *testing.T) {
 	s, folder := newShop(t), t.TempDir()
 	shelf := lab.NewShelf(folder)
-	s.api.Lab = lab.NewDesk(nil, shelf, s.api.Catalog, nil, s.api.Log)
+	s.api.Lab.Desk = lab.NewDesk(nil, shelf, s.offers.Catalog, nil, s.api.Door.Log)
 	const strict = "default-src 'none'; frame-ancestors 'none'"
 	id := check.Must(shelf.Save(&lab.Report{Stock: 7, Setting: lab.Setting{Command: "flashsale lab"}}))
 	for name, want := range map[string]struct {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"strconv"
-	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -15,16 +14,16 @@ import (
 )
 
 const (
-	// proofReaders is how many readers of proofs an instance has at once. Each needs some 100 KB for a page of entries.
-	// proofReadersOfOne is the same for one address.
-	proofReaders      = 500
+	// proofReaders is how many proofs an instance sends at the same time. Each takes about 100 KB, for a page of entries.
+	proofReaders = 500
+	// proofReadersOfOne is how many of them go to one address.
 	proofReadersOfOne = 10
 )
 
-// drawMaxAge is how long caches may keep the proof of a line, in seconds. It does not change.
+// drawMaxAge is how long caches may keep a proof, in seconds. A proof does not change.
 const drawMaxAge = 3600
 
-// lineView is the public state of a sale's line, from which each entrant can compute the own place.
+// lineView is the public state of a sale's line, from which each entrant can compute their place.
 type lineView struct {
 	Mode       model.Mode  `json:"mode"`
 	Phase      model.Phase `json:"phase"`
@@ -57,11 +56,20 @@ func viewLine(o model.Offer, state model.SaleState) lineView {
 	return v
 }
 
-// getLine answers with the state of a sale's line, the same for everybody.
-func (a *API) getLine() gin.HandlerFunc {
+// Lines are the lines of sales: their state, the entries of buyers, the proof of their order, and what operators change.
+type Lines struct {
+	*Offers
+	Service *service.Lines
+	Proofs  *service.Proofs
+	Sales   *service.Sales
+	Closing <-chan struct{} // closed when the server stops: proofs end
+}
+
+// get answers with the state of a sale's line, the same for everybody.
+func (l *Lines) get() gin.HandlerFunc {
 	pages := newSalePages()
 	return func(c *gin.Context) {
-		offer, ok := a.offer(c)
+		offer, ok := l.offer(c)
 		if !ok {
 			return
 		}
@@ -69,14 +77,14 @@ func (a *API) getLine() gin.HandlerFunc {
 			refuse(c, model.NoLine)
 			return
 		}
-		pages.send(c, offer, a.Catalog.Now(), func(state model.SaleState) *prepared.Answer {
+		pages.send(c, offer, l.Catalog.Now(), func(state model.SaleState) *prepared.Answer {
 			return salesJSON(c, viewLine(offer, state))
 		})
 	}
 }
 
-// enterLine makes the user's entry, or finds it.
-func (a *API) enterLine(c *gin.Context) {
+// enter makes the user's entry, or finds it.
+func (l *Lines) enter(c *gin.Context) {
 	body := struct {
 		Quantity int    `json:"quantity"`
 		Altcha   string `json:"altcha"` // the solution of a challenge, in the field where ALTCHA's widget has it
@@ -84,21 +92,18 @@ func (a *API) enterLine(c *gin.Context) {
 	if !decode(c, maxBodyBytes, &body) {
 		return
 	}
-	e, ticket, verdict, err := a.Lines.Enter(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("sale"), body.Quantity, body.Altcha)
-	if verdict == model.BadRequest {
-		refuseInvalid(c, &service.Invalid{Field: "quantity", Reason: overLimit})
-		return
-	}
+	e, ticket, verdict, err := l.Service.Enter(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("sale"), body.Quantity, body.Altcha)
 	status := http.StatusOK
 	if e.New {
 		status = http.StatusCreated
 	}
-	answer(c, status, gin.H{"number": e.Number, "quantity": e.Quantity, "ticket": ticket}, verdict, err)
+	invalid := &service.Invalid{Field: "quantity", Reason: overLimit}
+	answerChange(c, status, gin.H{"number": e.Number, "quantity": e.Quantity, "ticket": ticket}, verdict, invalid, err)
 }
 
-// entryChallenge answers with the work that the user has to do before entering.
-func (a *API) entryChallenge(c *gin.Context) {
-	challenge, verdict, err := a.Lines.Challenge(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("sale"))
+// challenge answers with the work that the user has to do before entering.
+func (l *Lines) challenge(c *gin.Context) {
+	challenge, verdict, err := l.Service.Challenge(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("sale"))
 	answer(c, http.StatusOK, challenge, verdict, err)
 }
 
@@ -112,119 +117,74 @@ type entryView struct {
 	Until    *stamp           `json:"until,omitempty"`
 }
 
-func (a *API) myEntry(c *gin.Context) {
-	e, rank, verdict, err := a.Lines.Mine(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("sale"))
+func (l *Lines) mine(c *gin.Context) {
+	e, rank, verdict, err := l.Service.Mine(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("sale"))
 	answer(c, http.StatusOK, entryView{e.Number, known(rank), e.Quantity, e.State, e.Units, optional(e.Until)}, verdict, err)
 }
 
-func (a *API) leaveLine(c *gin.Context) {
-	verdict, err := a.Lines.Leave(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("sale"))
+func (l *Lines) leave(c *gin.Context) {
+	verdict, err := l.Service.Leave(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("sale"))
 	answer(c, http.StatusOK, gin.H{"state": model.EntryLeft}, verdict, err)
 }
 
-// getDraw answers with the document that proves the order of a line and the winners of a draw. It is long, so it is sent as it
-// is read, in parts.
-func (a *API) getDraw(c *gin.Context) {
-	leave, ok := a.proving.Take(c)
-	if !ok {
-		return
-	}
-	defer leave()
-	ctx, cancel := context.WithTimeout(c.Request.Context(), exportLimit)
-	defer cancel()
-	var verdict model.Verdict
-	var err error
-	out := drawWriter{c, a.Closing}
-	if isHead(c) {
-		if _, verdict, err = a.Proofs.Ready(ctx, c.Param("sale")); err == nil && verdict == model.Accepted {
+// draw answers with the document that proves the order of a line and the winners of a draw. The document is long, so it is sent
+// in parts, as it is read.
+func (l *Lines) draw() gin.HandlerFunc {
+	readers := middleware.NewPlaces(proofReaders, proofReadersOfOne)
+	return func(c *gin.Context) {
+		leave, ok := readers.Take(c)
+		if !ok {
+			return
+		}
+		defer leave()
+		ctx, cancel := context.WithTimeout(c.Request.Context(), exportLimit)
+		defer cancel()
+		out := &download{c: c, closing: l.Closing, header: http.Header{
+			"Content-Type": {jsonType}, "Cache-Control": {"public, max-age=" + strconv.Itoa(drawMaxAge)},
+		}}
+		if !isHead(c) {
+			out.end(l.Proofs.Write(ctx, out, c.Param("sale")))
+			return
+		}
+		_, verdict, err := l.Proofs.Ready(ctx, c.Param("sale"))
+		if err == nil && verdict == model.Accepted {
 			out.begin()
 		}
-	} else {
-		verdict, err = a.Proofs.Write(ctx, out, c.Param("sale"))
-	}
-	switch {
-	case err != nil && c.Writer.Written():
-		panic(http.ErrAbortHandler) // nobody may take a part for the whole
-	case err != nil:
-		middleware.Fail(c, err)
-	case verdict != model.Accepted:
-		refuse(c, verdict)
+		out.end(verdict, err)
 	}
 }
 
-// drawWriter sends a document. The headers go out with the first part, so that an error before it is still a refusal. Each
-// part has as much time as a page of an export.
-type drawWriter struct {
-	c       *gin.Context
-	closing <-chan struct{}
-}
-
-func (w drawWriter) begin() {
-	w.c.Header("Content-Type", jsonType)
-	w.c.Header("Cache-Control", "public, max-age="+strconv.Itoa(drawMaxAge))
-	w.c.Status(http.StatusOK)
-}
-
-// Write sends a part of the document.
-func (w drawWriter) Write(part []byte) (int, error) {
-	select {
-	case <-w.closing:
-		return 0, context.Canceled
-	default:
-	}
-	if !w.c.Writer.Written() {
-		w.begin()
-	}
-	_ = http.NewResponseController(w.c.Writer).SetWriteDeadline(time.Now().Add(exportPatience)) //nolint:forbidigo // needs real time
-	return w.c.Writer.Write(part)
-}
-
-// myProof answers with what proves that the user's own entry is under the root.
-func (a *API) myProof(c *gin.Context) {
-	number, tag, path, verdict, err := a.Proofs.Path(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("sale"))
+// proof answers with the hashes that prove that the user's entry is under the root.
+func (l *Lines) proof(c *gin.Context) {
+	number, tag, path, verdict, err := l.Proofs.Path(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("sale"))
 	answer(c, http.StatusOK, gin.H{"number": number, "tag": tag, "path": path}, verdict, err)
 }
 
-// turn returns until when the user may buy in a sale that is in line. If the user is not called, it ends the request and
-// returns false. A ticket in the header Line-Ticket saves the question to the database.
-func (a *API) turn(c *gin.Context, offer model.Offer) (until time.Time, ok bool) {
-	until, rank, verdict, err := a.Lines.Turn(c.Request.Context(), middleware.IdentityOf(c).UserID, offer, headerOf(c, "Line-Ticket"))
-	switch {
-	case err != nil:
-		middleware.Fail(c, err)
-	case verdict != model.Accepted:
-		middleware.Refuse(c, middleware.Refusal{Verdict: verdict, Turn: &middleware.Turn{Rank: known(rank), Serving: offer.Line.Serving}})
-	default:
-		return until, true
-	}
-	return until, false
-}
-
-// extendCalls lets the calls of a sale's line end later.
-func (a *API) extendCalls(c *gin.Context) {
+// extend makes the calls of a sale's line end later.
+func (l *Lines) extend(c *gin.Context) {
 	var body struct {
 		Seconds int `json:"seconds"`
 	}
 	if !decode(c, maxOperatorBodyBytes, &body) {
 		return
 	}
-	calls, verdict, invalid, err := a.Sales.ExtendCalls(c.Request.Context(), c.Param("sale"), body.Seconds, middleware.IdentityOf(c).UserID)
+	calls, verdict, invalid, err := l.Sales.ExtendCalls(c.Request.Context(), c.Param("sale"), body.Seconds, middleware.IdentityOf(c).UserID)
 	answerChange(c, http.StatusOK, gin.H{"calls": calls}, verdict, invalid, err)
 }
 
-// voidEntries removes entries from a sale's line before the seal.
-func (a *API) voidEntries(c *gin.Context) {
+// void removes entries from a sale's line before the seal.
+func (l *Lines) void(c *gin.Context) {
 	var body struct {
 		Users  []string `json:"users"`
 		From   int64    `json:"from"`
 		To     int64    `json:"to"`
 		Reason string   `json:"reason"`
 	}
-	body.From, body.To = -1, -1 // without users, the numbers have to be given
+	body.From, body.To = -1, -1 // without users, the numbers are required
 	if !decode(c, maxOperatorBodyBytes, &body) {
 		return
 	}
-	voided, verdict, invalid, err := a.Sales.VoidEntries(c.Request.Context(), c.Param("sale"),
+	voided, verdict, invalid, err := l.Sales.VoidEntries(c.Request.Context(), c.Param("sale"),
 		model.VoidRule{Users: body.Users, From: body.From, To: body.To, Reason: body.Reason}, middleware.IdentityOf(c).UserID)
 	answerChange(c, http.StatusOK, gin.H{"voided": voided}, verdict, invalid, err)
 }

@@ -1,7 +1,9 @@
 package handler
 
 import (
+	"context"
 	"maps"
+	"net/http"
 	"slices"
 	"time"
 
@@ -11,15 +13,24 @@ import (
 	"flashsale/service"
 )
 
-// liveFigures streams a sale's figures as server-sent events: at once and every second.
-func (a *API) liveFigures(c *gin.Context) {
-	offer, ok := a.offer(c)
+// Live shows the figures of sales, and those of the instances.
+type Live struct {
+	*Offers
+	Service  *service.Live
+	Consoles *Consoles
+	// Instances returns the reports of the running instances by their ids.
+	Instances func(ctx context.Context) map[string]model.Instance
+}
+
+// figures streams a sale's figures as server-sent events: at once and every second.
+func (l *Live) figures(c *gin.Context) {
+	offer, ok := l.offer(c)
 	if !ok {
 		return
 	}
-	newest, leave := a.Live.Follow(offer.ID)
+	newest, leave := l.Service.Follow(offer.ID)
 	defer leave()
-	a.console(c, func() (frames []byte, changed <-chan struct{}) {
+	l.Consoles.stream(c, func() (frames []byte, changed <-chan struct{}) {
 		figures, changed := newest.Get()
 		if figures != nil { // nil until the first reading
 			frames = appendEvent(nil, "figures", viewFigures(figures))
@@ -53,11 +64,12 @@ type figuresView struct {
 	Instances []instanceView              `json:"instances"`
 }
 
-// lineFiguresView holds the figures of a line. Entries that were left or removed count as waiting until their rank is served.
+// lineFiguresView holds the figures of a line. An entry that its user gave up, or that an operator removed, counts as waiting
+// until its rank is served.
 type lineFiguresView struct {
 	Phase       model.Phase `json:"phase"`
 	Entries     int64       `json:"entries"`
-	Waiting     int64       `json:"waiting"` // at most so many
+	Waiting     int64       `json:"waiting"` // an upper bound
 	Serving     int64       `json:"serving"`
 	Reserved    int64       `json:"reserved"` // units that are not called
 	Called      int64       `json:"called"`   // units behind calls
@@ -134,3 +146,15 @@ func viewFigures(f *service.SaleFigures) figuresView {
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
+
+// stats answers with what the running instances report. It leaves out what figures sums up: requests by
+// sale, and latencies.
+func (l *Live) stats(c *gin.Context) {
+	views := map[string]gin.H{}
+	for id, i := range l.Instances(c.Request.Context()) {
+		views[id] = gin.H{
+			"url": i.URL, "strategy": i.Strategy, "gate_reachable": i.GateReachable, "purchases": i.Purchases, "reported_at_ms": i.ReportedAtMs,
+		}
+	}
+	c.JSON(http.StatusOK, gin.H{"instances": views})
+}

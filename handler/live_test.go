@@ -41,7 +41,7 @@ func openLive(t *testing.T) *wire {
 		return map[string]model.Instance{"a": {Sales: map[string]map[model.Verdict]int64{benchSale: purchases}}}
 	}
 	gate := quietGate{s.offer}
-	s.api.Live = service.NewLive(s.api.Catalog, gate, gate, instances, []float64{1})
+	s.api.Live.Service = service.NewLive(s.offers.Catalog, gate, gate, instances, []float64{1})
 	return s.open()
 }
 
@@ -127,9 +127,4 @@ func TestViewFigures(t *testing.T) {
 }
 
 // openConsoles returns how many streams are open for the staff.
-func (w *wire) openConsoles() int {
-	consoles := &w.api.consoles
-	consoles.mu.Lock()
-	defer consoles.mu.Unlock()
-	return consoles.open
-}
+func (w *wire) openConsoles() int { return w.api.Live.Consoles.all.Taken() }

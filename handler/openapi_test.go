@@ -99,7 +99,7 @@ func TestOpenAPIHasTheCodes(t *testing.T) {
 		got[name] = described{value.(object)["status"], value.(object)["detail"]}
 	}
 	for verdict, p := range problems {
-		want[string(verdict)] = described{uint64(p.status), p.english.detail}
+		want[string(verdict)] = described{uint64(p.status), p.texts[english].detail}
 	}
 	check.Same(t, "codes", got, want)
 	var enum []string

@@ -1,6 +1,9 @@
 package handler
 
 import (
+	"bytes"
+	"context"
+	"encoding/csv"
 	"errors"
 	"net/http"
 	"slices"
@@ -19,51 +22,54 @@ const (
 	maxPage   = 500
 )
 
-func (a *API) getOrder(c *gin.Context) {
-	order, verdict, err := a.Orders.Order(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("id"))
+// Orders shows orders to their buyers and to the staff, and ends them.
+type Orders struct {
+	*Offers
+	Service  *service.Orders
+	Consoles *Consoles
+}
+
+func (o *Orders) get(c *gin.Context) {
+	order, verdict, err := o.Service.Order(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("id"))
 	answer(c, http.StatusOK, viewOrder(order), verdict, err)
 }
 
-func (a *API) cancelOrder(c *gin.Context) {
-	order, verdict, err := a.Orders.Cancel(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("id"))
+func (o *Orders) cancel(c *gin.Context) {
+	order, verdict, err := o.Service.Cancel(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("id"))
 	answer(c, http.StatusOK, viewOrder(order), verdict, err)
 }
 
-func (a *API) cancelAnyOrder(c *gin.Context) {
-	order, verdict, err := a.Orders.CancelAny(c.Request.Context(), c.Param("id"), middleware.IdentityOf(c).UserID)
+func (o *Orders) cancelAny(c *gin.Context) {
+	order, verdict, err := o.Service.CancelAny(c.Request.Context(), c.Param("id"), middleware.IdentityOf(c).UserID)
 	answer(c, http.StatusOK, viewOrder(order), verdict, err)
 }
 
-func (a *API) refundOrder(c *gin.Context) {
-	order, verdict, err := a.Orders.Refund(c.Request.Context(), c.Param("id"), middleware.IdentityOf(c).UserID)
+func (o *Orders) refund(c *gin.Context) {
+	order, verdict, err := o.Service.Refund(c.Request.Context(), c.Param("id"), middleware.IdentityOf(c).UserID)
 	answer(c, http.StatusOK, viewOrder(order), verdict, err)
 }
 
-func (a *API) listOrders(c *gin.Context) {
-	cursor, limit, ok := readPage(c)
+func (o *Orders) list(c *gin.Context) {
+	answerPage(c, "orders", viewOrder, func(cursor string, limit int) ([]model.Order, string, error) {
+		return o.Service.List(c.Request.Context(), model.OrderFilter{UserID: middleware.IdentityOf(c).UserID, Cursor: cursor, Limit: limit})
+	})
+}
+
+func (o *Orders) listOfSale(c *gin.Context) {
+	f, ok := o.ofSale(c)
 	if !ok {
 		return
 	}
-	list, next, err := a.Orders.List(c.Request.Context(), model.OrderFilter{UserID: middleware.IdentityOf(c).UserID, Cursor: cursor, Limit: limit})
-	answerPage(c, viewOrders(list, next, false), err)
+	answerPage(c, "orders", viewBuyersOrder, func(cursor string, limit int) ([]model.Order, string, error) {
+		f.Cursor, f.Limit = cursor, limit
+		return o.Service.Search(c.Request.Context(), f, c.Query("q"))
+	})
 }
 
-func (a *API) listSaleOrders(c *gin.Context) {
-	f, ok := a.ordersOfSale(c)
-	if !ok {
-		return
-	}
-	if f.Cursor, f.Limit, ok = readPage(c); !ok {
-		return
-	}
-	list, next, err := a.Orders.Search(c.Request.Context(), f, c.Query("q"))
-	answerPage(c, viewOrders(list, next, true), err)
-}
-
-// ordersOfSale returns a filter for the orders of the route's sale that have the query's status. If there is no such
+// ofSale returns a filter for the orders of the route's sale that have the query's status. If there is no such
 // sale or status, it ends the request and returns false.
-func (a *API) ordersOfSale(c *gin.Context) (f model.OrderFilter, ok bool) {
-	offer, ok := a.offer(c)
+func (o *Orders) ofSale(c *gin.Context) (f model.OrderFilter, ok bool) {
+	offer, ok := o.offer(c)
 	if !ok {
 		return f, false
 	}
@@ -73,6 +79,57 @@ func (a *API) ordersOfSale(c *gin.Context) (f model.OrderFilter, ok bool) {
 		return f, false
 	}
 	return model.OrderFilter{SaleID: offer.ID, Status: status}, true
+}
+
+// export answers with the orders of a sale as CSV. It reads and sends page by page, since a sale may have a million orders, as long
+// as its sender may see orders.
+func (o *Orders) export(c *gin.Context) {
+	f, ok := o.ofSale(c)
+	if !ok {
+		return
+	}
+	ctx, cancel := context.WithTimeout(c.Request.Context(), exportLimit)
+	defer cancel()
+	out := &download{c: c, closing: o.Consoles.closing, header: http.Header{
+		"Content-Type": {"text/csv; charset=utf-8"}, "Content-Disposition": {`attachment; filename="orders-` + f.SaleID + `.csv"`},
+		"Cache-Control": {"no-store"},
+	}}
+	var page bytes.Buffer
+	sheet := csv.NewWriter(&page) // a write into memory can't fail
+	f.Limit = maxPage
+	for first := true; first || f.Cursor != ""; first = false {
+		list, next, err := o.Service.Search(ctx, f, c.Query("q"))
+		switch {
+		case err == nil && first && isHead(c):
+			out.begin()
+			return
+		case err == nil && first:
+			page.WriteString(byteOrderMark)
+			_ = sheet.Write([]string{"order_id", "user_id", "status", "quantity", "amount_cents", "currency", "created_at", "expires_at", "paid_at", "reason"})
+		case err == nil && !o.Consoles.stillLooks(c):
+			err = middleware.Refusal{Verdict: model.Unauthenticated}
+		}
+		if err == nil {
+			_ = sheet.WriteAll(each(list, orderCells))
+			_, err = page.WriteTo(out)
+		}
+		if err != nil {
+			out.end(model.Accepted, err)
+			return
+		}
+		f.Cursor = next
+	}
+}
+
+func orderCells(o model.Order) []string {
+	cells := []string{
+		o.ID, o.UserID, string(o.Status), strconv.Itoa(o.Quantity), strconv.FormatInt(o.AmountCents, 10), o.Currency,
+		cellTime(o.CreatedAt), cellTime(o.ExpiresAt), cellTime(o.PaidAt), string(o.Reason),
+	}
+	for i, cell := range cells {
+		cells[i] = harmless(cell)
+	}
+	return cells
 }
 
 // readPage returns the query's cursor and limit. If the limit is invalid, it refuses the request and returns false.
@@ -88,15 +145,26 @@ func readPage(c *gin.Context) (cursor string, limit int, ok bool) {
 	return c.Query("cursor"), limit, true
 }
 
-// answerPage answers with a page of a list. It refuses the request if err is model.ErrBadCursor, and fails it with any
-// other error.
-func answerPage(c *gin.Context, view any, err error) {
-	switch {
-	case errors.Is(err, model.ErrBadCursor):
-		refuseInvalid(c, &service.Invalid{Field: "cursor", Reason: notACursor})
-	case err != nil:
-		middleware.Fail(c, err)
-	default:
-		c.JSON(http.StatusOK, view)
+// answerPage answers with the page of a list that the query asks for. read returns the page and the cursor of the next one,
+// which is empty on the last page. It refuses the request if the query is wrong or read returns model.ErrBadCursor.
+func answerPage[T, V any](c *gin.Context, name string, view func(T) V, read func(cursor string, limit int) (list []T, next string, err error)) {
+	cursor, limit, ok := readPage(c)
+	if !ok {
+		return
 	}
+	list, next, err := read(cursor, limit)
+	if errors.Is(err, model.ErrBadCursor) {
+		refuseInvalid(c, &service.Invalid{Field: "cursor", Reason: notACursor})
+		return
+	}
+	answer(c, http.StatusOK, gin.H{name: each(list, view), "next_cursor": next}, model.Accepted, err)
+}
+
+// each returns the views of a list.
+func each[T, V any](list []T, view func(T) V) []V {
+	views := make([]V, len(list))
+	for i, one := range list {
+		views[i] = view(one)
+	}
+	return views
 }

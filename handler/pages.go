@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -16,6 +17,12 @@ import (
 	"flashsale/middleware"
 	"flashsale/model"
 )
+
+// Pages shows the HTML pages.
+type Pages struct {
+	*Offers
+	Home http.Handler // the pages, the same for everybody
+}
 
 // maxSalePages bounds each of the two caches of sales, one with their JSON and one with their HTML pages. An entry
 // takes some kilobytes.
@@ -53,29 +60,29 @@ func (s salePages) send(c *gin.Context, offer model.Offer, now time.Time, render
 	kept.Send(c.Writer, c.Request)
 }
 
-// showSale answers with a sale's HTML page. Home reads the sale once more, so a page may show a newer offer than the
+// ofSale answers with a sale's HTML page. Home reads the sale once more, so a page may show a newer offer than the
 // one that it is cached for, but never an older one.
-func (a *API) showSale() gin.HandlerFunc {
+func (p *Pages) ofSale() gin.HandlerFunc {
 	pages := newSalePages()
 	return func(c *gin.Context) {
-		offer := a.Catalog.InMemory(c.Param("sale"))
+		offer := p.Catalog.InMemory(c.Param("sale"))
 		if offer == nil {
-			a.show(c)
+			p.show(c)
 			return
 		}
-		pages.send(c, *offer, a.Catalog.Now(), func(model.SaleState) *prepared.Answer { return a.render(c) })
+		pages.send(c, *offer, p.Catalog.Now(), func(model.SaleState) *prepared.Answer { return p.render(c) })
 	}
 }
 
 // allSales answers with a page of all live sales. The page is made again when one of the sales changes, starts or ends.
-func (a *API) allSales(render func(c *gin.Context, live []model.Offer) *prepared.Answer) gin.HandlerFunc {
+func (f *Offers) allSales(render func(c *gin.Context, live []model.Offer) *prepared.Answer) gin.HandlerFunc {
 	var kept atomic.Pointer[salesPage]
 	return func(c *gin.Context) {
-		now := a.Catalog.Now()
+		now := f.Catalog.Now()
 		last := kept.Load()
 		if last == nil || !last.holds(now) {
 			// The channel is taken before render reads the sales, so that a change in between makes the page again.
-			live, changed := a.Catalog.Live()
+			live, changed := f.Catalog.Live()
 			same := heartbeat
 			for _, offer := range live {
 				same = min(same, untilTurn(offer, now))
@@ -90,17 +97,17 @@ func (a *API) allSales(render func(c *gin.Context, live []model.Offer) *prepared
 	}
 }
 
-// showSales answers with the HTML page of all sales.
-func (a *API) showSales() gin.HandlerFunc {
-	return a.allSales(func(c *gin.Context, _ []model.Offer) *prepared.Answer { return a.render(c) })
+// ofSales answers with the HTML page of all sales.
+func (p *Pages) ofSales() gin.HandlerFunc {
+	return p.allSales(func(c *gin.Context, _ []model.Offer) *prepared.Answer { return p.render(c) })
 }
 
-// showAlways answers with a page or file of Home that never changes.
-func (a *API) showAlways() gin.HandlerFunc {
+// always answers with a page or file of Home that never changes.
+func (p *Pages) always() gin.HandlerFunc {
 	var kept atomic.Pointer[prepared.Answer]
 	return func(c *gin.Context) {
 		if kept.Load() == nil {
-			made := a.render(c)
+			made := p.render(c)
 			if made == nil {
 				return
 			}
@@ -127,14 +134,14 @@ func (p *salesPage) holds(now time.Time) bool {
 }
 
 // show answers with Home's answer and does not cache it.
-func (a *API) show(c *gin.Context) {
-	said := a.hear(c.Request)
+func (p *Pages) show(c *gin.Context) {
+	said := p.hear(c.Request)
 	prepared.Plain(said.status, said.header, said.body.Bytes()).Send(c.Writer, c.Request)
 }
 
 // render returns Home's answer in a form that can be cached. If its status is not 200, render sends it and returns nil.
-func (a *API) render(c *gin.Context) *prepared.Answer {
-	said := a.hear(c.Request)
+func (p *Pages) render(c *gin.Context) *prepared.Answer {
+	said := p.hear(c.Request)
 	if said.status != http.StatusOK {
 		prepared.Plain(said.status, said.header, said.body.Bytes()).Send(c.Writer, c.Request)
 		return nil
@@ -148,18 +155,18 @@ const unknownPage = "/missing"
 // missing answers a browser's request for an unknown page with Home's page for that case. The page is the same for
 // everybody and made once. Requests that do not accept HTML, and all requests below /api/, get the problem document
 // instead.
-func (a *API) missing() gin.HandlerFunc {
+func (p *Pages) missing() gin.HandlerFunc {
 	var once sync.Once
 	var page *prepared.Answer
 	return func(c *gin.Context) {
 		c.Next()
 		refusal, refused := middleware.RefusalOf(c)
-		isPage := strings.Contains(headerOf(c, "Accept"), "text/html") && !strings.HasPrefix(c.Request.URL.Path, "/api/")
+		isPage := strings.Contains(middleware.HeaderOf(c, "Accept"), "text/html") && !strings.HasPrefix(c.Request.URL.Path, "/api/")
 		if !refused || refusal.Verdict != model.NotFound || !isPage {
 			return
 		}
 		once.Do(func() {
-			said := a.hear(nowhere(c))
+			said := p.hear(nowhere(c))
 			page = prepared.New(said.status, said.header, said.body.Bytes())
 		})
 		page.Send(c.Writer, c.Request)
@@ -167,9 +174,9 @@ func (a *API) missing() gin.HandlerFunc {
 }
 
 // showMissing answers as Home does for a sale that does not exist.
-func (a *API) showMissing(c *gin.Context) {
+func (p *Pages) showMissing(c *gin.Context) {
 	c.Request = nowhere(c)
-	a.show(c)
+	p.show(c)
 }
 
 // nowhere returns the request as one for an unknown page: Home may have a page at its own path, or need a store for it.
@@ -180,11 +187,11 @@ func nowhere(c *gin.Context) *http.Request {
 }
 
 // hear returns Home's answer to a request.
-func (a *API) hear(r *http.Request) *heard {
+func (p *Pages) hear(r *http.Request) *heard {
 	ctx, cancel := context.WithTimeout(r.Context(), requestLimit)
 	defer cancel()
 	said := &heard{header: http.Header{}, status: http.StatusOK}
-	a.Home.ServeHTTP(said, r.WithContext(ctx))
+	p.Home.ServeHTTP(said, r.WithContext(ctx))
 	return said
 }
 
@@ -198,3 +205,36 @@ type heard struct {
 func (h *heard) Header() http.Header            { return h.header }
 func (h *heard) WriteHeader(status int)         { h.status = status }
 func (h *heard) Write(part []byte) (int, error) { return h.body.Write(part) }
+
+// campaignPage is a page of a campaign, with the sales and the states that it was made for.
+type campaignPage struct {
+	*prepared.Answer
+	sales  []model.Offer
+	states []model.SaleState
+}
+
+// eachCampaign answers with a page of the route's campaign, which is made again when what it shows has changed.
+func (f *Offers) eachCampaign(render func(c *gin.Context, sales []model.Offer) *prepared.Answer) gin.HandlerFunc {
+	pages := otter.Must(&otter.Options[string, *campaignPage]{MaximumSize: maxSalePages / model.MaxVariants})
+	return func(c *gin.Context) {
+		sales, ok := f.campaign(c)
+		if !ok {
+			return
+		}
+		id, states := sales[0].Campaign.ID, model.StatesOf(sales, f.Catalog.Now())
+		kept, ok := pages.GetIfPresent(id)
+		if !ok || !slices.Equal(kept.states, states) || !slices.Equal(kept.sales, sales) {
+			kept = &campaignPage{render(c, sales), sales, states}
+			if kept.Answer == nil {
+				return
+			}
+			pages.Set(id, kept)
+		}
+		kept.Send(c.Writer, c.Request)
+	}
+}
+
+// ofCampaign answers with a campaign's HTML page.
+func (p *Pages) ofCampaign() gin.HandlerFunc {
+	return p.eachCampaign(func(c *gin.Context, _ []model.Offer) *prepared.Answer { return p.render(c) })
+}

@@ -44,7 +44,7 @@ func TestPagesAreMadeOnChange(t *testing.T) {
 			check.Same(t, "path that Home is asked for", asked, path)
 			return http.StatusOK, text()
 		}}
-		s.api.Home = h
+		s.api.Pages.Home = h
 		made := 0
 		eachChange(s, now, func(name string) {
 			name = path + " " + name
@@ -71,7 +71,7 @@ func TestPagesAreMadeOnChange(t *testing.T) {
 // The page of all sales follows a clock that is set back.
 func TestPageOfSalesFollowsTheClockBack(t *testing.T) {
 	s, now := newUpcoming(t)
-	s.api.Home = &home{page: func(string) (int, string) {
+	s.api.Pages.Home = &home{page: func(string) (int, string) {
 		return http.StatusOK, string(s.offer.State(*now, s.offer.Stock.Available))
 	}}
 	for _, want := range []string{"open", "upcoming", "open"} {
@@ -88,7 +88,7 @@ func TestPreparedAnswersAreCompressed(t *testing.T) {
 	s := newShop(t)
 	s.offer.Description = strings.Repeat("Cast iron. ", 100)
 	s.refresh()
-	s.api.Home = &home{page: func(path string) (int, string) {
+	s.api.Pages.Home = &home{page: func(path string) (int, string) {
 		if strings.HasPrefix(path, "/sales/B") || path == "/nothing" {
 			return http.StatusNotFound, strings.Repeat("nothing here ", 1000)
 		}
@@ -116,13 +116,13 @@ func TestRefusedPagesAreNotKept(t *testing.T) {
 	for _, path := range []string{"/", "/sales/" + benchSale, "/sales/BBBBBBBBBBBBBBBB", "/orders"} {
 		s := newShop(t)
 		for _, status := range []int{http.StatusServiceUnavailable, http.StatusNotFound} {
-			s.api.Home = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "said by Home", status) })
+			s.api.Pages.Home = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "said by Home", status) })
 			w := s.get(path, "If-None-Match", "*")
 			check.Same(t, path+": status", w.Code, status)
 			check.Same(t, path+": body", w.Body.String(), "said by Home\n")
 			sameHeader(t, path, w.Header(), map[string]string{"ETag": ""})
 		}
-		s.api.Home = &home{page: func(string) (int, string) { return http.StatusOK, "a page" }}
+		s.api.Pages.Home = &home{page: func(string) (int, string) { return http.StatusOK, "a page" }}
 		check.Same(t, path+": a page", s.get(path, "If-None-Match", "*").Code, http.StatusNotModified)
 	}
 }
@@ -137,7 +137,7 @@ func TestPagesThatAreNotThere(t *testing.T) {
 		}
 		return http.StatusNotFound, "nothing here"
 	}}
-	s.api.Home = h
+	s.api.Pages.Home = h
 	s.handler()
 	h.made = 0
 	for _, tc := range []struct{ path, accept, want string }{

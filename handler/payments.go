@@ -20,8 +20,15 @@ type Sandbox interface {
 	Signed(timestamp, signature string, body []byte) bool
 }
 
-func (a *API) startPayment(c *gin.Context) {
-	payment, page, verdict, err := a.Payments.Start(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("id"))
+// Payments starts payments, and takes what the payment provider reports of them.
+type Payments struct {
+	Service *service.Payments
+	Sandbox Sandbox // nil: another provider takes the money
+	Notices bool    // the provider sends notices in a form of its own
+}
+
+func (p *Payments) start(c *gin.Context) {
+	payment, page, verdict, err := p.Service.Start(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("id"))
 	answer(c, http.StatusCreated, gin.H{
 		"payment_id": payment.ID, "pay_url": page, "expires_at": stamp(payment.ExpiresAt),
 	}, verdict, err)
@@ -35,11 +42,11 @@ func form(c *gin.Context) {
 }
 
 // signed lets a request pass only with the signature of a payment provider, and stores its body for the next handler.
-func (a *API) signed(c *gin.Context) {
+func (p *Payments) signed(c *gin.Context) {
 	raw, ok := readBody(c, jsonBody, maxBodyBytes)
 	switch {
 	case !ok:
-	case !a.Sandbox.Signed(c.GetHeader("X-Timestamp"), c.GetHeader("X-Signature"), raw):
+	case !p.Sandbox.Signed(c.GetHeader("X-Timestamp"), c.GetHeader("X-Signature"), raw):
 		refuse(c, model.BadSignature)
 	default:
 		middleware.Signed(c)
@@ -51,7 +58,7 @@ func (a *API) signed(c *gin.Context) {
 const signedBody = "signed body"
 
 // callback takes a payment provider's report of a payment. The provider repeats it until the answer is 200.
-func (a *API) callback(c *gin.Context) {
+func (p *Payments) callback(c *gin.Context) {
 	raw, _ := c.MustGet(signedBody).([]byte)
 	var body struct {
 		PaymentID     string `json:"payment_id"`
@@ -68,24 +75,23 @@ func (a *API) callback(c *gin.Context) {
 	case result != model.PaymentSucceeded && result != model.PaymentFailed:
 		refuseInvalid(c, &service.Invalid{Field: "status", Reason: notAChoice, Value: "succeeded, failed"})
 		return
-	case !model.ValidUserID(body.ProviderTxnID): // a transaction id has the form of a user id: 1 to 64 plain characters
-		refuseInvalid(c, &service.Invalid{Field: "provider_txn_id", Reason: notAnID, Min: 1, Max: model.MaxUserID})
+	case !isID(c, "provider_txn_id", body.ProviderTxnID):
 		return
 	case body.AmountCents == nil:
 		refuseInvalid(c, &service.Invalid{Field: "amount_cents", Reason: missingField})
 		return
 	}
-	order, verdict, err := a.Payments.Settle(c.Request.Context(), body.PaymentID, body.ProviderTxnID, result, *body.AmountCents)
+	order, verdict, err := p.Service.Settle(c.Request.Context(), body.PaymentID, body.ProviderTxnID, result, *body.AmountCents)
 	answer(c, http.StatusOK, gin.H{"order": viewOrder(order)}, verdict, err)
 }
 
 // notice takes a notice in the provider's own form. The provider repeats it until the answer is 200.
-func (a *API) notice(c *gin.Context) {
+func (p *Payments) notice(c *gin.Context) {
 	raw, ok := readBody(c, jsonBody, maxNoticeBytes)
 	if !ok {
 		return
 	}
-	verdict, err := a.Payments.Notify(c.Request.Context(), c.Request.Header, raw)
+	verdict, err := p.Service.Notify(c.Request.Context(), c.Request.Header, raw)
 	if errors.Is(err, model.ErrBadNotice) {
 		refuse(c, model.BadSignature)
 		return
@@ -108,24 +114,22 @@ type paymentView struct {
 	ExpiresAt     stamp               `json:"expires_at"`
 }
 
-// listPayments answers with a page of the payments in one status: open, unless the query has another.
-func (a *API) listPayments(c *gin.Context) {
+func viewPayment(p model.Payment) paymentView {
+	return paymentView{
+		ID: p.ID, OrderID: p.OrderID, UserID: p.UserID, Provider: p.Provider, Reference: p.Reference, ProviderTxnID: p.ProviderTxnID,
+		AmountCents: p.AmountCents, Currency: p.Currency, Status: p.Status, CreatedAt: stamp(p.CreatedAt), ExpiresAt: stamp(p.ExpiresAt),
+	}
+}
+
+// list answers with a page of the payments in one status: open, unless the query has another.
+func (p *Payments) list(c *gin.Context) {
 	f := model.PaymentFilter{Status: model.PaymentStatus(c.DefaultQuery("status", string(model.PaymentOpen)))}
 	if !slices.Contains(model.PaymentStatuses, f.Status) {
 		refuseInvalid(c, &service.Invalid{Field: "status", Reason: notAChoice, Value: "open, succeeded, failed, refund_due, refunded"})
 		return
 	}
-	var ok bool
-	if f.Cursor, f.Limit, ok = readPage(c); !ok {
-		return
-	}
-	list, next, err := a.Payments.List(c.Request.Context(), f)
-	views := make([]paymentView, len(list))
-	for i, p := range list {
-		views[i] = paymentView{
-			ID: p.ID, OrderID: p.OrderID, UserID: p.UserID, Provider: p.Provider, Reference: p.Reference, ProviderTxnID: p.ProviderTxnID,
-			AmountCents: p.AmountCents, Currency: p.Currency, Status: p.Status, CreatedAt: stamp(p.CreatedAt), ExpiresAt: stamp(p.ExpiresAt),
-		}
-	}
-	answerPage(c, gin.H{"payments": views, "next_cursor": next}, err)
+	answerPage(c, "payments", viewPayment, func(cursor string, limit int) ([]model.Payment, string, error) {
+		f.Cursor, f.Limit = cursor, limit
+		return p.Service.List(c.Request.Context(), f)
+	})
 }

@@ -52,7 +52,7 @@ func FuzzCallback(f *testing.F) {
 	f.Add([]byte(`{}`), "text/plain", true)
 	f.Fuzz(func(t *testing.T, body []byte, contentType string, genuine bool) {
 		store, s := &notedCallbacks{}, newShop(t)
-		s.api.Payments = &service.Payments{Provider: s.api.Sandbox.(service.Provider), Store: store, Catalog: s.api.Catalog}
+		s.api.Payments.Service = &service.Payments{Provider: s.api.Payments.Sandbox.(service.Provider), Store: store, Catalog: s.offers.Catalog}
 		timestamp, secret := strconv.FormatInt(time.Now().Unix(), 10), benchSecret
 		if !genuine {
 			secret = []byte("another secret")

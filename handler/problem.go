@@ -27,201 +27,94 @@ const (
 // statusClientGone is the status in logs and metrics of a request whose client has disconnected. It is never sent.
 const statusClientGone = 499
 
+// The languages of the API's texts, as indexes of lists that have one text in each.
+const (
+	english = iota
+	chinese
+)
+
 // problem is the HTTP answer to a verdict.
 type problem struct {
-	status           int
-	english, chinese text
+	status int
+	texts  [2]text
 }
 
 type text struct{ title, detail string }
 
 // problems is the only place where a verdict becomes an HTTP answer.
-var problems = map[model.Verdict]problem{
-	model.BadRequest: {
-		http.StatusBadRequest,
-		text{"Bad request", "The request is malformed, or a value in it is out of range."},
-		text{"请求有误", "请求格式不正确，或其中的值超出范围。"},
+var problems = byVerdict(map[int]map[model.Verdict][2]text{
+	http.StatusBadRequest: {
+		model.BadRequest: {{"Bad request", "The request is malformed, or a value in it is out of range."}, {"请求有误", "请求格式不正确，或其中的值超出范围。"}},
 	},
-	model.Unauthenticated: {
-		http.StatusUnauthorized,
-		text{"Please log in", "A valid login is needed here."},
-		text{"请先登录", "此操作需要有效的登录凭证。"},
+	http.StatusUnauthorized: {
+		model.Unauthenticated: {{"Please log in", "A valid login is needed here."}, {"请先登录", "此操作需要有效的登录凭证。"}},
+		model.BadSignature:    {{"Bad signature", "The signature or its timestamp is not valid."}, {"签名无效", "签名或其时间戳无效。"}},
 	},
-	model.BadSignature: {
-		http.StatusUnauthorized,
-		text{"Bad signature", "The signature or its timestamp is not valid."},
-		text{"签名无效", "签名或其时间戳无效。"},
+	http.StatusForbidden: {
+		model.BadPath:      {{"Purchase path not valid", "The path was not issued to you for this sale, or it has expired. Ask for a new one."}, {"抢购地址无效", "该地址不是为您在本场次签发的，或已过期，请重新获取。"}},
+		model.Forbidden:    {{"Not allowed", "Your account may not do this."}, {"无权操作", "您的账号没有此权限。"}},
+		model.WorkRequired: {{"Work required", "Entering this sale takes a proof of work. Ask for a new challenge, and send its solution."}, {"需要工作量证明", "登记本场次需要工作量证明，请获取新的题目并提交答案。"}},
 	},
-	model.BadPath: {
-		http.StatusForbidden,
-		text{"Purchase path not valid", "The path was not issued to you for this sale, or it has expired. Ask for a new one."},
-		text{"抢购地址无效", "该地址不是为您在本场次签发的，或已过期，请重新获取。"},
+	http.StatusNotFound: {
+		model.NotFound: {{"Not found", "There is nothing here that you may see."}, {"未找到", "此处没有您可以查看的内容。"}},
 	},
-	model.Forbidden: {
-		http.StatusForbidden,
-		text{"Not allowed", "Your account may not do this."},
-		text{"无权操作", "您的账号没有此权限。"},
+	http.StatusMethodNotAllowed: {
+		methodNotAllowed: {{"Method not allowed", "This address does not take that method; the Allow header lists those it takes."}, {"方法不允许", "该地址不支持此请求方法，支持的方法见 Allow 头。"}},
 	},
-	model.NotFound: {
-		http.StatusNotFound,
-		text{"Not found", "There is nothing here that you may see."},
-		text{"未找到", "此处没有您可以查看的内容。"},
+	http.StatusConflict: {
+		model.NotStarted:     {{"Not started", "The sale has not started yet."}, {"尚未开始", "本场次还没有开始。"}},
+		model.Ended:          {{"Ended", "The sale is over."}, {"已结束", "本场次已经结束。"}},
+		model.Paused:         {{"Paused", "The sale is paused for the moment."}, {"已暂停", "本场次暂时停售。"}},
+		model.LimitReached:   {{"Limit reached", "You would hold more units than one buyer may have in this sale or its campaign."}, {"已达限购数量", "超出了本场次或所属活动每人的限购数量。"}},
+		model.SoldOut:        {{"Sold out", "There are not enough units left. Units of unpaid orders may come back."}, {"已售罄", "剩余数量不足；未付款的订单可能会释放库存。"}},
+		model.NameTaken:      {{"Name taken", "Another account has this name."}, {"名称已被占用", "已有其他账号使用该名称。"}},
+		model.NotPayable:     {{"Not payable", "The order can't be paid in its present status."}, {"无法支付", "订单当前的状态不能支付。"}},
+		model.NotCancellable: {{"Not cancellable", "The order is no longer pending, or you have cancelled too many orders of this sale."}, {"无法取消", "订单已不是待支付状态，或您在本场次取消的订单过多。"}},
+		model.NotRefundable:  {{"Not refundable", "The order can't be refunded in its present status."}, {"无法退款", "订单当前的状态不能退款。"}},
+		model.AmountMismatch: {{"Amount mismatch", "The amount is not the amount of the payment."}, {"金额不符", "金额与支付单的金额不一致。"}},
+		model.PaymentRefused: {{"Payment refused", "The payment provider does not take this payment. Trying again does not help; please write to the shop."}, {"支付被拒绝", "支付服务商不接受这笔支付，重试无效，请联系商家。"}},
+		model.RefundDue:      {{"Refund due", "The order can't keep this money, because it has ended or was paid before. Send the money back, and report that."}, {"需要退款", "订单已结束或已被支付，不能接收这笔款项，请退款并上报。"}},
+		model.LabRunning:     {{"Lab is running", "A comparison of the strategies is running already. Wait for it, or stop it."}, {"实验室正在运行", "已有策略对比正在运行，请等待其结束或将其停止。"}},
+		model.SaleOpen:       {{"Sale open", "A sale is open, or about to open. A comparison would slow it down."}, {"有场次正在销售", "有场次正在销售或即将开始，运行对比会影响其速度。"}},
+		model.QuotaChanged:   {{"Quota changed", "The quota isn't what you took it for. Units may have been added already; look before you add more."}, {"总量已变化", "当前总量与您所见的不同，可能已经追加过，请核对后再追加。"}},
+		model.TooMany:        {{"Too many", "There are as many of these as there may be. Remove one first."}, {"数量已达上限", "数量已达上限，请先删除一个。"}},
+		model.NoLine:         {{"No line", "This sale has no line, or it still sells to all."}, {"没有排队", "本场次没有排队，或仍在公开销售。"}},
+		model.EntriesClosed:  {{"Entries closed", "The entries are closed, and what depends on them can't be changed any more."}, {"登记已截止", "登记已截止，由登记决定的内容不能再更改。"}},
+		model.NotYourTurn:    {{"Not your turn", "You have not been called. Enter the line, or wait for your call."}, {"尚未叫到您", "还没有叫到您，请先登记，或等待叫号。"}},
+		model.CallEnded:      {{"Call ended", "You were called, and the time to buy is over."}, {"叫号已过期", "叫到您的购买时间已经结束。"}},
+		model.ReasonLost:     {{"Attempt lost", "The queued attempt was lost before it became an order. Nothing was bought; you may try again with a new Idempotency-Key."}, {"排队请求已丢失", "排队的请求在生成订单前丢失，没有成交，可以换一个 Idempotency-Key 重试。"}},
+		model.ReasonFailed:   {{"Attempt failed", "The queued attempt could not become an order. Nothing was bought."}, {"下单失败", "排队的请求未能生成订单，没有成交。"}},
 	},
-	methodNotAllowed: {
-		http.StatusMethodNotAllowed,
-		text{"Method not allowed", "This address does not take that method; the Allow header lists those it takes."},
-		text{"方法不允许", "该地址不支持此请求方法，支持的方法见 Allow 头。"},
+	http.StatusRequestEntityTooLarge: {
+		model.TooLarge: {{"Body too large", "The request's body is larger than this address takes."}, {"请求体过大", "请求体超过该地址的上限。"}},
 	},
-	model.NotStarted: {
-		http.StatusConflict,
-		text{"Not started", "The sale has not started yet."},
-		text{"尚未开始", "本场次还没有开始。"},
+	http.StatusUnsupportedMediaType: {
+		model.UnsupportedMediaType: {{"Unsupported media type", "The body must be sent as the media type that this address takes."}, {"媒体类型不支持", "请求体必须以该地址支持的媒体类型发送。"}},
 	},
-	model.Ended: {
-		http.StatusConflict,
-		text{"Ended", "The sale is over."},
-		text{"已结束", "本场次已经结束。"},
+	http.StatusUnprocessableEntity: {
+		model.IdempotencyMismatch: {{"Key used before", "This Idempotency-Key was used before with another request."}, {"幂等键重复", "该 Idempotency-Key 已用于另一个不同的请求。"}},
 	},
-	model.Paused: {
-		http.StatusConflict,
-		text{"Paused", "The sale is paused for the moment."},
-		text{"已暂停", "本场次暂时停售。"},
+	http.StatusTooManyRequests: {
+		model.RateLimited: {{"Too many requests", "More requests are coming in than can be taken. Try again shortly."}, {"请求过多", "当前请求过多，请稍后再试。"}},
+		model.TooFrequent: {{"Too frequent", "You are asking too often. Try again shortly."}, {"操作过于频繁", "您的请求过于频繁，请稍后再试。"}},
 	},
-	model.LimitReached: {
-		http.StatusConflict,
-		text{"Limit reached", "You would hold more units than one buyer may have in this sale or its campaign."},
-		text{"已达限购数量", "超出了本场次或所属活动每人的限购数量。"},
+	http.StatusInternalServerError: {
+		internalError: {{"Internal error", "Something went wrong on our side. The request id helps us to find it."}, {"内部错误", "服务器出现问题，凭请求编号可以查找原因。"}},
 	},
-	model.SoldOut: {
-		http.StatusConflict,
-		text{"Sold out", "There are not enough units left. Units of unpaid orders may come back."},
-		text{"已售罄", "剩余数量不足；未付款的订单可能会释放库存。"},
+	http.StatusServiceUnavailable: {
+		model.Unavailable: {{"Unavailable", "The request can't be taken at the moment. Try again shortly."}, {"暂时不可用", "暂时无法受理请求，请稍后再试。"}},
 	},
-	model.NameTaken: {
-		http.StatusConflict,
-		text{"Name taken", "Another account has this name."},
-		text{"名称已被占用", "已有其他账号使用该名称。"},
-	},
-	model.NotPayable: {
-		http.StatusConflict,
-		text{"Not payable", "The order can't be paid in its present status."},
-		text{"无法支付", "订单当前的状态不能支付。"},
-	},
-	model.NotCancellable: {
-		http.StatusConflict,
-		text{"Not cancellable", "The order is no longer pending, or you have cancelled too many orders of this sale."},
-		text{"无法取消", "订单已不是待支付状态，或您在本场次取消的订单过多。"},
-	},
-	model.NotRefundable: {
-		http.StatusConflict,
-		text{"Not refundable", "The order can't be refunded in its present status."},
-		text{"无法退款", "订单当前的状态不能退款。"},
-	},
-	model.AmountMismatch: {
-		http.StatusConflict,
-		text{"Amount mismatch", "The amount is not the amount of the payment."},
-		text{"金额不符", "金额与支付单的金额不一致。"},
-	},
-	model.PaymentRefused: {
-		http.StatusConflict,
-		text{"Payment refused", "The payment provider does not take this payment. Trying again does not help; please write to the shop."},
-		text{"支付被拒绝", "支付服务商不接受这笔支付，重试无效，请联系商家。"},
-	},
-	model.RefundDue: {
-		http.StatusConflict,
-		text{"Refund due", "The order can't keep this money, because it has ended or was paid before. Send the money back, and report that."},
-		text{"需要退款", "订单已结束或已被支付，不能接收这笔款项，请退款并上报。"},
-	},
-	model.LabRunning: {
-		http.StatusConflict,
-		text{"Lab is running", "A comparison of the strategies is running already. Wait for it, or stop it."},
-		text{"实验室正在运行", "已有策略对比正在运行，请等待其结束或将其停止。"},
-	},
-	model.SaleOpen: {
-		http.StatusConflict,
-		text{"Sale open", "A sale is open, or about to open. A comparison would slow it down."},
-		text{"有场次正在销售", "有场次正在销售或即将开始，运行对比会影响其速度。"},
-	},
-	model.QuotaChanged: {
-		http.StatusConflict,
-		text{"Quota changed", "The quota isn't what you took it for. Units may have been added already; look before you add more."},
-		text{"总量已变化", "当前总量与您所见的不同，可能已经追加过，请核对后再追加。"},
-	},
-	model.TooMany: {
-		http.StatusConflict,
-		text{"Too many", "There are as many of these as there may be. Remove one first."},
-		text{"数量已达上限", "数量已达上限，请先删除一个。"},
-	},
-	model.NoLine: {
-		http.StatusConflict,
-		text{"No line", "This sale has no line, or it still sells to all."},
-		text{"没有排队", "本场次没有排队，或仍在公开销售。"},
-	},
-	model.WorkRequired: {
-		http.StatusForbidden,
-		text{"Work required", "Entering this sale takes a proof of work. Ask for a new challenge, and send its solution."},
-		text{"需要工作量证明", "登记本场次需要工作量证明，请获取新的题目并提交答案。"},
-	},
-	model.EntriesClosed: {
-		http.StatusConflict,
-		text{"Entries closed", "The entries are closed, and what depends on them can't be changed any more."},
-		text{"登记已截止", "登记已截止，由登记决定的内容不能再更改。"},
-	},
-	model.NotYourTurn: {
-		http.StatusConflict,
-		text{"Not your turn", "You have not been called. Enter the line, or wait for your call."},
-		text{"尚未叫到您", "还没有叫到您，请先登记，或等待叫号。"},
-	},
-	model.CallEnded: {
-		http.StatusConflict,
-		text{"Call ended", "You were called, and the time to buy is over."},
-		text{"叫号已过期", "叫到您的购买时间已经结束。"},
-	},
-	model.ReasonLost: {
-		http.StatusConflict,
-		text{"Attempt lost", "The queued attempt was lost before it became an order. Nothing was bought; you may try again with a new Idempotency-Key."},
-		text{"排队请求已丢失", "排队的请求在生成订单前丢失，没有成交，可以换一个 Idempotency-Key 重试。"},
-	},
-	model.ReasonFailed: {
-		http.StatusConflict,
-		text{"Attempt failed", "The queued attempt could not become an order. Nothing was bought."},
-		text{"下单失败", "排队的请求未能生成订单，没有成交。"},
-	},
-	model.TooLarge: {
-		http.StatusRequestEntityTooLarge,
-		text{"Body too large", "The request's body is larger than this address takes."},
-		text{"请求体过大", "请求体超过该地址的上限。"},
-	},
-	model.UnsupportedMediaType: {
-		http.StatusUnsupportedMediaType,
-		text{"Unsupported media type", "The body must be sent as the media type that this address takes."},
-		text{"媒体类型不支持", "请求体必须以该地址支持的媒体类型发送。"},
-	},
-	model.IdempotencyMismatch: {
-		http.StatusUnprocessableEntity,
-		text{"Key used before", "This Idempotency-Key was used before with another request."},
-		text{"幂等键重复", "该 Idempotency-Key 已用于另一个不同的请求。"},
-	},
-	model.RateLimited: {
-		http.StatusTooManyRequests,
-		text{"Too many requests", "More requests are coming in than can be taken. Try again shortly."},
-		text{"请求过多", "当前请求过多，请稍后再试。"},
-	},
-	model.TooFrequent: {
-		http.StatusTooManyRequests,
-		text{"Too frequent", "You are asking too often. Try again shortly."},
-		text{"操作过于频繁", "您的请求过于频繁，请稍后再试。"},
-	},
-	internalError: {
-		http.StatusInternalServerError,
-		text{"Internal error", "Something went wrong on our side. The request id helps us to find it."},
-		text{"内部错误", "服务器出现问题，凭请求编号可以查找原因。"},
-	},
-	model.Unavailable: {
-		http.StatusServiceUnavailable,
-		text{"Unavailable", "The request can't be taken at the moment. Try again shortly."},
-		text{"暂时不可用", "暂时无法受理请求，请稍后再试。"},
-	},
+})
+
+// byVerdict returns the problems of a table that has them by status, with their texts in English and Chinese.
+func byVerdict(table map[int]map[model.Verdict][2]text) map[model.Verdict]problem {
+	all := map[model.Verdict]problem{}
+	for status, group := range table {
+		for verdict, texts := range group {
+			all[verdict] = problem{status, texts}
+		}
+	}
+	return all
 }
 
 // Problems answers every request that ended in a refusal or an error, and logs the errors. No other stage does either.
@@ -286,14 +179,9 @@ func logFailure(c *gin.Context, log *slog.Logger, err error) model.Verdict {
 // readyProblems are the answers, encoded once. All requests share the slices of header values, and nothing writes into
 // them: Set replaces a slice, and Add copies it because it is full.
 type readyProblems struct {
-	bodies                                               map[model.Verdict]readyProblem
-	english, chinese, language, noStore, problem, bearer []string
-}
-
-// readyProblem is one answer in both languages, up to the request id.
-type readyProblem struct {
-	status           int
-	english, chinese []byte
+	bodies                             map[model.Verdict][2][]byte
+	languages                          [2][]string
+	language, noStore, problem, bearer []string
 }
 
 // behindID is the end of a problem's JSON, after the request id. A request id needs no escaping.
@@ -301,15 +189,13 @@ const behindID = `"}`
 
 func newReadyProblems() *readyProblems {
 	ready := &readyProblems{
-		bodies:  make(map[model.Verdict]readyProblem, len(problems)),
-		english: []string{"en"}, chinese: []string{"zh"}, language: []string{"Accept-Language"},
+		bodies:    make(map[model.Verdict][2][]byte, len(problems)),
+		languages: [2][]string{{"en"}, {"zh"}}, language: []string{"Accept-Language"},
 		noStore: []string{"no-store"}, problem: []string{"application/problem+json"}, bearer: []string{"Bearer"},
 	}
 	for verdict, p := range problems {
-		ready.bodies[verdict] = readyProblem{
-			status:  p.status,
-			english: encodeProblem(verdict, p.status, p.english, "", nil),
-			chinese: encodeProblem(verdict, p.status, p.chinese, "", nil),
+		ready.bodies[verdict] = [2][]byte{
+			encodeProblem(verdict, p.status, p.texts[english], "", nil), encodeProblem(verdict, p.status, p.texts[chinese], "", nil),
 		}
 	}
 	return ready
@@ -332,21 +218,17 @@ func encodeProblem(verdict model.Verdict, status int, words text, field string, 
 }
 
 func (ready *readyProblems) write(c *gin.Context, r middleware.Refusal) {
-	p := ready.bodies[r.Verdict]
-	language, body, words := ready.english, p.english, problems[r.Verdict].english
-	chinese := prefersChinese(headerOf(c, "Accept-Language"))
-	if chinese {
-		language, body, words = ready.chinese, p.chinese, problems[r.Verdict].chinese
-	}
+	language, p := languageOf(middleware.HeaderOf(c, "Accept-Language")), problems[r.Verdict]
+	body, words := ready.bodies[r.Verdict][language], p.texts[language]
 	if r.Invalid != nil {
-		body = encodeProblem(r.Verdict, p.status, text{words.title, word(r.Invalid, chinese)}, r.Invalid.Field, nil)
+		body = encodeProblem(r.Verdict, p.status, text{words.title, word(r.Invalid, language)}, r.Invalid.Field, nil)
 	}
 	if r.Turn != nil {
 		body = encodeProblem(r.Verdict, p.status, words, "", r.Turn)
 	}
 
 	header := c.Writer.Header()
-	header["Content-Language"] = language
+	header["Content-Language"] = ready.languages[language]
 	header["Cache-Control"] = ready.noStore // the handler may have set another before it failed
 	if len(header["Vary"]) == 0 {
 		header["Vary"] = ready.language
@@ -370,17 +252,17 @@ func (ready *readyProblems) write(c *gin.Context, r middleware.Refusal) {
 	_, _ = c.Writer.WriteString(behindID)
 }
 
-// prefersChinese reports whether an Accept-Language header ranks Chinese, of any region, above English and above the
-// wildcard, which stands for the default, English. Of equal weights, the first wins.
-func prefersChinese(header string) bool {
+// languageOf returns Chinese if an Accept-Language header ranks Chinese, of any region, above English and above the wildcard,
+// which stands for the default, English. Of equal weights, the first wins.
+func languageOf(header string) (language int) {
 	if header == "" {
-		return false
+		return english
 	}
-	best, chinese := 0.0, false
+	best := 0.0
 	for choice := range strings.SplitSeq(strings.ToLower(header), ",") {
 		tag, weight, weighted := strings.Cut(choice, ";")
-		language, _, _ := strings.Cut(strings.TrimSpace(tag), "-")
-		if language != "zh" && language != "en" && language != "*" {
+		name, _, _ := strings.Cut(strings.TrimSpace(tag), "-")
+		if name != "zh" && name != "en" && name != "*" {
 			continue
 		}
 		q := 1.0
@@ -389,8 +271,11 @@ func prefersChinese(header string) bool {
 			q, _ = strconv.ParseFloat(value, 64) // 0 if unreadable, which is never chosen
 		}
 		if q > best {
-			best, chinese = q, language == "zh"
+			best, language = q, english
+			if name == "zh" {
+				language = chinese
+			}
 		}
 	}
-	return chinese
+	return language
 }

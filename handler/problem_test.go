@@ -97,7 +97,7 @@ func TestProblemsDescribeEveryVerdict(t *testing.T) {
 	for _, verdict := range verdicts {
 		p := problems[verdict]
 		got[p.status] = append(got[p.status], verdict)
-		english, chinese := []string{p.english.title, p.english.detail}, []string{p.chinese.title, p.chinese.detail}
+		english, chinese := []string{p.texts[0].title, p.texts[0].detail}, []string{p.texts[1].title, p.texts[1].detail}
 		if slices.Contains(english, "") || !isASCII(strings.Join(english, "")) || slices.ContainsFunc(chinese, isASCII) {
 			t.Errorf("%s: a text is missing or in the wrong language: %q, %q", verdict, english, chinese)
 		}
@@ -213,9 +213,9 @@ func TestLanguage(t *testing.T) {
 		"zh;q=high": false, "zh;q=NaN": false, ";;,,=;q": false,
 	} {
 		w, got, _ := problemOf(t, refusing(middleware.Refusal{Verdict: model.SoldOut}), problemRequest(t, "Accept-Language", accept))
-		want, language := problems[model.SoldOut].english, "en"
+		want, language := problems[model.SoldOut].texts[english], "en"
 		if chinese {
-			want, language = problems[model.SoldOut].chinese, "zh"
+			want, language = problems[model.SoldOut].texts[1], "zh"
 		}
 		check.Same(t, accept, []any{got["title"], got["detail"]}, []any{want.title, want.detail})
 		sameHeader(t, accept, w.Header(), map[string]string{"Content-Language": language})
@@ -235,7 +235,7 @@ func FuzzLanguage(f *testing.F) {
 		got := readProblem(t, w)
 		check.Same(t, "code", got["code"], any("sold_out"))
 		chinese := w.Header().Get("Content-Language") == "zh"
-		check.Same(t, "the detail is Chinese", got["detail"] == problems[model.SoldOut].chinese.detail, chinese)
+		check.Same(t, "the detail is Chinese", got["detail"] == problems[model.SoldOut].texts[1].detail, chinese)
 		if chinese && !strings.Contains(strings.ToLower(header), "zh") {
 			t.Errorf("%q is answered in Chinese", header)
 		}
@@ -260,10 +260,10 @@ func TestReasonsAreWorded(t *testing.T) {
 	check.Same(t, "reasons", slices.Sorted(maps.Keys(reasons)), want)
 	places := regexp.MustCompile(`\{[a-z]+\}`)
 	for reason, words := range reasons {
-		english, chinese := places.FindAllString(words.english, -1), places.FindAllString(words.chinese, -1)
+		english, chinese := places.FindAllString(words[0], -1), places.FindAllString(words[1], -1)
 		slices.Sort(english)
 		slices.Sort(chinese)
-		if !slices.Equal(english, chinese) || !isASCII(words.english) || isASCII(words.chinese) || words.english == "" {
+		if !slices.Equal(english, chinese) || !isASCII(words[0]) || isASCII(words[1]) || words[0] == "" {
 			t.Errorf("%s: %+v", reason, words)
 		}
 	}
@@ -296,14 +296,15 @@ func TestPanicThroughAllStages(t *testing.T) {
 func TestProblemBytes(t *testing.T) {
 	for verdict, p := range problems {
 		for _, invalid := range []*service.Invalid{nil, {Field: `a <b>, "界"`, Reason: unknownField}, {Reason: emptyBody}} {
-			for language, words := range map[string]text{"en": p.english, "zh": p.chinese} {
+			for i, language := range []string{english: "en", chinese: "zh"} {
+				words := p.texts[i]
 				w, _, log := problemOf(t, func(c *gin.Context) {
 					c.Header("Cache-Control", "max-age=5")
 					middleware.Refuse(c, middleware.Refusal{Verdict: verdict, Invalid: invalid, RetryAfter: time.Minute})
 				}, problemRequest(t, "Accept-Language", language))
 				field := ""
 				if invalid != nil {
-					words.detail, field = word(invalid, language == "zh"), invalid.Field
+					words.detail, field = word(invalid, i), invalid.Field
 				}
 				want := check.Must(json.Marshal(struct {
 					Type      string        `json:"type"`

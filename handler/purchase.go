@@ -12,13 +12,22 @@ import (
 	"flashsale/middleware"
 	"flashsale/model"
 	"flashsale/service"
+	"flashsale/service/auth"
 )
 
 // maxKey is the greatest length of an Idempotency-Key, in bytes.
 const maxKey = 128
 
+// Purchases gives buyers the hidden path of a sale, and takes their attempts.
+type Purchases struct {
+	*Offers
+	Service *service.Purchases
+	Lines   *service.Lines
+	Paths   *auth.Paths
+}
+
 // purchase takes an attempt. It answers 201 with an order that is in the database, or 202 with one that is queued.
-func (a *API) purchase(c *gin.Context) {
+func (p *Purchases) purchase(c *gin.Context) {
 	quantity, ok := readQuantity(c)
 	if !ok {
 		return
@@ -36,7 +45,7 @@ func (a *API) purchase(c *gin.Context) {
 		UserID: middleware.IdentityOf(c).UserID, SaleID: c.Param("sale"), Quantity: quantity,
 		Key: key, Frequency: middleware.FrequencyOf(c), Prefer: prefer,
 	}
-	outcome, err := a.Purchases.Purchase(c.Request.Context(), request)
+	outcome, err := p.Service.Purchase(c.Request.Context(), request)
 	if err != nil {
 		middleware.Fail(c, err)
 		return
@@ -54,7 +63,7 @@ func (a *API) purchase(c *gin.Context) {
 // idempotencyKey returns the Idempotency-Key, or "" if there is none. If the key is too long or has characters other than
 // visible ASCII, it refuses the request and returns false.
 func idempotencyKey(c *gin.Context) (key string, ok bool) {
-	key = headerOf(c, "Idempotency-Key")
+	key = middleware.HeaderOf(c, "Idempotency-Key")
 	if len(key) > maxKey || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		refuseInvalid(c, &service.Invalid{Field: "Idempotency-Key", Reason: notAKey, Max: maxKey})
 		return "", false
@@ -164,4 +173,45 @@ func parsePrefer(headers []string) (p service.Preference, ok bool) {
 		}
 	}
 	return p, true
+}
+
+func (p *Purchases) issuePath(c *gin.Context) {
+	offer, ok := p.offer(c)
+	if !ok {
+		return
+	}
+	now := p.Catalog.Now()
+	v := offer.Judge(now)
+	if offer.IsCampaignLine() { // the buyer has to choose one of its sales
+		v = model.NotFound
+	}
+	if v != model.Accepted {
+		refuse(c, v)
+		return
+	}
+	lifetime := min(pathLifetime, offer.EndsAt.Sub(now)+time.Second)
+	if offer.Stock.Lined == model.InLine {
+		until, ok := p.turn(c, offer)
+		if !ok {
+			return
+		}
+		lifetime = min(lifetime, max(until.Sub(now), 0)+callGrace)
+	}
+	path, expiresAt := p.Paths.Issue(middleware.IdentityOf(c).UserID, offer.ID, lifetime)
+	c.JSON(http.StatusOK, gin.H{"path": path, "expires_at": stamp(expiresAt)})
+}
+
+// turn returns until when the user may buy in a sale that is in line. If the user is not called, it ends the request and
+// returns false. A ticket in the header Line-Ticket saves the question to the database.
+func (p *Purchases) turn(c *gin.Context, offer model.Offer) (until time.Time, ok bool) {
+	until, rank, verdict, err := p.Lines.Turn(c.Request.Context(), middleware.IdentityOf(c).UserID, offer, middleware.HeaderOf(c, "Line-Ticket"))
+	switch {
+	case err != nil:
+		middleware.Fail(c, err)
+	case verdict != model.Accepted:
+		middleware.Refuse(c, middleware.Refusal{Verdict: verdict, Turn: &middleware.Turn{Rank: known(rank), Serving: offer.Line.Serving}})
+	default:
+		return until, true
+	}
+	return until, false
 }

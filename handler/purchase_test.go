@@ -125,7 +125,7 @@ func TestPurchase(t *testing.T) {
 		"sold out":      {oneUnit, 409, "sold_out", model.SoldOut, false, func(s *shop, _ *http.Request, _ *answering) { s.soldOut() }},
 		"too frequent":  {oneUnit, 429, "too_frequent", model.TooFrequent, true, says(model.TooFrequent)},
 		"rate limited": {oneUnit, 429, "rate_limited", model.RateLimited, false, func(s *shop, _ *http.Request, _ *answering) {
-			s.api.Limits.Burst = 0
+			s.api.Door.Limits.Burst = 0
 		}},
 		"no token": {oneUnit, 401, "unauthenticated", model.Unauthenticated, false, func(_ *shop, r *http.Request, _ *answering) {
 			r.Header.Del("Authorization")
@@ -137,7 +137,7 @@ func TestPurchase(t *testing.T) {
 		"an error":    {oneUnit, 500, "internal", internalError, true, fails(errors.New("x"))},
 	}, func(t *testing.T, tc test) {
 		s, strategy := newShop(t), &answering{}
-		s.api.Purchases.Strategy, s.api.Purchases.AckQueued = strategy, true
+		s.api.Purchases.Service.Strategy, s.api.Purchases.Service.AckQueued = strategy, true
 		r := s.purchase(tc.body)
 		tc.change(s, r, strategy)
 		asked := time.Now()
@@ -154,6 +154,6 @@ func TestPurchase(t *testing.T) {
 		}
 		r.URL.Path = strings.Replace(r.URL.Path, benchSale, "GUESS", 1)
 		s.serve(r) // an unknown sale is not tallied
-		check.Same(t, "tallied", s.api.Tally.Counts(), map[string]map[model.Verdict]int64{benchSale: {tc.tallied: 1}})
+		check.Same(t, "tallied", s.api.Door.Tally.Counts(), map[string]map[model.Verdict]int64{benchSale: {tc.tallied: 1}})
 	})
 }

@@ -13,6 +13,7 @@ import (
 
 	"flashsale/internal/prepared"
 	"flashsale/middleware"
+	"flashsale/service"
 )
 
 const (
@@ -22,17 +23,23 @@ const (
 	maxQRCodes = 1000
 )
 
+// Links are the short links of sales, and their QR codes.
+type Links struct {
+	Service   *service.Sales
+	PublicURL func() string
+}
+
 // qrCode answers with a sale's short link as a QR code.
-func (a *API) qrCode() gin.HandlerFunc {
+func (l *Links) qrCode() gin.HandlerFunc {
 	kept := otter.Must(&otter.Options[string, *prepared.Answer]{MaximumSize: maxQRCodes})
 	return func(c *gin.Context) {
 		code := c.Param("code")
 		made, ok := kept.GetIfPresent(code)
 		if !ok {
-			if _, ok := a.saleBehind(c); !ok {
+			if _, ok := l.sale(c); !ok {
 				return
 			}
-			svg, err := drawQR(a.PublicURL() + "/s/" + code)
+			svg, err := drawQR(l.PublicURL() + "/s/" + code)
 			if err != nil {
 				middleware.Fail(c, err)
 				return
@@ -71,4 +78,17 @@ func drawQR(link string) (string, error) {
 	return fmt.Sprintf(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" shape-rendering="crispEdges" role="img">`+
 		`<title>%s</title><rect width="%d" height="%d" fill="#fff"/><path d="%s"/></svg>`,
 		whole, whole, html.EscapeString(link), whole, whole, &dark), nil
+}
+
+func (l *Links) follow(c *gin.Context) {
+	if id, ok := l.sale(c); ok {
+		c.Redirect(http.StatusFound, "/sales/"+id)
+	}
+}
+
+// sale returns the id of the sale that the route's short code leads to. If there is none or the database does not
+// answer, it ends the request and returns false.
+func (l *Links) sale(c *gin.Context) (id string, ok bool) {
+	id, err := l.Service.ByCode(c.Request.Context(), c.Param("code"))
+	return id, found(c, id != "", err)
 }

@@ -116,7 +116,7 @@ func (s *codes) SaleByCode(_ context.Context, code string) (string, error) {
 // A short link's code is drawn once, and caches may keep it for a day.
 func TestQRCodeOfASale(t *testing.T) {
 	s, store := newShop(t), &codes{}
-	s.api.Sales = &service.Sales{Store: store, Catalog: s.api.Catalog}
+	s.api.Links.Service = &service.Sales{Store: store, Catalog: s.offers.Catalog}
 	w := s.get("/s/abc/qr.svg")
 	check.Same(t, "status", w.Code, http.StatusOK)
 	sameHeader(t, "code", w.Header(), map[string]string{"Content-Type": "image/svg+xml", "Cache-Control": "public, max-age=86400"})

@@ -37,12 +37,9 @@ const (
 	notAnEvent    service.Reason = "not_an_event"
 )
 
-// wording is the text of a reason in both languages. {field}, {min}, {max} and {value} are replaced by the fields of
-// the service.Invalid.
-type wording struct{ english, chinese string }
-
-// reasons is the only place that has the API's texts for the reasons.
-var reasons = map[service.Reason]wording{
+// reasons is the only place that has the API's texts for the reasons, in English and Chinese. {field}, {min}, {max} and {value}
+// are replaced by the fields of the service.Invalid.
+var reasons = map[service.Reason][2]string{
 	service.OutOfRange:     {"{field} must be {min} to {max}", "{field} 必须在 {min} 到 {max} 之间"},
 	service.BadText:        {"{field} must be {min} to {max} printable characters", "{field} 必须是 {min} 到 {max} 个可显示的字符"},
 	service.BadLink:        {"{field} must be empty, a path or an http(s) URL of at most {max} characters", "{field} 必须为空、路径或不超过 {max} 个字符的 http(s) 网址"},
@@ -95,13 +92,9 @@ var reasons = map[service.Reason]wording{
 }
 
 // word returns in one language what is wrong.
-func word(i *service.Invalid, chinese bool) string {
-	template := reasons[i.Reason].english
-	if chinese {
-		template = reasons[i.Reason].chinese
-	}
+func word(i *service.Invalid, language int) string {
 	return strings.NewReplacer(
 		"{field}", i.Field, "{value}", i.Value,
 		"{min}", strconv.FormatInt(i.Min, 10), "{max}", strconv.FormatInt(i.Max, 10),
-	).Replace(template)
+	).Replace(reasons[i.Reason][language])
 }

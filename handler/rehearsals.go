@@ -29,34 +29,36 @@ type rehearsalView struct {
 	Report      json.RawMessage `json:"report,omitempty"`
 }
 
-func (a *API) viewRehearsal(r model.Rehearsal) rehearsalView {
+// Rehearsals shows the results of rehearsals, as of this instance's version or of another.
+type Rehearsals struct {
+	Store   RehearsalStore
+	Version string
+}
+
+func (h *Rehearsals) view(r model.Rehearsal) rehearsalView {
 	return rehearsalView{
-		ID: strconv.FormatInt(r.ID, 10), At: stamp(r.At), Version: r.Version, SameVersion: r.Version == a.Version, Verdict: r.Verdict,
+		ID: strconv.FormatInt(r.ID, 10), At: stamp(r.At), Version: r.Version, SameVersion: r.Version == h.Version, Verdict: r.Verdict,
 		Buyers: r.Buyers, Units: r.Units, PerSecond: r.PerSecond, Report: r.Report,
 	}
 }
 
-// listRehearsals answers with all rehearsals, the newest first. The database keeps a bounded number.
-func (a *API) listRehearsals(c *gin.Context) {
-	list, err := a.Rehearsals.Rehearsals(c.Request.Context())
-	views := make([]rehearsalView, len(list))
-	for i, r := range list {
-		views[i] = a.viewRehearsal(r)
-	}
-	answer(c, http.StatusOK, gin.H{"rehearsals": views}, model.Accepted, err)
+// list answers with all rehearsals, the newest first. The database keeps a bounded number.
+func (h *Rehearsals) list(c *gin.Context) {
+	list, err := h.Store.Rehearsals(c.Request.Context())
+	answer(c, http.StatusOK, gin.H{"rehearsals": each(list, h.view)}, model.Accepted, err)
 }
 
-// getRehearsal answers with one rehearsal and its report.
-func (a *API) getRehearsal(c *gin.Context) {
+// get answers with one rehearsal and its report.
+func (h *Rehearsals) get(c *gin.Context) {
 	id, err := strconv.ParseInt(c.Param("rehearsal"), 10, 64)
 	if err != nil {
 		refuse(c, model.NotFound)
 		return
 	}
-	r, ok, err := a.Rehearsals.Rehearsal(c.Request.Context(), id)
+	r, ok, err := h.Store.Rehearsal(c.Request.Context(), id)
 	verdict := model.Accepted
 	if !ok {
 		verdict = model.NotFound
 	}
-	answer(c, http.StatusOK, a.viewRehearsal(r), verdict, err)
+	answer(c, http.StatusOK, h.view(r), verdict, err)
 }

@@ -1,24 +1,17 @@
-// Package handler is the HTTP API. Each handler decodes, makes one call and encodes. Only problem.go determines what a
+// Package handler is the HTTP API. Each handler decodes, makes one call and encodes. Only problem.go decides what a
 // client sees of a refusal or an error.
 package handler
 
 import (
-	"context"
-	"log/slog"
-	"math"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/gin-gonic/gin"
 
 	"flashsale/internal/observe"
-	"flashsale/lab"
 	"flashsale/middleware"
 	"flashsale/model"
-	"flashsale/service"
-	"flashsale/service/auth"
 )
 
 // requestLimit is how long a request may take. It equals the longest wait that a buyer may ask for, and is well within
@@ -38,250 +31,203 @@ const (
 	operatorRate = 500
 )
 
-// API holds what the handlers need.
+// API has what all requests pass, and the handlers of each resource.
 type API struct {
-	Purchases *service.Purchases
-	Orders    *service.Orders
-	Payments  *service.Payments
-	Endpoints *service.Endpoints
-	Holds     *service.Holds // nil: the shop has no checkout of its own
-	Sales     *service.Sales
-	Campaigns *service.Campaigns
-	Lines     *service.Lines
-	Proofs    *service.Proofs
-	Accounts  *service.Accounts
-	Staff     *service.Staff
-	Auditor   *service.Auditor
-	Catalog   *service.Catalog
-	Streams   *Streams
-	Lab       *lab.Desk // nil: this instance has no lab
-	// Rehearsals are shown as of this instance's Version or of another.
-	Rehearsals RehearsalStore
-	Version    string
-	Paths      *auth.Paths
-	Sandbox    Sandbox      // nil: another provider takes the money
-	HoldKeys   []byte       // the JSON Web Key Set of hold tokens
-	Notices    bool         // the payment provider sends notices in a form of its own
-	Home       http.Handler // the HTML pages, the same for everybody
-	Assets     http.Handler // their style, scripts and pictures, at /assets/NAME
-
-	Limits  Limits
-	Counter middleware.Counter // nil: the gate counts users' requests in the call that admits
-	Checks  []Check            // what /readyz asks
-	Tally   *service.Tally
-	Live    *service.Live
-	// LabStores names the stores that the lab runs on.
-	LabStores LabStores
-	// Instances returns the reports of the running instances by their ids.
-	Instances func(ctx context.Context) map[string]model.Instance
-	// PublicURL returns the URL under which buyers reach the server, without a slash at the end.
-	PublicURL func() string
-
-	hashing, issuing, proving *middleware.Places // made by Router
-
-	requests  atomic.Uint64
-	consoles  consoles
-	Requested func(method, route string, status int, took time.Duration) // records a request that was answered
-	Observe   observe.All
-	Trace     gin.HandlerFunc // starts a span for each request; nil: no spans
-	Closing   <-chan struct{} // closed when the server stops: streams end
-	Now       func() time.Time
-	Log       *slog.Logger
-}
-
-// Limits are the limits of the front door, and whom it trusts.
-type Limits struct {
-	Leaky          bool // a leaky bucket for the instance instead of a token bucket
-	Rate           float64
-	Burst          int
-	Wait           time.Duration
-	AddressRate    float64
-	User           model.Frequency
-	TrustedProxies []string
-	Origins        []string // of pages that may call the API from a browser
+	Door       Door
+	Health     Health
+	Pages      Pages
+	Assets     http.Handler // the style, scripts and pictures of the pages, at /assets/NAME
+	Sales      Sales
+	Campaigns  Campaigns
+	Links      Links
+	Streams    *Streams
+	Lines      Lines
+	Purchases  Purchases
+	Orders     Orders
+	Payments   Payments
+	Holds      *Holds // nil: the shop has no checkout of its own
+	Accounts   *Accounts
+	Staff      Staff
+	Endpoints  Endpoints
+	Operations Operations
+	Live       Live
+	Lab        *Lab
+	Rehearsals Rehearsals
 }
 
 // Router returns the handler of all routes. The stages run in the order of their cost, so that the cheapest stage that
 // can refuse a request does so. It returns an error if a trusted proxy is malformed.
 func Router(a *API) (http.Handler, error) {
-	r := gin.New()
+	r, d := gin.New(), &a.Door
 	r.HandleMethodNotAllowed, r.RedirectTrailingSlash = true, false
-	if a.Trace != nil {
-		r.Use(a.Trace) // the outermost, so that every line of the log has the trace
+	if d.Trace != nil {
+		r.Use(d.Trace) // the outermost, so that every line of the log has the trace
 	}
-	if err := middleware.TrustProxies(r, a.Limits.TrustedProxies, a.Log); err != nil {
+	if err := middleware.TrustProxies(r, d.Limits.TrustedProxies, d.Log); err != nil {
 		return nil, err
 	}
-	r.Use(middleware.RequestID(), a.observe, middleware.AccessLog(a.Log, a.Now), Problems(a.Log), middleware.Recovery(), middleware.Headers(),
+	r.Use(middleware.RequestID(), d.observe, middleware.AccessLog(d.Log, d.Now), Problems(d.Log), middleware.Recovery(), middleware.Headers(),
 		middleware.MaxBody(maxOperatorBodyBytes, map[string]int64{"/api/v1/payments/notices": maxNoticeBytes}))
-	if len(a.Limits.Origins) > 0 {
-		r.Use(middleware.Origins(a.Limits.Origins))
+	if len(d.Limits.Origins) > 0 {
+		r.Use(middleware.Origins(d.Limits.Origins))
 	}
-	a.hashing, a.issuing = middleware.NewPlaces(math.MaxInt, hashesOfOne), middleware.NewPlaces(issuerCalls, issuerCallsOfOne)
-	a.proving = middleware.NewPlaces(proofReaders, proofReadersOfOne)
-	missing := a.missing()
+	missing := a.Pages.missing()
 	r.NoRoute(missing, NoRoute)
 	r.NoMethod(NoMethod)
 
 	deadline := middleware.Deadline(requestLimit)
 	callbackLimit, operatorLimit := middleware.TokenBucket(callbackRate, callbackRate, 0), middleware.TokenBucket(operatorRate, operatorRate, 0)
-	instance := a.timed("token_bucket", middleware.TokenBucket(a.Limits.Rate, a.Limits.Burst, a.Limits.Wait))
-	if a.Limits.Leaky {
-		instance = a.timed("leaky_bucket", middleware.LeakyBucket(a.Limits.Rate, a.Limits.Burst, a.Limits.Wait))
+	instance := d.timed("token_bucket", middleware.TokenBucket(d.Limits.Rate, d.Limits.Burst, d.Limits.Wait))
+	if d.Limits.Leaky {
+		instance = d.timed("leaky_bucket", middleware.LeakyBucket(d.Limits.Rate, d.Limits.Burst, d.Limits.Wait))
 	}
-	address := a.timed("address_limit", middleware.AddressLimit(a.Limits.AddressRate))
-	login := a.timed("authenticate", middleware.Authenticate(a.Staff))
-	shadows := middleware.Shadows(a.Staff, func(c *gin.Context) { refuse(c, model.NotFound) })
-	path := a.timed("path_token", middleware.PathToken(a.Paths))
-	counter := a.timed("user_counter", middleware.UserCounter(a.Limits.User, a.Counter, func(error) { a.Observe.Note(observe.Event{Name: observe.Uncounted}) }))
+	address := d.timed("address_limit", middleware.AddressLimit(d.Limits.AddressRate))
+	login := d.timed("authenticate", middleware.Authenticate(a.Staff.Service))
+	shadows := middleware.Shadows(a.Staff.Service, func(c *gin.Context) { refuse(c, model.NotFound) })
+	path := d.timed("path_token", middleware.PathToken(a.Purchases.Paths))
+	counter := d.timed("user_counter", middleware.UserCounter(d.Limits.User, d.Counter, func(error) { d.Observe.Note(observe.Event{Name: observe.Uncounted}) }))
 
 	all := routes{&r.RouterGroup}
 	// Routes without a limit: load balancers must always get an answer, a page without its style is broken, operators
 	// have to reach their console, and each of these requests costs no more than a refusal.
-	all.GET("/healthz", a.healthz)
-	all.GET("/readyz", a.readyz())
+	all.GET("/healthz", a.Health.live)
+	all.GET("/readyz", a.Health.ready())
 	all.GET("/assets/:name", gin.WrapH(a.Assets))
-	all.GET("/console", a.showAlways())
-	all.GET("/console/sales/:sale", a.showAlways())
-	all.GET("/console/campaigns/:campaign", a.showAlways())
-	all.GET("/console/payments", a.showAlways())
-	all.GET("/console/endpoints", a.showAlways())
-	all.GET("/console/staff", a.showAlways())
-	all.GET("/console/lab", a.showAlways())
+	for _, path := range []string{
+		"/console", "/console/sales/:sale", "/console/campaigns/:campaign", "/console/payments", "/console/endpoints", "/console/staff", "/console/lab",
+	} {
+		all.GET(path, a.Pages.always())
+	}
 
 	api := all.Group("/api/v1")
 	// The address limit does not apply: one provider, or one server of the shop, calls for all buyers. Only requests without
 	// a right secret are charged as all strangers are.
 	strangers := middleware.Strangers(address, instance)
-	if a.Sandbox != nil {
-		api.POST("/payments/callback", deadline, strangers, a.signed, callbackLimit, a.callback)
+	if a.Payments.Sandbox != nil {
+		api.POST("/payments/callback", deadline, strangers, a.Payments.signed, callbackLimit, a.Payments.callback)
 	}
-	if a.Notices {
-		api.POST("/payments/notices", deadline, strangers, a.notice)
+	if a.Payments.Notices {
+		api.POST("/payments/notices", deadline, strangers, a.Payments.notice)
 	}
 	if a.Holds != nil {
-		all.GET("/.well-known/jwks.json", instance, address, a.holdKeys)
+		all.GET("/.well-known/jwks.json", instance, address, a.Holds.keys)
 		hold := api.Group("/holds/:id", deadline, strangers, login, middleware.RequireRole(model.RoleHolds), callbackLimit, shadows, ofIDs)
-		hold.GET("", a.getHold)
-		hold.POST("/settle", a.settleHold)
-		hold.POST("/refunded", a.refundedHold)
-		hold.POST("/release", a.releaseHold)
+		hold.GET("", a.Holds.get)
+		hold.POST("/settle", a.Holds.settle)
+		hold.POST("/refunded", a.Holds.refunded)
+		hold.POST("/release", a.Holds.release)
 	}
 
 	memory := api.Group("", instance, address)
 	shown := memory.Group("", shadows)
-	shown.GET("/sales/:sale/events", a.saleEvents) // no deadline: a stream has no end
+	shown.GET("/sales/:sale/events", a.Streams.ofSale) // no deadline: a stream has no end
 	// These are mostly answered from memory, without a deadline. Where they ask a store, they apply a limit
 	// themselves.
 	shared := shown.Group("") // caches keep these
-	if len(a.Limits.Origins) > 0 {
+	if len(d.Limits.Origins) > 0 {
 		shared.Use(middleware.AnyOrigin())
 	}
-	shared.GET("/sales", a.listSales())
-	shared.GET("/sales/:sale", a.getSale())
-	shared.GET("/sales/:sale/line", a.getLine())
-	shared.GET("/sales/:sale/draw.json", a.getDraw) // no deadline: it may be long
-	shared.GET("/campaigns/:campaign", a.getCampaign())
-	shown.GET("/campaigns/:campaign/events", a.campaignEvents)
-	memory.POST("/sales/:sale/:path/orders", login, middleware.RequireBuyer, path, shadows, counter, a.purchase)
+	shared.GET("/sales", a.Sales.live())
+	shared.GET("/sales/:sale", a.Sales.get())
+	shared.GET("/sales/:sale/line", a.Lines.get())
+	shared.GET("/sales/:sale/draw.json", a.Lines.draw()) // no deadline: it may be long
+	shared.GET("/campaigns/:campaign", a.Campaigns.get())
+	shown.GET("/campaigns/:campaign/events", a.Streams.ofCampaign)
+	memory.POST("/sales/:sale/:path/orders", login, middleware.RequireBuyer, path, shadows, counter, a.Purchases.purchase)
 
 	public := memory.Group("", deadline)
-	public.GET("/time", a.time)
-	public.POST("/users", a.register)
-	public.POST("/sessions", a.logIn)
-	public.GET("/login", a.showLogin)
-	public.POST("/sessions/code", a.logInByCode)
+	public.GET("/time", a.Sales.time)
+	public.POST("/users", a.Accounts.register)
+	public.POST("/sessions", a.Accounts.logIn)
+	public.GET("/login", a.Accounts.showOutside)
+	public.POST("/sessions/code", a.Accounts.logInByCode)
 
 	buyer := public.Group("", login, middleware.RequireBuyer, shadows)
-	buyer.POST("/sales/:sale/path", a.issuePath)
-	buyer.POST("/sales/:sale/entries", a.enterLine)
-	buyer.GET("/sales/:sale/entries/challenge", a.entryChallenge)
-	buyer.GET("/sales/:sale/entries/mine", a.myEntry)
-	buyer.DELETE("/sales/:sale/entries/mine", a.leaveLine)
-	buyer.GET("/sales/:sale/entries/mine/proof", a.myProof)
-	buyer.GET("/orders", a.listOrders)
-	buyer.GET("/orders/:id", a.getOrder)
-	buyer.DELETE("/orders/:id", a.cancelOrder)
-	buyer.POST("/orders/:id/payments", a.startPayment)
+	buyer.POST("/sales/:sale/path", a.Purchases.issuePath)
+	buyer.POST("/sales/:sale/entries", a.Lines.enter)
+	buyer.GET("/sales/:sale/entries/challenge", a.Lines.challenge)
+	buyer.GET("/sales/:sale/entries/mine", a.Lines.mine)
+	buyer.DELETE("/sales/:sale/entries/mine", a.Lines.leave)
+	buyer.GET("/sales/:sale/entries/mine/proof", a.Lines.proof)
+	buyer.GET("/orders", a.Orders.list)
+	buyer.GET("/orders/:id", a.Orders.get)
+	buyer.DELETE("/orders/:id", a.Orders.cancel)
+	buyer.POST("/orders/:id/payments", a.Payments.start)
 
 	viewers, support, operators := middleware.RequireRole(model.RoleViewer), middleware.RequireRole(model.RoleSupport), middleware.RequireRole(model.RoleOperator)
 	console := api.Group("/admin", strangers, login, viewers, operatorLimit, ofIDs) // no deadline: streams and exports may take long
-	console.GET("/sales/:sale/live", a.liveFigures)
-	console.GET("/sales/:sale/orders.csv", a.exportOrders)
-	console.GET("/lab/events", a.hasLab, a.labEvents)
+	console.GET("/sales/:sale/live", a.Live.figures)
+	console.GET("/sales/:sale/orders.csv", a.Orders.export)
+	console.GET("/lab/events", a.Lab.there, a.Lab.events)
 
 	viewer := console.Group("", deadline)
-	viewer.GET("/sales", a.listAllSales)
-	viewer.GET("/sales/:sale/audit", a.auditSale)
-	viewer.GET("/sales/:sale/orders", a.listSaleOrders)
-	viewer.GET("/sales/:sale/operations", a.listOperations)
-	viewer.GET("/campaigns", a.listCampaigns)
-	viewer.GET("/campaigns/:campaign", a.getOperatorCampaign)
-	viewer.GET("/campaigns/:campaign/sales.csv", a.exportCampaign)
-	viewer.GET("/campaigns/:campaign/operations", a.listCampaignOperations)
-	viewer.GET("/stats", a.stats)
-	viewer.GET("/lab", a.hasLab, a.showLab)
-	viewer.GET("/rehearsals", a.listRehearsals)
-	viewer.GET("/rehearsals/:rehearsal", a.getRehearsal)
-	viewer.GET("/payments", a.listPayments)
-	viewer.GET("/staff", a.listStaff)
-	viewer.GET("/staff-operations", a.listStaffOperations)
-	viewer.GET("/events", a.listEvents)
-	viewer.GET("/endpoints", a.listEndpoints)
-	viewer.GET("/endpoints/:endpoint/deliveries", a.listDeliveries)
-	viewer.GET("/endpoint-operations", a.listEndpointOperations)
-	viewer.POST("/orders/:id/refund", support, a.refundOrder)
-	viewer.POST("/orders/:id/cancel", support, a.cancelAnyOrder)
+	viewer.GET("/sales", a.Sales.listAll)
+	viewer.GET("/sales/:sale/audit", a.Sales.audit)
+	viewer.GET("/sales/:sale/orders", a.Orders.listOfSale)
+	viewer.GET("/sales/:sale/operations", a.Operations.ofSale)
+	viewer.GET("/campaigns", a.Campaigns.list)
+	viewer.GET("/campaigns/:campaign", a.Campaigns.getForOperators)
+	viewer.GET("/campaigns/:campaign/sales.csv", a.Campaigns.export)
+	viewer.GET("/campaigns/:campaign/operations", a.Operations.ofCampaign)
+	viewer.GET("/stats", a.Live.stats)
+	viewer.GET("/lab", a.Lab.there, a.Lab.show)
+	viewer.GET("/rehearsals", a.Rehearsals.list)
+	viewer.GET("/rehearsals/:rehearsal", a.Rehearsals.get)
+	viewer.GET("/payments", a.Payments.list)
+	viewer.GET("/staff", a.Staff.list)
+	viewer.GET("/staff-operations", a.Operations.of(model.StaffSubject))
+	viewer.GET("/events", a.Endpoints.events)
+	viewer.GET("/endpoints", a.Endpoints.list)
+	viewer.GET("/endpoints/:endpoint/deliveries", a.Endpoints.deliveries)
+	viewer.GET("/endpoint-operations", a.Operations.of(model.EndpointSubject))
+	viewer.POST("/orders/:id/refund", support, a.Orders.refund)
+	viewer.POST("/orders/:id/cancel", support, a.Orders.cancelAny)
 
 	operator := viewer.Group("", operators)
-	operator.POST("/sales", a.createSale)
-	operator.PATCH("/sales/:sale", a.patchSale)
-	operator.POST("/sales/:sale/pause", a.setStatus(model.SalePaused, "pause"))
-	operator.POST("/sales/:sale/resume", a.setStatus(model.SaleLive, "resume"))
-	operator.POST("/sales/:sale/line/extend", a.extendCalls)
-	operator.POST("/sales/:sale/line/void", a.voidEntries)
-	operator.POST("/sales/:sale/close", a.setStatus(model.SaleClosed, "close"))
-	operator.POST("/campaigns", a.createCampaign)
-	operator.PATCH("/campaigns/:campaign", a.patchCampaign)
-	operator.POST("/campaigns/:campaign/sales", a.addToCampaign)
-	operator.POST("/campaigns/:campaign/pause", a.setCampaignStatus(model.SalePaused, "pause"))
-	operator.POST("/campaigns/:campaign/resume", a.setCampaignStatus(model.SaleLive, "resume"))
-	operator.POST("/campaigns/:campaign/close", a.setCampaignStatus(model.SaleClosed, "close"))
-	operator.POST("/staff", a.createStaff)
-	operator.PATCH("/staff/:name", a.changeStaff)
-	operator.POST("/staff/:name/secret", a.renewStaffSecret)
-	operator.DELETE("/staff/:name", a.removeStaff)
-	operator.POST("/endpoints", a.createEndpoint)
-	operator.PATCH("/endpoints/:endpoint", a.changeEndpoint)
-	operator.POST("/endpoints/:endpoint/secret", a.renewEndpointSecret)
-	operator.DELETE("/endpoints/:endpoint", a.removeEndpoint)
-	operator.POST("/endpoints/:endpoint/deliveries/:delivery", a.redeliver)
-	operator.POST("/lab", a.hasLab, a.startLab)
-	operator.DELETE("/lab", a.hasLab, a.stopLab)
+	operator.POST("/sales", a.Sales.create)
+	operator.PATCH("/sales/:sale", a.Sales.patch)
+	operator.POST("/sales/:sale/pause", a.Sales.setStatus(model.SalePaused, "pause"))
+	operator.POST("/sales/:sale/resume", a.Sales.setStatus(model.SaleLive, "resume"))
+	operator.POST("/sales/:sale/line/extend", a.Lines.extend)
+	operator.POST("/sales/:sale/line/void", a.Lines.void)
+	operator.POST("/sales/:sale/close", a.Sales.setStatus(model.SaleClosed, "close"))
+	operator.POST("/campaigns", a.Campaigns.create)
+	operator.PATCH("/campaigns/:campaign", a.Campaigns.patch)
+	operator.POST("/campaigns/:campaign/sales", a.Campaigns.add)
+	operator.POST("/campaigns/:campaign/pause", a.Campaigns.setStatus(model.SalePaused, "pause"))
+	operator.POST("/campaigns/:campaign/resume", a.Campaigns.setStatus(model.SaleLive, "resume"))
+	operator.POST("/campaigns/:campaign/close", a.Campaigns.setStatus(model.SaleClosed, "close"))
+	operator.POST("/staff", a.Staff.create)
+	operator.PATCH("/staff/:name", a.Staff.change)
+	operator.POST("/staff/:name/secret", a.Staff.renewSecret)
+	operator.DELETE("/staff/:name", a.Staff.remove)
+	operator.POST("/endpoints", a.Endpoints.create)
+	operator.PATCH("/endpoints/:endpoint", a.Endpoints.change)
+	operator.POST("/endpoints/:endpoint/secret", a.Endpoints.renewSecret)
+	operator.DELETE("/endpoints/:endpoint", a.Endpoints.remove)
+	operator.POST("/endpoints/:endpoint/deliveries/:delivery", a.Endpoints.redeliver)
+	operator.POST("/lab", a.Lab.there, a.Lab.start)
+	operator.DELETE("/lab", a.Lab.there, a.Lab.stop)
 
 	pages := all.Group("", instance, address, missing)
-	pages.GET("/", a.showSales())
-	pages.GET("/sales/:sale", middleware.Shadows(a.Staff, a.showMissing), a.showSale())
-	pages.GET("/campaigns/:campaign", deadline, shadows, a.showCampaign())
-	pages.GET("/orders", a.showAlways())
-	pages.GET("/login", a.showAlways())
-	pages.GET("/api", a.showAlways())
-	pages.GET("/openapi.yaml", a.showAlways())
-	pages.GET("/openapi.json", a.showAlways())
-	pages.GET("/robots.txt", a.showAlways())
-	pages.GET("/favicon.ico", a.showAlways())
-	pages.GET("/lab/reports/:report", deadline, a.hasLab, a.labReport)
-	pages.GET("/s/:code", deadline, a.shortLink)
-	pages.GET("/s/:code/qr.svg", deadline, a.qrCode())
-	if a.Sandbox != nil {
-		pages.GET("/pay/:payment", deadline, gin.WrapH(a.Sandbox))
-		pages.POST("/pay/:payment", deadline, form, gin.WrapH(a.Sandbox))
+	pages.GET("/", a.Pages.ofSales())
+	pages.GET("/sales/:sale", middleware.Shadows(a.Staff.Service, a.Pages.showMissing), a.Pages.ofSale())
+	pages.GET("/campaigns/:campaign", deadline, shadows, a.Pages.ofCampaign())
+	for _, path := range []string{"/orders", "/login", "/api", "/openapi.yaml", "/openapi.json", "/robots.txt", "/favicon.ico"} {
+		pages.GET(path, a.Pages.always())
+	}
+	pages.GET("/lab/reports/:report", deadline, a.Lab.there, a.Lab.report)
+	pages.GET("/s/:code", deadline, a.Links.follow)
+	pages.GET("/s/:code/qr.svg", deadline, a.Links.qrCode())
+	if a.Payments.Sandbox != nil {
+		pages.GET("/pay/:payment", deadline, gin.WrapH(a.Payments.Sandbox))
+		pages.POST("/pay/:payment", deadline, form, gin.WrapH(a.Payments.Sandbox))
 	}
 	return r, nil
 }
 
-// ofIDs lets no name in a path pass that has a character which no id has: nothing has that name, and the databases differ in what
-// they say of such a text.
+// ofIDs refuses a path with a parameter that contains a character which no id contains. Nothing has such an id, and the
+// databases compare such texts in different ways.
 func ofIDs(c *gin.Context) {
 	for _, p := range c.Params {
 		if strings.ContainsFunc(p.Value, func(r rune) bool { return r <= ' ' || r > '~' }) {

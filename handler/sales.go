@@ -1,9 +1,7 @@
 package handler
 
 import (
-	"context"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -13,6 +11,7 @@ import (
 	"flashsale/internal/prepared"
 	"flashsale/middleware"
 	"flashsale/model"
+	"flashsale/service"
 )
 
 const (
@@ -25,19 +24,22 @@ const (
 	saleMaxAge = 1
 )
 
-func (a *API) time(c *gin.Context) {
-	now := a.Catalog.Now()
+// Sales shows sales to buyers, and lets operators make and change them.
+type Sales struct {
+	*Offers
+	Service *service.Sales
+	Auditor *service.Auditor
+}
+
+func (s *Sales) time(c *gin.Context) {
+	now := s.Catalog.Now()
 	c.JSON(http.StatusOK, gin.H{"now": stamp(now), "unix_ms": now.UnixMilli()})
 }
 
-// listSales answers with the JSON of all live sales.
-func (a *API) listSales() gin.HandlerFunc {
-	return a.allSales(func(c *gin.Context, live []model.Offer) *prepared.Answer {
-		views := make([]saleView, len(live))
-		for i, o := range live {
-			views[i] = a.saleView(o)
-		}
-		return salesJSON(c, gin.H{"sales": views})
+// live answers with the JSON of all live sales.
+func (s *Sales) live() gin.HandlerFunc {
+	return s.allSales(func(c *gin.Context, live []model.Offer) *prepared.Answer {
+		return salesJSON(c, gin.H{"sales": each(live, s.saleView)})
 	})
 }
 
@@ -53,85 +55,108 @@ func salesJSON(c *gin.Context, view any) *prepared.Answer {
 	}, body)
 }
 
-// offer returns the route's sale. If there is no such sale or the database does not answer, it ends the request and
-// returns false.
-func (a *API) offer(c *gin.Context) (model.Offer, bool) {
-	if offer := a.Catalog.InMemory(c.Param("sale")); offer != nil {
-		return *offer, true
-	}
-	ctx, cancel := context.WithTimeout(c.Request.Context(), requestLimit)
-	defer cancel()
-	offer, ok, err := a.Catalog.Sale(ctx, c.Param("sale"))
-	switch {
-	case err != nil:
-		middleware.Fail(c, fmt.Errorf("%w: %w", model.ErrUnavailable, err))
-	case !ok:
-		refuse(c, model.NotFound)
-	default:
-		return offer, true
-	}
-	return model.Offer{}, false
-}
-
-// getSale answers with a sale's JSON.
-func (a *API) getSale() gin.HandlerFunc {
+// get answers with a sale's JSON.
+func (s *Sales) get() gin.HandlerFunc {
 	pages := newSalePages()
 	return func(c *gin.Context) {
-		offer, ok := a.offer(c)
+		offer, ok := s.offer(c)
 		if !ok {
 			return
 		}
-		pages.send(c, offer, a.Catalog.Now(), func(state model.SaleState) *prepared.Answer {
-			view := a.saleView(offer)
+		pages.send(c, offer, s.Catalog.Now(), func(state model.SaleState) *prepared.Answer {
+			view := s.saleView(offer)
 			view.State = state // the state for which send caches the page
 			return salesJSON(c, view)
 		})
 	}
 }
 
-func (a *API) issuePath(c *gin.Context) {
-	offer, ok := a.offer(c)
+func (s *Sales) create(c *gin.Context) {
+	body := struct {
+		termsBody
+		PriceCents         int64 `json:"price_cents"`
+		OriginalPriceCents int64 `json:"original_price_cents"`
+		Quota              int64 `json:"quota"`
+		WaitingList        bool  `json:"waiting_list"`
+	}{termsBody: usualTerms()}
+	if !decode(c, maxOperatorBodyBytes, &body) {
+		return
+	}
+	if body.Mode == "" { // for the service, this is the usual mode
+		refuseInvalid(c, &service.Invalid{Field: "mode", Reason: service.BadMode})
+		return
+	}
+	sale := body.sale()
+	sale.PriceCents, sale.OriginalPriceCents, sale.WaitingList = body.PriceCents, body.OriginalPriceCents, body.WaitingList
+	made := func(o model.Offer) created { return created{s.operatorSaleView(o), "/api/v1/sales/" + o.ID} }
+	create(c, s.Service.IDUnder, func(id string) (created, model.Verdict, error) {
+		sale.ID = id
+		offer, verdict, err := s.Service.Repeated(c.Request.Context(), sale, body.Quota)
+		return made(offer), verdict, err
+	}, func(_, actor string) (created, model.Verdict, *service.Invalid, error) {
+		offer, invalid, err := s.Service.Create(c.Request.Context(), sale, body.Quota, actor)
+		return made(offer), model.Accepted, invalid, err
+	})
+}
+
+func (s *Sales) patch(c *gin.Context) {
+	var body struct {
+		Title        *string    `json:"title"`
+		Description  *string    `json:"description"`
+		ImageURL     *string    `json:"image_url"`
+		StartsAt     *time.Time `json:"starts_at"`
+		EndsAt       *time.Time `json:"ends_at"`
+		LimitPerUser *int       `json:"limit_per_user"`
+		EntriesAt    *time.Time `json:"entries_at"`
+		CallSeconds  *int       `json:"call_seconds"`
+		WaitingList  *bool      `json:"waiting_list"`
+		AddQuota     int64      `json:"add_quota"`
+		IfQuota      *int64     `json:"if_quota"`
+	}
+	if !decode(c, maxOperatorBodyBytes, &body) {
+		return
+	}
+	offer, verdict, invalid, err := s.Service.Patch(c.Request.Context(), c.Param("sale"), service.SalePatch(body), middleware.IdentityOf(c).UserID)
+	answerChange(c, http.StatusOK, s.operatorSaleView(offer), verdict, invalid, err)
+}
+
+func (s *Sales) setStatus(status model.SaleStatus, action string) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		offer, verdict, err := s.Service.SetStatus(c.Request.Context(), c.Param("sale"), status, action, middleware.IdentityOf(c).UserID)
+		answerChange(c, http.StatusOK, s.operatorSaleView(offer), verdict, &service.Invalid{Field: "status", Reason: service.OfCampaign}, err)
+	}
+}
+
+func (s *Sales) audit(c *gin.Context) {
+	offer, ok := s.offer(c)
 	if !ok {
 		return
 	}
-	now := a.Catalog.Now()
-	v := offer.Judge(now)
-	if offer.IsCampaignLine() { // the buyer has to choose one of its sales
-		v = model.NotFound
+	audit, ok, err := s.Auditor.Audit(c.Request.Context(), offer.ID)
+	verdict := model.Accepted
+	if !ok {
+		verdict = model.NotFound
 	}
-	if v != model.Accepted {
-		refuse(c, v)
+	stock := audit.Books.Stock
+	answer(c, http.StatusOK, gin.H{
+		"quota": stock.Quota, "available": stock.Free(), "held": stock.Held, "paid": stock.Paid,
+		"orders": audit.Books.Orders, "units": audit.Books.Units,
+		"gate": gin.H{
+			"epoch": audit.Gate.Epoch, "left": audit.Gate.Left,
+			"inflight": audit.Gate.Inflight, "stream": audit.Gate.Stream,
+		},
+		"drift": audit.Drift, "ok": audit.OK(),
+	}, verdict, err)
+}
+
+// listAll answers with a page of all sales, or of those without a campaign, including those that ended long ago.
+func (s *Sales) listAll(c *gin.Context) {
+	alone, err := strconv.ParseBool(c.DefaultQuery("alone", "false"))
+	if err != nil {
+		refuseInvalid(c, &service.Invalid{Field: "alone", Reason: notAChoice, Value: "true, false"})
 		return
 	}
-	lifetime := min(pathLifetime, offer.EndsAt.Sub(now)+time.Second)
-	if offer.Stock.Lined == model.InLine {
-		until, ok := a.turn(c, offer)
-		if !ok {
-			return
-		}
-		lifetime = min(lifetime, max(until.Sub(now), 0)+callGrace)
-	}
-	path, expiresAt := a.Paths.Issue(middleware.IdentityOf(c).UserID, offer.ID, lifetime)
-	c.JSON(http.StatusOK, gin.H{"path": path, "expires_at": stamp(expiresAt)})
-}
-
-func (a *API) shortLink(c *gin.Context) {
-	if id, ok := a.saleBehind(c); ok {
-		c.Redirect(http.StatusFound, "/sales/"+id)
-	}
-}
-
-// saleBehind returns the id of the sale that the route's short code leads to. If there is none or the database does not
-// answer, it ends the request and returns false.
-func (a *API) saleBehind(c *gin.Context) (id string, ok bool) {
-	id, err := a.Sales.ByCode(c.Request.Context(), c.Param("code"))
-	switch {
-	case err != nil:
-		middleware.Fail(c, fmt.Errorf("%w: %w", model.ErrUnavailable, err))
-	case id == "":
-		refuse(c, model.NotFound)
-	default:
-		return id, true
-	}
-	return "", false
+	answerPage(c, "sales", s.operatorSaleView, func(cursor string, limit int) ([]model.Offer, string, error) {
+		return s.Service.List(c.Request.Context(), alone, cursor, limit)
+	})
 }

@@ -47,7 +47,7 @@ func TestSaleIsEncodedOnChange(t *testing.T) {
 	const path = "/api/v1/sales/" + benchSale
 	tags := map[string]string{}
 	eachChange(s, now, func(name string) {
-		want := check.Must(json.Marshal(s.api.saleView(*s.offer)))
+		want := check.Must(json.Marshal(s.offers.saleView(*s.offer)))
 		sum := sha256.Sum256(want)
 		tag := `"` + hex.EncodeToString(sum[:8]) + `"`
 		check.Same(t, name+": state with the same tag", tags[tag], "")

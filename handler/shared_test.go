@@ -21,13 +21,13 @@ func TestSharedAnswersAreTheSameForEverybody(t *testing.T) {
 	ofAPI := map[string]bool{}
 	for _, of := range []string{"", campaign} { // the line of a campaign's sale is another sale
 		s := newShop(t)
-		s.api.Limits.Origins = []string{shopOrigin, "https://www.shop.example"}
+		s.api.Door.Limits.Origins = []string{shopOrigin, "https://www.shop.example"}
 		hash := strings.Repeat("00", 32)
 		s.offer.Campaign.ID, s.offer.Mode, s.offer.Stock.Lined = of, model.ModeLine, model.InLine
 		s.offer.Line = model.Line{Phase: model.PhaseOver, Sealed: entrantsPage, Root: hash, Commitment: hash, Secret: hash, Seed: hash}
 		s.refresh()
-		s.api.Proofs = service.NewProofs(&entrants{pages: 1}, s.api.Catalog, nil)
-		s.api.Sales = &service.Sales{Catalog: s.api.Catalog, Store: &codes{}}
+		s.api.Lines.Proofs = service.NewProofs(&entrants{pages: 1}, s.offers.Catalog, nil)
+		s.api.Links.Service = &service.Sales{Catalog: s.offers.Catalog, Store: &codes{}}
 		for _, route := range s.handler().(*gin.Engine).Routes() {
 			path := strings.NewReplacer(":sale", benchSale, ":campaign", campaign, ":code", "abc").Replace(route.Path)
 			if route.Method != http.MethodGet || strings.Contains(path, ":") || strings.HasSuffix(path, "/events") || strings.HasPrefix(path, "/api/v1/admin/") {

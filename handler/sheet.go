@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/binary"
 	"encoding/csv"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -67,7 +69,6 @@ var exported = []string{"sale_id", "state", "available", "held", "paid"}
 
 // parse reads a text into the cell. decimal is the sign before the fraction of a number in the sheet.
 func (c cell) parse(text, decimal string) (err error) {
-	whole := func() (int64, error) { return wholeNumber(text, decimal) }
 	switch value := c.value.(type) {
 	case *string:
 		if strings.HasPrefix(text, "'") && harmless(text[1:]) == text { // an export has put the quote there
@@ -78,23 +79,18 @@ func (c cell) parse(text, decimal string) (err error) {
 		*value = model.Mode(text)
 	case *bool:
 		*value, err = strconv.ParseBool(text)
-	case *int:
-		var n int64
-		n, err = whole()
-		*value = int(n)
-	case *int64:
-		*value, err = whole()
-	case **int:
-		var n int64
-		n, err = whole()
-		*value = new(int(n))
 	case *time.Time:
 		*value, err = time.Parse(time.RFC3339, text)
+	default:
+		var n int64
+		if n, err = wholeNumber(text, decimal); err == nil {
+			err = json.Unmarshal(strconv.AppendInt(nil, n, 10), value) // into each type of numbers
+		}
 	}
 	return err
 }
 
-// form is the reason of a text that the cell can't have, which says what would be right.
+// form returns the reason for a text that the cell can't have. Its wording says what the cell takes.
 func (c cell) form() service.Reason {
 	switch c.value.(type) {
 	case *bool:
@@ -127,28 +123,20 @@ func wholeNumber(text, decimal string) (int64, error) {
 
 func (c cell) text() string {
 	switch value := c.value.(type) {
-	case **int:
-		return strconv.Itoa(**value)
 	case *time.Time:
 		return cellTime(*value)
 	case *string:
 		return harmless(*value)
-	case *model.Mode:
-		return string(*value)
-	case *bool:
-		return strconv.FormatBool(*value)
-	case *int:
-		return strconv.Itoa(*value)
-	case *int64:
-		return strconv.FormatInt(*value, 10)
+	case **int:
+		return strconv.Itoa(**value)
 	}
-	return ""
+	return fmt.Sprint(reflect.ValueOf(c.value).Elem())
 }
 
 // readRows reads CSV (RFC 4180) in the forms in which Excel, Numbers, LibreOffice and pandas write it: in UTF-8 or UTF-16, with
-// any ends of lines, with commas, semicolons or tabs between the cells, which a line "sep=" may name, with empty rows and
-// columns at the end, and with rows that are too short. Where semicolons separate the cells, a comma separates the fraction of a
-// number; it returns that sign as well.
+// any line ends, with commas, semicolons or tabs between the cells, which a first line "sep=" may name, with empty rows and
+// columns at the end, and with rows that are too short. decimal is the sign before the fraction of a number: a comma if
+// semicolons separate the cells, otherwise a point.
 func readRows(raw []byte) (rows []sheetRow, decimal string, invalid *service.Invalid) {
 	for mark, order := range map[string]binary.ByteOrder{"\xfe\xff": binary.BigEndian, "\xff\xfe": binary.LittleEndian} {
 		if bytes.HasPrefix(raw, []byte(mark)) { // UTF-16
@@ -225,10 +213,7 @@ func readSheet(raw []byte, b *campaignBody) *service.Invalid {
 	for i, name := range columns {
 		columns[i] = strings.ReplaceAll(strings.ToLower(name), " ", "_")
 	}
-	names := make([]string, 0, ofCampaign)
-	for _, c := range cells(b, &variantBody{}) {
-		names = append(names, c.column)
-	}
+	names := each(cells(b, &variantBody{}), func(c cell) string { return c.column })
 	for i, name := range columns {
 		switch {
 		case !slices.Contains(names, name) && !slices.Contains(exported, name):
@@ -262,10 +247,10 @@ func readSheet(raw []byte, b *campaignBody) *service.Invalid {
 	return nil
 }
 
-// exportCampaign answers with the sheet of a campaign as CSV: what readSheet reads, and the figures of each sale. Only the first
-// row has what belongs to the campaign: a description in 64 rows would be more than an import may send.
-func (a *API) exportCampaign(c *gin.Context) {
-	sales, ok := a.campaign(c)
+// export answers with the sheet of a campaign as CSV: the columns that readSheet reads, and the figures of each sale. Only the
+// first row has the columns of the campaign: with a description in 64 rows, the sheet would be too large for an import.
+func (s *Campaigns) export(c *gin.Context) {
+	sales, ok := s.campaign(c)
 	if !ok {
 		return
 	}
@@ -285,7 +270,7 @@ func (a *API) exportCampaign(c *gin.Context) {
 		if i == 0 {
 			_ = sheet.Write(slices.Concat(names, exported)) // a write into memory can't fail
 		}
-		now := a.Catalog.Now()
+		now := s.Catalog.Now()
 		_ = sheet.Write(append(row, o.ID, string(o.State(now, o.Stock.Free())),
 			strconv.FormatInt(o.Stock.Free(), 10), strconv.FormatInt(o.Stock.Held, 10), strconv.FormatInt(o.Stock.Paid, 10)))
 	}
@@ -297,11 +282,11 @@ func (a *API) exportCampaign(c *gin.Context) {
 
 // campaignOf returns a sale and its campaign as operators write them.
 func campaignOf(o model.Offer) (campaignBody, variantBody) {
-	campaign := campaignBody{
+	campaign := campaignBody{termsBody: termsBody{
 		Title: o.Campaign.Title, Description: o.Campaign.Description, ImageURL: o.Campaign.ImageURL, Currency: o.Currency,
 		StartsAt: o.StartsAt, EndsAt: o.EndsAt, LimitPerUser: o.Campaign.LimitPerUser, PayTimeoutSeconds: o.PayTimeoutSeconds,
 		Mode: o.Mode, EntriesAt: o.EntriesAt, CallSeconds: o.CallSeconds, Beacon: o.Beacon, EntryWork: o.EntryWork,
-	}
+	}}
 	variant := variantBody{
 		Variant: o.Variant, Quota: o.Stock.Quota, PriceCents: o.PriceCents, OriginalPriceCents: o.OriginalPriceCents,
 		LimitPerUser: &o.LimitPerUser,

@@ -33,16 +33,16 @@ func viewAccount(a model.Account, secret string) accountView {
 	return accountView{Name: a.Name, Kind: kind, Role: a.Role, CreatedAt: optional(a.CreatedAt), UsedAt: optional(a.UsedAt), Secret: secret}
 }
 
-func (a *API) listStaff(c *gin.Context) {
-	list, err := a.Staff.List(c.Request.Context())
-	views := make([]accountView, len(list))
-	for i, account := range list {
-		views[i] = viewAccount(account, "")
-	}
-	answer(c, http.StatusOK, gin.H{"staff": views}, model.Accepted, err)
+// Staff lets operators manage the accounts and keys of the staff.
+type Staff struct{ Service *service.Staff }
+
+func (s *Staff) list(c *gin.Context) {
+	list, err := s.Service.List(c.Request.Context())
+	view := func(a model.Account) accountView { return viewAccount(a, "") }
+	answer(c, http.StatusOK, gin.H{"staff": each(list, view)}, model.Accepted, err)
 }
 
-func (a *API) createStaff(c *gin.Context) {
+func (s *Staff) create(c *gin.Context) {
 	body := struct {
 		Name string     `json:"name"`
 		Kind string     `json:"kind"`
@@ -55,38 +55,27 @@ func (a *API) createStaff(c *gin.Context) {
 		refuseInvalid(c, &service.Invalid{Field: "kind", Reason: notAChoice, Value: kindPerson + ", " + kindKey})
 		return
 	}
-	account, secret, verdict, invalid, err := a.Staff.Create(c.Request.Context(), body.Name, body.Kind == kindKey, body.Role, middleware.IdentityOf(c).UserID)
-	if verdict == model.BadRequest {
-		refuseInvalid(c, invalid)
-		return
-	}
-	answer(c, http.StatusCreated, viewAccount(account, secret), verdict, err)
+	account, secret, verdict, invalid, err := s.Service.Create(c.Request.Context(), body.Name, body.Kind == kindKey, body.Role, middleware.IdentityOf(c).UserID)
+	answerChange(c, http.StatusCreated, viewAccount(account, secret), verdict, invalid, err)
 }
 
-func (a *API) changeStaff(c *gin.Context) {
+func (s *Staff) change(c *gin.Context) {
 	var body struct {
 		Role model.Role `json:"role"`
 	}
 	if !decode(c, maxBodyBytes, &body) {
 		return
 	}
-	account, verdict, invalid, err := a.Staff.SetRole(c.Request.Context(), c.Param("name"), body.Role, middleware.IdentityOf(c).UserID)
-	if verdict == model.BadRequest {
-		refuseInvalid(c, invalid)
-		return
-	}
-	answer(c, http.StatusOK, viewAccount(account, ""), verdict, err)
+	account, verdict, invalid, err := s.Service.SetRole(c.Request.Context(), c.Param("name"), body.Role, middleware.IdentityOf(c).UserID)
+	answerChange(c, http.StatusOK, viewAccount(account, ""), verdict, invalid, err)
 }
 
-func (a *API) renewStaffSecret(c *gin.Context) {
-	account, secret, verdict, err := a.Staff.NewSecret(c.Request.Context(), c.Param("name"), middleware.IdentityOf(c).UserID)
+func (s *Staff) renewSecret(c *gin.Context) {
+	account, secret, verdict, err := s.Service.NewSecret(c.Request.Context(), c.Param("name"), middleware.IdentityOf(c).UserID)
 	answer(c, http.StatusOK, viewAccount(account, secret), verdict, err)
 }
 
-func (a *API) removeStaff(c *gin.Context) {
-	account, verdict, err := a.Staff.Remove(c.Request.Context(), c.Param("name"), middleware.IdentityOf(c).UserID)
+func (s *Staff) remove(c *gin.Context) {
+	account, verdict, err := s.Service.Remove(c.Request.Context(), c.Param("name"), middleware.IdentityOf(c).UserID)
 	answer(c, http.StatusOK, viewAccount(account, ""), verdict, err)
 }
-
-// listStaffOperations answers with a page of the changes of the staff.
-func (a *API) listStaffOperations(c *gin.Context) { a.answerOperations(c, model.StaffSubject) }

@@ -54,60 +54,6 @@ func optional(t time.Time) *stamp {
 	return &s
 }
 
-type saleView struct {
-	ID                 string          `json:"id"`
-	Title              string          `json:"title"`
-	Description        string          `json:"description"`
-	ImageURL           string          `json:"image_url"`
-	PriceCents         int64           `json:"price_cents"`
-	OriginalPriceCents int64           `json:"original_price_cents"`
-	Currency           string          `json:"currency"`
-	Quota              int64           `json:"quota"`
-	Available          int64           `json:"available"`
-	State              model.SaleState `json:"state"`
-	StartsAt           stamp           `json:"starts_at"`
-	EndsAt             stamp           `json:"ends_at"`
-	LimitPerUser       int             `json:"limit_per_user"`
-	PayTimeoutSeconds  int             `json:"pay_timeout_seconds"`
-	ShortURL           string          `json:"short_url"`
-	Mode               model.Mode      `json:"mode"`
-	EntriesAt          *stamp          `json:"entries_at,omitempty"`
-	CallSeconds        int             `json:"call_seconds,omitempty"`
-	WaitingList        bool            `json:"waiting_list,omitempty"`
-	Beacon             bool            `json:"beacon,omitempty"`
-	EntryWork          int64           `json:"entry_work,omitempty"`
-	CampaignID         string          `json:"campaign_id,omitempty"`
-	Variant            string          `json:"variant,omitempty"`
-	InLine             bool            `json:"in_line,omitempty"` // units go to those who wait, by call
-}
-
-func (a *API) saleView(o model.Offer) saleView {
-	return saleView{
-		ID: o.ID, Title: o.Title, Description: o.Description, ImageURL: o.ImageURL,
-		PriceCents: o.PriceCents, OriginalPriceCents: o.OriginalPriceCents, Currency: o.Currency,
-		Quota: o.Stock.Quota, Available: o.Stock.Free(), State: o.State(a.Catalog.Now(), o.Stock.Free()),
-		StartsAt: stamp(o.StartsAt), EndsAt: stamp(o.EndsAt), LimitPerUser: o.LimitPerUser,
-		PayTimeoutSeconds: o.PayTimeoutSeconds, ShortURL: a.PublicURL() + "/s/" + o.Code,
-		Mode: o.Mode, EntriesAt: optional(o.EntriesAt), CallSeconds: o.CallSeconds, WaitingList: o.WaitingList,
-		Beacon: o.Beacon, EntryWork: o.EntryWork, CampaignID: o.Campaign.ID, Variant: o.Variant,
-		InLine: o.Stock.Lined == model.InLine,
-	}
-}
-
-// operatorSaleView adds the status that the operator has set: before the start, the state does not say whether the sale
-// is paused. It also adds the units in orders, which are not for buyers.
-type operatorSaleView struct {
-	saleView
-	Status model.SaleStatus `json:"status"`
-	Shards int              `json:"parts"`
-	Held   int64            `json:"held"`
-	Paid   int64            `json:"paid"`
-}
-
-func (a *API) operatorSaleView(o model.Offer) operatorSaleView {
-	return operatorSaleView{a.saleView(o), o.Status, o.Shards, o.Stock.Held, o.Stock.Paid}
-}
-
 type orderView struct {
 	ID          string            `json:"id"`
 	SaleID      string            `json:"sale_id"`
@@ -130,19 +76,10 @@ func viewOrder(o model.Order) orderView {
 	}
 }
 
-type ordersView struct {
-	Orders     []orderView `json:"orders"`
-	NextCursor string      `json:"next_cursor"` // empty on the last page
-}
-
-func viewOrders(list []model.Order, next string, withUser bool) ordersView {
-	v := ordersView{Orders: make([]orderView, len(list)), NextCursor: next}
-	for i, o := range list {
-		v.Orders[i] = viewOrder(o)
-		if withUser {
-			v.Orders[i].UserID = o.UserID
-		}
-	}
+// viewBuyersOrder shows an order with its buyer, which is not for buyers.
+func viewBuyersOrder(o model.Order) orderView {
+	v := viewOrder(o)
+	v.UserID = o.UserID
 	return v
 }
 

@@ -2,8 +2,12 @@ package handler
 
 import (
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
+
+	"github.com/gin-gonic/gin"
 
 	"flashsale/model"
 	"flashsale/test/kit/check"
@@ -34,15 +38,22 @@ func TestOrderViewLeavesOut(t *testing.T) {
 	const lostView = `{"id":"O","sale_id":"S","status":"rejected","reason":"lost","quantity":2,"amount_cents":0,"currency":"CNY"}`
 	const order = `{"id":"O","sale_id":"S","status":"paid","quantity":2,"amount_cents":1980,"currency":"CNY",` +
 		`"created_at":"2026-11-11T20:00:00.000Z","expires_at":"2026-11-11T20:00:00.000Z","paid_at":"2026-11-11T20:00:00.000Z"`
-	for want, view := range map[string]any{
-		order + `}`: viewOrder(paid),
-		lostView:    viewOrder(lost),
-		`{"orders":[` + order + `}],"next_cursor":""}`:                  viewOrders([]model.Order{paid}, "", false),
-		`{"orders":[` + order + `,"user_id":"ann"}],"next_cursor":"c"}`: viewOrders([]model.Order{paid}, "c", true),
-		`{"orders":[],"next_cursor":""}`:                                viewOrders(nil, "", false),
-		`{"orders":[],"next_cursor":"d"}`:                               viewOrders([]model.Order{}, "d", true),
+	page := func(next string, view func(model.Order) orderView, list ...model.Order) string {
+		w := httptest.NewRecorder()
+		c, _ := gin.CreateTestContext(w)
+		c.Request = httptest.NewRequestWithContext(t.Context(), http.MethodGet, "/", nil)
+		answerPage(c, "orders", view, func(string, int) ([]model.Order, string, error) { return list, next, nil })
+		return w.Body.String()
+	}
+	for want, got := range map[string]string{
+		order + `}`: string(check.Must(json.Marshal(viewOrder(paid)))),
+		lostView:    string(check.Must(json.Marshal(viewOrder(lost)))),
+		`{"next_cursor":"","orders":[` + order + `}]}`:                  page("", viewOrder, paid),
+		`{"next_cursor":"c","orders":[` + order + `,"user_id":"ann"}]}`: page("c", viewBuyersOrder, paid),
+		`{"next_cursor":"","orders":[]}`:                                page("", viewOrder),
+		`{"next_cursor":"d","orders":[]}`:                               page("d", viewBuyersOrder),
 	} {
-		check.Same(t, "view", string(check.Must(json.Marshal(view))), want)
+		check.Same(t, "view", got, want)
 	}
 }
 

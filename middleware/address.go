@@ -37,9 +37,9 @@ func AddressLimit(perSecond float64) gin.HandlerFunc {
 	}
 }
 
-// TrustProxies makes gin believe X-Forwarded-For, and no other header, if it comes from these addresses or networks. Proxies write
-// it in several forms: before gin reads it, all its lines become one list, of addresses without ports, brackets and zones. The
-// first entry that is no address is logged; for such a request the proxy's own address counts.
+// TrustProxies makes gin believe X-Forwarded-For, and no other header, if it comes from these addresses or networks. Proxies
+// write the header in several forms, so its lines are first made one list of addresses without ports, brackets and zones. The
+// first entry that is no address is logged; such a request counts as one of the proxy's address.
 func TrustProxies(r *gin.Engine, proxies []string, log *slog.Logger) error {
 	r.RemoteIPHeaders = []string{"X-Forwarded-For"}
 	if len(proxies) > 0 {

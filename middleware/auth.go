@@ -9,8 +9,8 @@ import (
 	"flashsale/model"
 )
 
-// TokenVerifier returns the identity of the user whom a token was issued to. Any error means that the token is not
-// valid, but model.ErrUnavailable that it can't be checked now.
+// TokenVerifier returns the identity of the user to whom a token was issued. model.ErrUnavailable means that the token can't be
+// checked now; any other error, that it is not valid.
 type TokenVerifier interface {
 	Verify(token string) (model.Identity, error)
 }
@@ -34,9 +34,9 @@ func Authenticate(v TokenVerifier) gin.HandlerFunc {
 // shadowed are the names of the parameters in routes that have the id of a sale, a campaign or an order.
 var shadowed = []string{"sale", "campaign", "id"}
 
-// Shadows keeps shadow sales and their orders from everybody but the crowd of a rehearsal, and all others from that crowd:
-// unseen answers as if there were no such sale. A route that asks for a log-in has Shadows behind it. On other routes the crowd
-// brings its token unasked.
+// Shadows shows shadow sales and their orders only to the crowd of a rehearsal, and all other sales only to everybody else. For
+// a sale that the sender may not see, unseen answers as if there were none. On routes with a log-in, Shadows stands behind the
+// log-in. On other routes it checks a token that the crowd sends.
 func Shadows(v TokenVerifier, unseen gin.HandlerFunc) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		for _, name := range shadowed {
@@ -64,11 +64,7 @@ func Shadows(v TokenVerifier, unseen gin.HandlerFunc) gin.HandlerFunc {
 var errNotBearer = errors.New("the scheme is not Bearer")
 
 func identify(c *gin.Context, v TokenVerifier) (model.Identity, error) {
-	var header string
-	if values := c.Request.Header["Authorization"]; len(values) > 0 {
-		header = values[0]
-	}
-	scheme, token, _ := strings.Cut(header, " ")
+	scheme, token, _ := strings.Cut(HeaderOf(c, "Authorization"), " ")
 	identity, err := v.Verify(token)
 	if err == nil && !strings.EqualFold(scheme, "Bearer") {
 		err = errNotBearer
@@ -76,8 +72,8 @@ func identify(c *gin.Context, v TokenVerifier) (model.Identity, error) {
 	return identity, err
 }
 
-// StillMay reports whether the sender of a request may still do what needs this role. An answer that takes long asks again
-// and again, since tokens, keys and accounts end meanwhile. While that can't be told, the answer stays yes.
+// StillMay reports whether the sender of a request may still do what needs this role. Long answers ask again and again, since
+// tokens, keys and accounts may end meanwhile. If the token can't be checked now, StillMay returns true.
 func StillMay(c *gin.Context, v TokenVerifier, least model.Role) bool {
 	identity, err := identify(c, v)
 	return errors.Is(err, model.ErrUnavailable) || err == nil && identity.Role.May(least)

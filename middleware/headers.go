@@ -33,3 +33,12 @@ func Headers() gin.HandlerFunc {
 		}
 	}
 }
+
+// HeaderOf returns the first value of a request header, or "". name must be in canonical form. GetHeader would first
+// convert the name to that form.
+func HeaderOf(c *gin.Context, name string) string {
+	if values := c.Request.Header[name]; len(values) > 0 {
+		return values[0]
+	}
+	return ""
+}

@@ -19,19 +19,10 @@ func LeakyBucket(perSecond float64, capacity int, wait time.Duration) gin.Handle
 	limiter := rate.NewLimiter(rate.Limit(perSecond), 1) // a token bucket for one token lets one request pass at a time
 	bucket := make(chan struct{}, capacity)
 	return func(c *gin.Context) {
-		ctx := c.Request.Context()
 		select {
 		case bucket <- struct{}{}:
-		default:
-			refuseRate(c, limiter)
-			return
-		}
-		passed := takeToken(ctx, limiter, wait)
-		<-bucket
-		switch {
-		case passed:
-		case ctx.Err() != nil:
-			Fail(c, ctx.Err())
+			waitToken(c, limiter, wait)
+			<-bucket
 		default:
 			refuseRate(c, limiter)
 		}

@@ -1,7 +1,6 @@
 package middleware
 
 import (
-	"net/netip"
 	"sync"
 
 	"github.com/gin-gonic/gin"
@@ -9,31 +8,31 @@ import (
 	"flashsale/model"
 )
 
-// Places bounds how many requests may do something costly at the same time: all of them together, and those of one client
-// address. Others are refused at once, so that nobody waits in a line that strangers fill.
+// Places bounds how many requests may do something costly at the same time: all of them together, and those of one client.
+// Others are refused at once, so that nobody waits in a line that strangers fill.
 type Places struct {
 	all, each int
 
 	mu    sync.Mutex
-	taken map[netip.Prefix]int // by address; an address without a place is not in it
+	taken map[any]int // by client; a client without a place is not in it
 	sum   int
 }
 
-// NewPlaces creates places for at most all requests, and for at most each of one address.
+// NewPlaces creates places for at most all requests, and for at most each of one client.
 func NewPlaces(all, each int) *Places {
-	return &Places{all: all, each: each, taken: map[netip.Prefix]int{}}
+	return &Places{all: all, each: each, taken: map[any]int{}}
 }
 
-// Take takes a place for a request. If there is none, it refuses the request as RateLimited, and ok is false. Otherwise the
-// caller must call leave after the costly part. A caller takes the place when it has read the request, so that slow
-// senders hold none.
-func (p *Places) Take(c *gin.Context) (leave func(), ok bool) {
-	client := clientNetwork(c)
+// Enter takes a place for a client. The verdict is Accepted, and the caller must call leave after the costly part;
+// RateLimited if the client has as many places as it may have; or Unavailable if all clients together have.
+func (p *Places) Enter(client any) (leave func(), verdict model.Verdict) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.sum >= p.all || p.taken[client] >= p.each {
-		Refuse(c, Refusal{Verdict: model.RateLimited})
-		return nil, false
+	switch {
+	case p.taken[client] >= p.each:
+		return nil, model.RateLimited
+	case p.sum >= p.all:
+		return nil, model.Unavailable
 	}
 	p.sum++
 	p.taken[client]++
@@ -44,5 +43,22 @@ func (p *Places) Take(c *gin.Context) (leave func(), ok bool) {
 		if p.taken[client]--; p.taken[client] == 0 {
 			delete(p.taken, client)
 		}
-	}, true
+	}, model.Accepted
+}
+
+// Take takes a place for a request, whose client is its address. If there is none, it refuses the request as RateLimited, and
+// ok is false. A caller takes the place when it has read the request, so that slow senders hold none.
+func (p *Places) Take(c *gin.Context) (leave func(), ok bool) {
+	leave, verdict := p.Enter(clientNetwork(c))
+	if verdict != model.Accepted {
+		Refuse(c, Refusal{Verdict: model.RateLimited})
+	}
+	return leave, verdict == model.Accepted
+}
+
+// Taken returns how many places are taken.
+func (p *Places) Taken() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.sum
 }

@@ -22,10 +22,7 @@ const (
 func RequestID() gin.HandlerFunc {
 	made := newRequestIDs()
 	return func(c *gin.Context) {
-		id := ""
-		if given := c.Request.Header[requestIDHeader]; len(given) > 0 {
-			id = given[0]
-		}
+		id := HeaderOf(c, requestIDHeader)
 		if !validRequestID(id) {
 			id = made.next()
 		}

@@ -29,5 +29,5 @@ func Strangers(limits ...gin.HandlerFunc) gin.HandlerFunc {
 	}
 }
 
-// Signed marks a request whose signature is right, so that Strangers does not take its sender for one.
+// Signed marks a request with a right signature, so that Strangers does not charge it.
 func Signed(c *gin.Context) { stateOf(c).signed = true }

@@ -19,15 +19,18 @@ import (
 // At most perSecond*wait requests wait at any time: a token that is further away than wait is not reserved.
 func TokenBucket(perSecond float64, burst int, wait time.Duration) gin.HandlerFunc {
 	limiter := rate.NewLimiter(rate.Limit(perSecond), burst)
-	return func(c *gin.Context) {
-		ctx := c.Request.Context()
-		switch {
-		case takeToken(ctx, limiter, wait):
-		case ctx.Err() != nil:
-			Fail(c, ctx.Err())
-		default:
-			refuseRate(c, limiter)
-		}
+	return func(c *gin.Context) { waitToken(c, limiter, wait) }
+}
+
+// waitToken lets the request pass if it gets a token within wait, with the outcomes of TokenBucket.
+func waitToken(c *gin.Context, limiter *rate.Limiter, wait time.Duration) {
+	ctx := c.Request.Context()
+	switch {
+	case takeToken(ctx, limiter, wait):
+	case ctx.Err() != nil:
+		Fail(c, ctx.Err())
+	default:
+		refuseRate(c, limiter)
 	}
 }
 

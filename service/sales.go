@@ -162,14 +162,23 @@ func (s *Sales) Patch(ctx context.Context, id string, p SalePatch, actor string)
 		set(&sale.CallSeconds, p.CallSeconds)
 		set(&sale.WaitingList, p.WaitingList)
 		if sale.Campaign.ID != "" {
-			for field, given := range map[string]bool{
-				"title": p.Title != nil, "starts_at": p.StartsAt != nil, "ends_at": p.EndsAt != nil, "waiting_list": p.WaitingList != nil,
-				"entries_at": p.EntriesAt != nil && !sale.IsCampaignLine(), "call_seconds": p.CallSeconds != nil && !sale.IsCampaignLine(),
-				"limit_per_user": p.LimitPerUser != nil && sale.IsCampaignLine(),
-				"description":    p.Description != nil && sale.IsCampaignLine(), "image_url": p.ImageURL != nil && sale.IsCampaignLine(),
+			whole := sale.IsCampaignLine()
+			for _, of := range []struct {
+				field string
+				given bool
+			}{
+				{"title", p.Title != nil},
+				{"description", p.Description != nil && whole},
+				{"image_url", p.ImageURL != nil && whole},
+				{"starts_at", p.StartsAt != nil},
+				{"ends_at", p.EndsAt != nil},
+				{"limit_per_user", p.LimitPerUser != nil && whole},
+				{"entries_at", p.EntriesAt != nil && !whole},
+				{"call_seconds", p.CallSeconds != nil && !whole},
+				{"waiting_list", p.WaitingList != nil},
 			} {
-				if given {
-					invalid = &Invalid{Field: field, Reason: OfCampaign}
+				if of.given {
+					invalid = &Invalid{Field: of.field, Reason: OfCampaign}
 					return model.BadRequest
 				}
 			}

@@ -265,6 +265,27 @@ func TestPatch(t *testing.T) {
 	})
 }
 
+// A patch of a sale with several fields that are the campaign's is always refused for the first of them.
+func TestPatchOfACampaignsSale(t *testing.T) {
+	title, list, seconds, at := "another title", true, 60, time.Now()
+	for field, patch := range map[string]SalePatch{
+		"title":        {Title: &title, StartsAt: &at, EndsAt: &at, EntriesAt: &at, CallSeconds: &seconds, WaitingList: &list},
+		"starts_at":    {Description: &title, StartsAt: &at, EndsAt: &at, EntriesAt: &at, CallSeconds: &seconds, WaitingList: &list},
+		"entries_at":   {LimitPerUser: &seconds, EntriesAt: &at, CallSeconds: &seconds, WaitingList: &list},
+		"call_seconds": {CallSeconds: &seconds, WaitingList: &list},
+	} {
+		o := openOffer()
+		o.Campaign.ID = "CAMPAIGN"
+		sales, _ := newShop(t, o)
+		for range 20 {
+			_, verdict, invalid, err := sales.Patch(t.Context(), o.ID, patch, "operator")
+			check.Error(t, "patch", err, nil)
+			check.Same(t, "verdict", verdict, model.BadRequest)
+			check.Same(t, "invalid", invalid, &Invalid{Field: field, Reason: OfCampaign})
+		}
+	}
+}
+
 func TestSetStatus(t *testing.T) {
 	type test struct {
 		from, to model.SaleStatus

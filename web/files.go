@@ -10,27 +10,31 @@ import (
 //go:embed robots.txt
 var robots []byte
 
-// fileMaxAge is the Cache-Control of files with a fixed name.
-const fileMaxAge = "public, max-age=86400"
+const (
+	// fileMaxAge is the Cache-Control of files that seldom change.
+	fileMaxAge = "public, max-age=86400"
+	// filePolicy is for a file that a browser shows on its own, outside of a page.
+	filePolicy = "default-src 'none'; frame-ancestors 'none'"
+)
 
 // file is a file with a fixed name.
 type file struct {
-	contentType string
-	body        []byte
+	contentType, policy, maxAge string
+	body                        []byte
 }
 
 // filesOf returns the files that browsers and crawlers request by themselves. /favicon.ico is the default name of the
 // icon; the pages refer to the icon by its name with a hash.
 func filesOf(assets *Assets) map[string]file {
 	return map[string]file{
-		"/robots.txt":  {contentTypes[".txt"], robots},
-		"/favicon.ico": {contentTypes[".svg"], assets.bodies["mark.svg"]},
+		"/robots.txt":  {contentTypes[".txt"], filePolicy, fileMaxAge, robots},
+		"/favicon.ico": {contentTypes[".svg"], filePolicy, fileMaxAge, assets.bodies["mark.svg"]},
 	}
 }
 
 func (f file) send(w http.ResponseWriter) {
 	w.Header().Set("Content-Type", f.contentType)
-	w.Header().Set("Content-Security-Policy", filePolicy)
-	w.Header().Set("Cache-Control", fileMaxAge)
+	w.Header().Set("Content-Security-Policy", f.policy)
+	w.Header().Set("Cache-Control", f.maxAge)
 	_, _ = w.Write(f.body) // the visitor may have left
 }

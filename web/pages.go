@@ -10,6 +10,7 @@ import (
 	"embed"
 	"html/template"
 	"net/http"
+	"path"
 	"slices"
 	"strings"
 	"sync"
@@ -40,20 +41,23 @@ type Catalog interface {
 	Now() time.Time
 }
 
-// Pages serves the sales (/), one sale (/sales/ID), a campaign (/campaigns/ID), a buyer's orders (/orders), the operator's console (/console) and
-// the description of the API (/api, /openapi.yaml, /openapi.json). It also serves the files that browsers and crawlers
-// request by themselves (/favicon.ico, /robots.txt).
+// Pages serves the sales (/), one sale (/sales/ID), a campaign (/campaigns/ID), a buyer's orders (/orders), the operator's
+// console (/console) and the description of the API (/api, /openapi.yaml, /openapi.json). It also serves the files that
+// browsers and crawlers request by themselves (/favicon.ico, /robots.txt).
 type Pages struct {
 	catalog   Catalog
 	publicURL func() string
 	templates map[string]*template.Template
 	head      template.HTML
 	files     map[string]file
-	describe  func() (*apiFiles, error)
+	// describe makes the description of the API at the first request, because that takes some fifty milliseconds, which would
+	// delay every start.
+	describe func() (map[string]file, error)
 }
 
 // page is the data of a template.
 type page struct {
+	Name        string // of the template of a fixed page
 	Title       string
 	Description string
 	Image       string // of the sale, for previews of links to it; empty unless it is a URL
@@ -77,6 +81,20 @@ type offer struct {
 type LogIn struct {
 	Register bool // buyers can make accounts here
 	Issuer   bool // at the shop's issuer
+}
+
+// fixed are the pages that show nothing of the catalog, by their paths. A path that ends in a slash stands for all paths below
+// it: they have one page, whose script reads the id.
+var fixed = map[string]page{
+	"/orders":             {Name: "orders", Title: "Orders"},
+	"/login":              {Name: "login", Title: "Log in"},
+	"/console":            {Name: "console", Title: "Console", Console: "sales"},
+	"/console/sales/":     {Name: "console-sale", Title: "Console", Console: "sale", Styles: []string{"uplot.css"}},
+	"/console/campaigns/": {Name: "console-campaign", Title: "Console", Console: "campaign"},
+	"/console/payments":   {Name: "console-payments", Title: "Payments", Console: "payments"},
+	"/console/endpoints":  {Name: "console-endpoints", Title: "Endpoints", Console: "endpoints"},
+	"/console/staff":      {Name: "console-staff", Title: "Staff", Console: "staff"},
+	"/console/lab":        {Name: "console-lab", Title: "Lab", Console: "lab"},
 }
 
 // NewPages makes the pages of the sales in a catalog. publicURL returns the URL under which buyers reach the server.
@@ -113,7 +131,7 @@ func NewPages(catalog Catalog, assets *Assets, publicURL func() string, logIn Lo
 		return nil, err
 	}
 	p.head = template.HTML(head.String()) //nolint:gosec // a template's own output
-	p.describe = sync.OnceValues(func() (*apiFiles, error) { return makeAPI(assets, publicURL()) })
+	p.describe = sync.OnceValues(func() (map[string]file, error) { return makeAPI(assets, publicURL()) })
 	return p, nil
 }
 
@@ -123,43 +141,39 @@ func (p *Pages) Head() template.HTML { return p.head }
 
 // ServeHTTP answers with a page.
 func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	id, isSale := strings.CutPrefix(r.URL.Path, "/sales/")
-	campaign, isCampaign := strings.CutPrefix(r.URL.Path, "/campaigns/")
+	folder, id := path.Split(r.URL.Path)
+	show, isFixed := fixed[r.URL.Path]
+	if !isFixed {
+		show, isFixed = fixed[folder]
+	}
 	file, isFile := p.files[r.URL.Path]
 	switch {
 	case isFile:
 		file.send(w)
-	case isSale:
+	case isFixed:
+		show.Script = show.Name + ".js"
+		p.send(w, http.StatusOK, show.Name, show)
+	case folder == "/sales/":
 		p.sale(w, r, id)
-	case isCampaign:
-		p.campaign(w, r, campaign)
-	case strings.HasPrefix(r.URL.Path, "/console/sales/"): // one page for all sales: its script reads the id
-		p.send(w, http.StatusOK, "console-sale", page{
-			Title: "Console", Script: "console-sale.js", Console: "sale", Styles: []string{"uplot.css", "console.css"},
-		})
-	case strings.HasPrefix(r.URL.Path, "/console/campaigns/"):
-		p.send(w, http.StatusOK, "console-campaign", page{Title: "Console", Script: "console-campaign.js", Console: "campaign", Styles: []string{"console.css"}})
-	case r.URL.Path == "/console":
-		p.send(w, http.StatusOK, "console", page{Title: "Console", Script: "console.js", Console: "sales", Styles: []string{"console.css"}})
-	case r.URL.Path == "/console/payments":
-		p.send(w, http.StatusOK, "console-payments", page{Title: "Payments", Script: "console-payments.js", Console: "payments", Styles: []string{"console.css"}})
-	case r.URL.Path == "/console/endpoints":
-		p.send(w, http.StatusOK, "console-endpoints", page{Title: "Endpoints", Script: "console-endpoints.js", Console: "endpoints", Styles: []string{"console.css"}})
-	case r.URL.Path == "/console/staff":
-		p.send(w, http.StatusOK, "console-staff", page{Title: "Staff", Script: "console-staff.js", Console: "staff", Styles: []string{"console.css"}})
-	case r.URL.Path == "/console/lab":
-		p.send(w, http.StatusOK, "console-lab", page{Title: "Lab", Script: "console-lab.js", Console: "lab", Styles: []string{"console.css"}})
+	case folder == "/campaigns/":
+		p.campaign(w, r, id)
 	case r.URL.Path == "/":
 		p.sales(w)
 	case r.URL.Path == "/api", r.URL.Path == "/openapi.yaml", r.URL.Path == "/openapi.json":
 		p.api(w, r.URL.Path)
-	case r.URL.Path == "/login":
-		p.send(w, http.StatusOK, "login", page{Title: "Log in", Script: "login.js"})
-	case r.URL.Path == "/orders":
-		p.send(w, http.StatusOK, "orders", page{Title: "Orders", Script: "orders.js"})
 	default:
 		p.send(w, http.StatusNotFound, "missing", page{})
 	}
+}
+
+// api answers with the description of the API.
+func (p *Pages) api(w http.ResponseWriter, name string) {
+	files, err := p.describe()
+	if err != nil {
+		http.Error(w, "The page can't be shown.", http.StatusInternalServerError)
+		return
+	}
+	files[name].send(w)
 }
 
 func (p *Pages) sale(w http.ResponseWriter, r *http.Request, id string) {
@@ -296,11 +310,14 @@ func (o offer) Choices() []int {
 // Key returns the key of the words for the sale's state.
 func (o offer) Key() string { return "state_" + string(o.State) }
 
-// moment is an instant that a page shows, with the key of the text around it.
-type moment struct{ Key, Time string }
+// phrase is a value, with the key of the text around it.
+type phrase struct {
+	Key   string
+	Value any
+}
 
 // Clock returns when the sale starts, ends or ended, or nil if the operator has closed it.
-func (o offer) Clock() *moment {
+func (o offer) Clock() *phrase {
 	key, at := "ends_at", o.EndsAt
 	switch o.State {
 	case model.StateUpcoming:
@@ -312,7 +329,7 @@ func (o offer) Clock() *moment {
 		key = "ended_at"
 	default:
 	}
-	return &moment{key, at.UTC().Format("2006-01-02 15:04 UTC")}
+	return &phrase{key, at.UTC().Format("2006-01-02 15:04 UTC")}
 }
 
 // LimitKey returns the key of the words for Limit.
@@ -326,22 +343,16 @@ func (o offer) LimitKey() string {
 // Limit returns how many units one buyer may have.
 func (o offer) Limit() int64 { return int64(o.LimitPerUser) }
 
-// term is a number, with the key of its words.
-type term struct {
-	Key string
-	N   int64
-}
-
 // PayWithin returns the time to pay in the largest unit that needs no fraction.
-func (o offer) PayWithin() term {
+func (o offer) PayWithin() phrase {
 	seconds := int64(o.PayTimeoutSeconds)
 	switch {
 	case seconds%3600 == 0:
-		return term{"pay_within_hours", seconds / 3600}
+		return phrase{"pay_within_hours", seconds / 3600}
 	case seconds%60 == 0:
-		return term{"pay_within_minutes", seconds / 60}
+		return phrase{"pay_within_minutes", seconds / 60}
 	}
-	return term{"pay_within_seconds", seconds}
+	return phrase{"pay_within_seconds", seconds}
 }
 
 // send writes a page. Only a page with status 200 may be cached.

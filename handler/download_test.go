@@ -52,7 +52,7 @@ const exportPath = "/api/v1/admin/sales/" + benchSale + "/orders.csv"
 // export opens a shop and asks for its orders.
 func (l *ledger) export(t *testing.T, query string) (*wire, *http.Response) {
 	s := newShop(t)
-	s.api.Orders = &service.Orders{Desk: l}
+	s.api.Orders.Service = &service.Orders{Desk: l}
 	w := s.open()
 	res, _ := w.ask(exportPath + query)
 	return w, res

@@ -1,0 +1,107 @@
+package handler
+
+import (
+	"log/slog"
+	"net/http"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"flashsale/internal/observe"
+	"flashsale/middleware"
+	"flashsale/model"
+	"flashsale/service"
+)
+
+// Door is what all requests pass before their handlers, and what records them.
+type Door struct {
+	Limits    Limits
+	Counter   middleware.Counter                                         // nil: the gate counts users' requests in the call that admits
+	Trace     gin.HandlerFunc                                            // starts a span for each request; nil: no spans
+	Requested func(method, route string, status int, took time.Duration) // records a request that was answered
+	Tally     *service.Tally
+	Observe   observe.All
+	Now       func() time.Time
+	Log       *slog.Logger
+
+	requests atomic.Uint64
+}
+
+// Limits are the limits of the front door, and whom it trusts.
+type Limits struct {
+	Leaky          bool // a leaky bucket for the instance instead of a token bucket
+	Rate           float64
+	Burst          int
+	Wait           time.Duration
+	AddressRate    float64
+	User           model.Frequency
+	TrustedProxies []string
+	Origins        []string // of pages that may call the API from a browser
+}
+
+// methods are the methods that have their own figures in the metrics. All others are counted as "other", so that
+// clients can't create metrics.
+var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPatch, http.MethodDelete, http.MethodOptions}
+
+// observe measures every request by the pattern of its route, never by its path, which may contain a purchase token.
+func (d *Door) observe(c *gin.Context) {
+	middleware.Begin(c, d.Now)
+	if d.requests.Add(1)%stageSample == 1 {
+		middleware.Sample(c)
+	}
+	c.Next()
+	route := c.FullPath()
+	if route == "" {
+		route = "none"
+	}
+	method := c.Request.Method
+	if !slices.Contains(methods, method) {
+		method = "other"
+	}
+	d.Requested(method, route, c.Writer.Status(), middleware.Took(c, d.Now))
+	if route == purchaseRoute {
+		d.Tally.Count(c.Param("sale"), verdictOf(c))
+	}
+}
+
+// purchaseRoute is the route of purchase requests.
+const purchaseRoute = "/api/v1/sales/:sale/:path/orders"
+
+// clientGone counts the purchase requests whose client left, for the tally.
+const clientGone = model.Verdict("client_gone")
+
+// verdictOf returns how a purchase request ended, whichever stage ended it.
+func verdictOf(c *gin.Context) model.Verdict {
+	if refusal, refused := middleware.RefusalOf(c); refused {
+		return refusal.Verdict
+	}
+	switch c.Writer.Status() {
+	case http.StatusCreated:
+		return model.Accepted
+	case http.StatusAccepted:
+		return model.Queued
+	case http.StatusServiceUnavailable:
+		return model.Unavailable
+	case statusClientGone:
+		return clientGone
+	}
+	return internalError
+}
+
+// stageSample is the sampling of stages: one request in stageSample has the stages of the front door timed. To read the
+// clock after each stage costs more than most of the stages do.
+const stageSample = 8
+
+// timed measures a stage of the front door, for one request in stageSample. Each stage returns before the next one
+// begins, so that each time is the stage's own. The time of the first stage includes the few steps that every request
+// takes before it.
+func (d *Door) timed(stage string, h gin.HandlerFunc) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		h(c)
+		if middleware.Sampled(c) {
+			d.Observe.Note(observe.Event{Name: observe.Stage, Label: stage, Took: middleware.Lap(c, d.Now())})
+		}
+	}
+}

@@ -1,0 +1,139 @@
+package handler
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"flashsale/middleware"
+	"flashsale/model"
+	"flashsale/service"
+)
+
+// Offers finds the sales and campaigns that routes name, and shows them.
+type Offers struct {
+	Catalog *service.Catalog
+	// PublicURL returns the URL under which buyers reach the server, without a slash at the end.
+	PublicURL func() string
+}
+
+// offer returns the route's sale. If there is no such sale or the database does not answer, it ends the request and
+// returns false.
+func (f *Offers) offer(c *gin.Context) (model.Offer, bool) {
+	if offer := f.Catalog.InMemory(c.Param("sale")); offer != nil {
+		return *offer, true
+	}
+	ctx, cancel := context.WithTimeout(c.Request.Context(), requestLimit)
+	defer cancel()
+	offer, ok, err := f.Catalog.Sale(ctx, c.Param("sale"))
+	return offer, found(c, ok, err)
+}
+
+// campaign returns the sales of the route's campaign. If there is no such campaign or the database does not answer, it ends
+// the request and returns false.
+func (f *Offers) campaign(c *gin.Context) ([]model.Offer, bool) {
+	ctx, cancel := context.WithTimeout(c.Request.Context(), requestLimit)
+	defer cancel()
+	sales, err := f.Catalog.Campaign(ctx, c.Param("campaign"))
+	return sales, found(c, len(sales) > 0, err)
+}
+
+// found reports whether a look-up has found what the route names. Otherwise it ends the request: NotFound, or Unavailable if
+// the database did not answer.
+func found(c *gin.Context, ok bool, err error) bool {
+	switch {
+	case err != nil:
+		middleware.Fail(c, fmt.Errorf("%w: %w", model.ErrUnavailable, err))
+	case !ok:
+		refuse(c, model.NotFound)
+	}
+	return ok && err == nil
+}
+
+type saleView struct {
+	ID                 string          `json:"id"`
+	Title              string          `json:"title"`
+	Description        string          `json:"description"`
+	ImageURL           string          `json:"image_url"`
+	PriceCents         int64           `json:"price_cents"`
+	OriginalPriceCents int64           `json:"original_price_cents"`
+	Currency           string          `json:"currency"`
+	Quota              int64           `json:"quota"`
+	Available          int64           `json:"available"`
+	State              model.SaleState `json:"state"`
+	StartsAt           stamp           `json:"starts_at"`
+	EndsAt             stamp           `json:"ends_at"`
+	LimitPerUser       int             `json:"limit_per_user"`
+	PayTimeoutSeconds  int             `json:"pay_timeout_seconds"`
+	ShortURL           string          `json:"short_url"`
+	Mode               model.Mode      `json:"mode"`
+	EntriesAt          *stamp          `json:"entries_at,omitempty"`
+	CallSeconds        int             `json:"call_seconds,omitempty"`
+	WaitingList        bool            `json:"waiting_list,omitempty"`
+	Beacon             bool            `json:"beacon,omitempty"`
+	EntryWork          int64           `json:"entry_work,omitempty"`
+	CampaignID         string          `json:"campaign_id,omitempty"`
+	Variant            string          `json:"variant,omitempty"`
+	InLine             bool            `json:"in_line,omitempty"` // units go to those who wait, by call
+}
+
+func (f *Offers) saleView(o model.Offer) saleView {
+	return saleView{
+		ID: o.ID, Title: o.Title, Description: o.Description, ImageURL: o.ImageURL,
+		PriceCents: o.PriceCents, OriginalPriceCents: o.OriginalPriceCents, Currency: o.Currency,
+		Quota: o.Stock.Quota, Available: o.Stock.Free(), State: o.State(f.Catalog.Now(), o.Stock.Free()),
+		StartsAt: stamp(o.StartsAt), EndsAt: stamp(o.EndsAt), LimitPerUser: o.LimitPerUser,
+		PayTimeoutSeconds: o.PayTimeoutSeconds, ShortURL: f.PublicURL() + "/s/" + o.Code,
+		Mode: o.Mode, EntriesAt: optional(o.EntriesAt), CallSeconds: o.CallSeconds, WaitingList: o.WaitingList,
+		Beacon: o.Beacon, EntryWork: o.EntryWork, CampaignID: o.Campaign.ID, Variant: o.Variant,
+		InLine: o.Stock.Lined == model.InLine,
+	}
+}
+
+// operatorSaleView adds the status that the operator has set: before the start, the state does not say whether the sale
+// is paused. It also adds the units in orders, which are not for buyers.
+type operatorSaleView struct {
+	saleView
+	Status model.SaleStatus `json:"status"`
+	Shards int              `json:"parts"`
+	Held   int64            `json:"held"`
+	Paid   int64            `json:"paid"`
+}
+
+func (f *Offers) operatorSaleView(o model.Offer) operatorSaleView {
+	return operatorSaleView{f.saleView(o), o.Status, o.Shards, o.Stock.Held, o.Stock.Paid}
+}
+
+// campaignView is a campaign with its sales: of type saleView for buyers, operatorSaleView for operators.
+type campaignView[S any] struct {
+	ID           string          `json:"id"`
+	Title        string          `json:"title"`
+	Description  string          `json:"description"`
+	ImageURL     string          `json:"image_url"`
+	Currency     string          `json:"currency"`
+	State        model.SaleState `json:"state"`
+	StartsAt     stamp           `json:"starts_at"`
+	EndsAt       stamp           `json:"ends_at"`
+	LimitPerUser int             `json:"limit_per_user"`
+	Mode         model.Mode      `json:"mode"`
+	Sales        []S             `json:"sales"`
+}
+
+// viewCampaign shows a campaign, whose sales must not be empty.
+func viewCampaign[S any](sales []model.Offer, now time.Time, view func(model.Offer) S) campaignView[S] {
+	first := sales[0]
+	return campaignView[S]{
+		ID: first.Campaign.ID, Title: first.Campaign.Title, Description: first.Campaign.Description, ImageURL: first.Campaign.ImageURL,
+		Currency: first.Currency, State: model.CampaignState(sales, now), StartsAt: stamp(first.StartsAt), EndsAt: stamp(first.EndsAt),
+		LimitPerUser: first.Campaign.LimitPerUser, Mode: first.Mode, Sales: each(sales, view),
+	}
+}
+
+func (f *Offers) viewOperatorCampaign(sales []model.Offer) any {
+	if len(sales) == 0 {
+		return nil
+	}
+	return viewCampaign(sales, f.Catalog.Now(), f.operatorSaleView)
+}
