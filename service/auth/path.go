@@ -3,7 +3,6 @@ package auth
 import (
 	"crypto/hmac"
 	"crypto/md5" //nolint:gosec // inside HMAC only, see Paths
-	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/binary"
 	"encoding/hex"
@@ -44,10 +43,7 @@ type pathMAC struct {
 // NewPaths creates a Paths. It derives a key of its own from the secret, so that no signature made elsewhere with the
 // same secret is a valid path. now is the clock that decides when a path has expired.
 func NewPaths(secret []byte, now func() time.Time) *Paths {
-	derive := hmac.New(sha256.New, secret)
-	derive.Write([]byte("path"))
-	key := derive.Sum(nil)
-	p := &Paths{now: now}
+	key, p := macOf(secret, "path"), &Paths{now: now}
 	p.macs.New = func() any { return &pathMAC{Hash: hmac.New(md5.New, key)} }
 	return p
 }

@@ -62,10 +62,8 @@ type checkedToken struct {
 
 // NewTokens creates a Tokens. now is the clock that decides when a token has expired.
 func NewTokens(secret []byte, now func() time.Time) *Tokens {
-	derive := hmac.New(sha256.New, secret)
-	derive.Write([]byte("stamp"))
 	return &Tokens{
-		secret: secret, stamps: derive.Sum(nil), now: now,
+		secret: secret, stamps: macOf(secret, "stamp"), now: now,
 		macs: sync.Pool{New: func() any { return &tokenMAC{Hash: hmac.New(sha256.New, secret)} }},
 		parser: jwt.NewParser(
 			jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}),
@@ -94,9 +92,7 @@ const stampBytes = 16
 // another password, and when it is removed and made again, since each password hash has a salt of its own. It is an HMAC,
 // and so tells nothing about the hash.
 func (t *Tokens) Stamp(a model.Account) string {
-	mac := hmac.New(sha256.New, t.stamps)
-	mac.Write([]byte(a.ID + "\x00" + a.PasswordHash)) // an id has no zero byte
-	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:stampBytes])
+	return base64.RawURLEncoding.EncodeToString(macOf(t.stamps, a.ID+"\x00"+a.PasswordHash)[:stampBytes]) // an id has no zero byte
 }
 
 // Sign creates a token for the identity. The token expires after ttl, cut to whole seconds. Sign fails only if Verify
