@@ -116,13 +116,10 @@ func (s *Campaigns) validateVariants(sales []model.NewSale) *Invalid {
 func validateVariant(sale *model.NewSale) *Invalid {
 	sale.ID, sale.Code, sale.Status, sale.Revision = model.NewSaleID(), rand.Text()[:codeLength], model.SaleLive, 1
 	sale.Variant = strings.TrimSpace(sale.Variant) // MySQL compares texts without the spaces at their ends
-	switch {
-	case !text(sale.Variant, maxVariant) || !visible(sale.Variant):
-		return &Invalid{Field: "variant", Reason: BadText, Min: 1, Max: maxVariant}
-	case sale.WaitingList: // it would be one of this sale alone
-		return &Invalid{Field: "waiting_list", Reason: OfCampaign}
-	}
-	return nil
+	return cmp.Or(
+		Invalid{Field: "variant", Reason: BadText, Min: 1, Max: maxVariant}.If(!text(sale.Variant, maxVariant) || !visible(sale.Variant)),
+		Invalid{Field: "waiting_list", Reason: OfCampaign}.If(sale.WaitingList), // it would be one of this sale alone
+	)
 }
 
 func validateCampaign(campaign model.Campaign) *Invalid {
