@@ -51,7 +51,7 @@ func (a *App) takeMoney(api *handler.API, db *repository.Store, pages *web.Pages
 	}
 	_, api.Notices = provider.(service.Notifier)
 	if api.HoldKeys != nil {
-		api.Holds = &service.Holds{Desk: db, Payments: api.Payments, Gates: a.gates}
+		api.Holds = &service.Holds{Orders: api.Orders, Payments: api.Payments}
 	}
 	return nil
 }
