@@ -81,13 +81,11 @@ func (c *Caller) seal(ctx context.Context, offer model.Offer) (err error) {
 		return err
 	}
 	var root ranks.Root
-	for page, err := range c.Store.LineEntries(ctx, offer.ID, sealing.Entries) {
+	for tag, err := range tagsOf(c.Store.LineEntries(ctx, offer.ID, sealing.Entries), sealing) {
 		if err != nil {
 			return err
 		}
-		for _, e := range page {
-			root.Add(ranks.Tag(sealing.LeafKey[:], e.UserID))
-		}
+		root.Add(tag)
 	}
 	sum := root.Sum()
 	if offer.Beacon && sealing.Entries > 0 {
