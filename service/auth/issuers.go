@@ -246,14 +246,9 @@ func (i *issuer) userID(user string) string {
 func (s *Issuers) roleOf(claims map[string]any) model.Role {
 	role := model.RoleBuyer
 	for _, rule := range s.Roles {
-		has := false
-		switch value := claims[rule.Name].(type) {
-		case string:
-			has = value == rule.Value
-		case []any:
-			has = slices.Contains(value, any(rule.Value))
-		}
-		if has && rule.Role.May(role) {
+		claim := claims[rule.Name]
+		list, _ := claim.([]any)
+		if (claim == any(rule.Value) || slices.Contains(list, any(rule.Value))) && rule.Role.May(role) {
 			role = rule.Role
 		}
 	}
