@@ -4,6 +4,8 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
+	"hash"
+	"sync"
 )
 
 // Mark returns a mark that is equal for instances with the same secrets. It is an HMAC under a key from the
@@ -17,4 +19,16 @@ func macOf(key []byte, text string) []byte {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(text))
 	return mac.Sum(nil)
+}
+
+// keyedMAC is a MAC with its key and buffers for texts and its sum.
+type keyedMAC struct {
+	hash.Hash
+	in, out []byte
+	sum     [sha256.Size]byte
+}
+
+// newMACs returns a pool of *keyedMAC with one key: setting the key of a MAC costs as much as computing the MAC.
+func newMACs(of func() hash.Hash, key []byte) *sync.Pool {
+	return &sync.Pool{New: func() any { return &keyedMAC{Hash: hmac.New(of, key)} }}
 }

@@ -3,14 +3,12 @@ package auth
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash"
 	"strconv"
 	"strings"
 	"sync"
@@ -49,7 +47,7 @@ type Tokens struct {
 	secret  []byte
 	stamps  []byte // the key of Stamp
 	now     func() time.Time
-	macs    sync.Pool // of *tokenMAC: setting the key of a MAC costs as much as computing the MAC
+	macs    *sync.Pool // of *keyedMAC
 	parser  *jwt.Parser
 	checked *otter.Cache[string, checkedToken]
 }
@@ -64,7 +62,7 @@ type checkedToken struct {
 func NewTokens(secret []byte, now func() time.Time) *Tokens {
 	return &Tokens{
 		secret: secret, stamps: macOf(secret, "stamp"), now: now,
-		macs: sync.Pool{New: func() any { return &tokenMAC{Hash: hmac.New(sha256.New, secret)} }},
+		macs: newMACs(sha256.New, secret),
 		parser: jwt.NewParser(
 			jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}),
 			jwt.WithExpirationRequired(),
@@ -142,13 +140,6 @@ const (
 	ourExpiryDigits = 11
 )
 
-// tokenMAC is a keyed MAC with its buffers.
-type tokenMAC struct {
-	hash.Hash
-	signed, claims []byte
-	sum            [sha256.Size]byte
-}
-
 // ours returns the identity of a token if Sign wrote it, without a stamp, and it has not expired. For any other token, valid or not, ok
 // is false and the JWT library decides; for tokens from Sign the library would decide the same. ours reads no claim
 // before it has checked the signature.
@@ -157,21 +148,21 @@ func (t *Tokens) ours(token string) (who model.Identity, ok bool) {
 	if len(token) > ourLongest || dot < len(ourHead) || token[dot] != '.' || token[:len(ourHead)] != ourHead {
 		return who, false
 	}
-	mac, _ := t.macs.Get().(*tokenMAC)
+	mac, _ := t.macs.Get().(*keyedMAC)
 	defer t.macs.Put(mac)
-	mac.signed = append(mac.signed[:0], token...)
+	mac.in = append(mac.in[:0], token...)
 	mac.Reset()
-	_, _ = mac.Write(mac.signed[:dot]) // a hash never returns an error
+	_, _ = mac.Write(mac.in[:dot]) // a hash never returns an error
 	var genuine [ourSignature]byte
 	base64.RawURLEncoding.Encode(genuine[:], mac.Sum(mac.sum[:0]))
-	if subtle.ConstantTimeCompare(genuine[:], mac.signed[dot+1:]) != 1 {
+	if subtle.ConstantTimeCompare(genuine[:], mac.in[dot+1:]) != 1 {
 		return who, false
 	}
 	var err error
-	if mac.claims, err = base64.RawURLEncoding.AppendDecode(mac.claims[:0], mac.signed[len(ourHead):dot]); err != nil {
+	if mac.out, err = base64.RawURLEncoding.AppendDecode(mac.out[:0], mac.in[len(ourHead):dot]); err != nil {
 		return who, false
 	}
-	who, expiry, ok := ourClaims(mac.claims)
+	who, expiry, ok := ourClaims(mac.out)
 	return who, ok && t.now().Before(time.Unix(expiry, 0))
 }
 
