@@ -250,14 +250,11 @@ func (c *Catalog) Lines() []model.Offer {
 
 // group returns the sales of each campaign, and the limit that they share.
 func group(list []model.Offer) map[string]*campaign {
-	var campaigns map[string]*campaign
+	campaigns := map[string]*campaign{}
 	for _, o := range list {
 		id := o.Campaign.ID
 		if id == "" || o.IsCampaignLine() {
 			continue
-		}
-		if campaigns == nil {
-			campaigns = map[string]*campaign{}
 		}
 		if campaigns[id] == nil {
 			campaigns[id] = &campaign{limit: model.CommonLimit{Units: o.Campaign.LimitPerUser}}
