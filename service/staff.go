@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -123,18 +124,11 @@ func (s *Staff) SetRole(ctx context.Context, name string, role model.Role, actor
 // NewSecret replaces the password of an account, or a key, and returns the new one. The verdict is Accepted or NotFound.
 func (s *Staff) NewSecret(ctx context.Context, name, actor string) (account model.Account, secret string, verdict model.Verdict, err error) {
 	list, err := s.Store.Staff(ctx)
-	if err != nil {
-		return account, "", "", err
+	i := slices.IndexFunc(list, func(a model.Account) bool { return a.Name == name })
+	if err != nil || i < 0 {
+		return account, "", model.NotFound, err
 	}
-	for _, a := range list {
-		if a.Name == name {
-			account = a
-		}
-	}
-	if account.Name == "" {
-		return account, "", model.NotFound, nil
-	}
-	secret, hash, err := s.secretOf(ctx, account)
+	secret, hash, err := s.secretOf(ctx, list[i])
 	if err != nil {
 		return account, "", "", err
 	}
