@@ -148,12 +148,10 @@ func (c *Catalog) lookForNew(ctx context.Context) error {
 	if c.filteredAt.After(called) {
 		return nil // another caller's refresh began after this call did
 	}
-	timer := time.NewTimer(filterPause - called.Sub(c.filteredAt))
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-timer.C:
+	case <-time.After(filterPause - called.Sub(c.filteredAt)):
 	}
 	return c.refreshFilter(ctx)
 }

@@ -170,12 +170,10 @@ func (l *Live) readBooks(ctx context.Context, saleID string, into *atomic.Pointe
 		if ok && err == nil { // on an error the last books stay, and BooksAt shows their age
 			into.Store(&pastBooks{books, at})
 		}
-		pause := time.NewTimer(max(livePeriod, booksPause*l.catalog.now().Sub(began)))
 		select {
 		case <-ctx.Done():
-			pause.Stop()
 			return
-		case <-pause.C:
+		case <-time.After(max(livePeriod, booksPause*l.catalog.now().Sub(began))):
 		}
 	}
 }
