@@ -19,7 +19,7 @@ const OperatorName = "admin"
 const (
 	// sessionTTL is how long a session lasts. It covers the rush of a sale and a usual time to pay.
 	sessionTTL = 24 * time.Hour
-	// staffTTL is the same for those to whom an issuer gives a role of the staff: it may take the role back at any time.
+	// staffTTL is how long a session of the staff lasts whose role comes from an issuer, which may take it back at any time.
 	staffTTL = time.Hour
 	// A password has 8 to 128 bytes. 8 is NIST's minimum; 128 bounds the input of the hash.
 	minPassword = 8

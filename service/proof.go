@@ -166,7 +166,7 @@ func (p *Proofs) beacon(line model.Line) (*ranks.Beacon, error) {
 	return round, errors.Join(err, round.Randomness.UnmarshalText([]byte(line.Randomness)))
 }
 
-// Path returns what proves to a user that the own entry is under the root: its tag, and the audit path. The verdict is as
+// Path returns the proof that a user's entry is under the root: its number, its tag and the audit path. The verdict is as
 // with Ready; NotFound also if the user has no entry from before the seal; or RateLimited if too many paths are computed.
 func (p *Proofs) Path(ctx context.Context, userID, saleID string) (number int64, tag ranks.Hash, path []ranks.Hash, verdict model.Verdict, err error) {
 	offer, verdict, err := p.Ready(ctx, saleID)

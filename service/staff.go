@@ -38,10 +38,10 @@ type StaffStore interface {
 	Used(ctx context.Context, id string) error
 }
 
-// Staff manages the accounts of those who run the shop, and the keys of its servers. It also checks who is meant by a
+// Staff manages the accounts of those who run the shop, and the keys of its servers. It also finds out who has a
 // token or a key.
 type Staff struct {
-	Off       bool // nobody logs in here: tokens from before that was so are refused
+	Off       bool // nobody logs in here, and tokens of earlier log-ins are refused
 	Store     StaffStore
 	Passwords *auth.Passwords
 	Tokens    *auth.Tokens
@@ -195,12 +195,12 @@ func isStaffID(id string) bool {
 	return id == OperatorName || strings.HasPrefix(id, model.OperatorPrefix) || strings.HasPrefix(id, model.KeyPrefix)
 }
 
-// list returns the list of the staff, at most rosterAge old. While one request reads it, the others use the list before;
-// if it can't be read, all do: while the database is away, nobody can be removed either.
+// list returns the list of the staff, at most rosterAge old. While one request reads it, the others use the list before. If
+// it can't be read, all requests use the list before: while the database is away, nobody can be removed either.
 func (s *Staff) list() (*roster, error) {
 	list := s.roster.Load()
 	switch {
-	case list == nil || list.readAt.IsZero(): // the list before does not have what was changed here
+	case list == nil || list.readAt.IsZero(): // there is no list, or this instance has changed one since it was read
 		s.reading.Lock()
 	case s.Now().Sub(list.readAt) < rosterAge || !s.reading.TryLock():
 		return list, nil
@@ -236,7 +236,7 @@ func (s *Staff) forget() {
 	s.reading.Lock()
 	defer s.reading.Unlock()
 	if list := s.roster.Load(); list != nil {
-		s.roster.Store(&roster{byID: list.byID, byHash: list.byHash}) // read at no time
+		s.roster.Store(&roster{byID: list.byID, byHash: list.byHash}) // without a time, so that it is read again
 	}
 }
 

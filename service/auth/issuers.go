@@ -58,7 +58,7 @@ type Issuer struct {
 	KeysURL string // of its JSON Web Key Set; empty: by discovery, at Name
 }
 
-// RoleClaim gives a role to the users of whom a claim has a value, or has it in its list.
+// RoleClaim gives a role to the users whose tokens have a claim with this value, or with a list that has it.
 type RoleClaim struct {
 	Role        model.Role
 	Name, Value string
@@ -94,7 +94,7 @@ type issuerKeys struct {
 }
 
 // discovery is an issuer's discovery document. It is nil for an issuer that has none. A member of another form than the
-// standard's counts as none: https://openid.net/specs/openid-connect-discovery-1_0.html#ProviderMetadata.
+// standard's counts as absent: https://openid.net/specs/openid-connect-discovery-1_0.html#ProviderMetadata.
 type discovery map[string]any
 
 func (d discovery) text(member string) string {
@@ -136,7 +136,7 @@ func (s *Issuers) Fetch(ctx context.Context) (err error) {
 	return err
 }
 
-// check returns what a token says. The error wraps model.ErrUnavailable if the keys of its issuer can't be had.
+// check returns the content of a valid token. The error wraps model.ErrUnavailable if the keys of its issuer can't be had.
 func (s *Issuers) check(ctx context.Context, token string) (good checkedToken, err error) {
 	i, err := s.issuerOf(token)
 	if err != nil {
@@ -192,8 +192,8 @@ func decode(raw io.Reader, into any) error {
 	return decoder.Decode(into)
 }
 
-// identity returns the user and the role that claims give. A user may be a number. An address of e-mail is the same in small and
-// capital letters, and is nobody's before the issuer has verified it.
+// identity returns the user and the role that claims give. A user may be a number. An e-mail address counts in small letters, and
+// is refused if the issuer says that it has not verified it.
 func (i *issuer) identity(claims map[string]any) (who model.Identity, err error) {
 	user, named := claims[i.of.UserClaim].(string)
 	if number, ok := claims[i.of.UserClaim].(json.Number); ok && !named {

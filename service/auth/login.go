@@ -33,8 +33,8 @@ type LoginStart struct {
 // ErrNotAccepted means that the issuer has logged somebody in, but its token does not count here. Another try would not help.
 var ErrNotAccepted = errors.New("the issuer's token does not count here")
 
-// Start returns where log-ins begin. It returns model.ErrUnavailable if the issuer has not told yet, and another error if its
-// discovery document does not name it.
+// Start returns where log-ins begin. It returns model.ErrUnavailable if the issuer's discovery document could not be read yet,
+// and another error if the document lacks the address.
 func (l *Login) Start(ctx context.Context) (LoginStart, error) {
 	_, found, err := l.ready(ctx)
 	if err != nil {
