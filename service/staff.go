@@ -72,7 +72,7 @@ func (s *Staff) Create(
 		return account, "", model.BadRequest, &Invalid{Field: "name", Reason: BadName, Min: minName, Max: maxName}, nil
 	case strings.EqualFold(name, OperatorName):
 		return account, "", model.NameTaken, nil, nil
-	case !grantable(role, key):
+	case !role.May(model.RoleViewer) && (!key || role != model.RoleHolds): // a person is no checkout
 		return account, "", model.BadRequest, &Invalid{Field: "role", Reason: BadRole}, nil
 	}
 	account = model.Account{ID: model.OperatorPrefix + name, Name: name, Role: role}
@@ -88,11 +88,6 @@ func (s *Staff) Create(
 	}
 	s.forget()
 	return account, secret, model.Accepted, nil, nil
-}
-
-// grantable reports whether the staff may have a role. A person is no checkout.
-func grantable(role model.Role, key bool) bool {
-	return role.May(model.RoleViewer) || key && role == model.RoleHolds
 }
 
 // secretOf makes a new password or key of an account, and its hash.

@@ -104,10 +104,7 @@ func (t *Tokens) Sign(who model.Identity, ttl time.Duration) (token string, expi
 		RegisteredClaims: jwt.RegisteredClaims{Subject: who.UserID, ExpiresAt: jwt.NewNumericDate(expiresAt)},
 		Role:             who.Role, Stamp: who.Stamp,
 	}).SignedString(t.secret)
-	if err != nil {
-		return "", time.Time{}, fmt.Errorf("sign token: %w", err)
-	}
-	return token, expiresAt, nil
+	return token, expiresAt, err
 }
 
 // Verify returns the identity of a token. A token without a role is a buyer's. The error wraps ErrBadToken, and also
