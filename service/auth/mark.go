@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"hash"
-	"sync"
 )
 
 // Mark returns a mark that is equal for instances with the same secrets. It is an HMAC under a key from the
@@ -28,7 +27,7 @@ type keyedMAC struct {
 	sum     [sha256.Size]byte
 }
 
-// newMACs returns a pool of *keyedMAC with one key: setting the key of a MAC costs as much as computing the MAC.
-func newMACs(of func() hash.Hash, key []byte) *sync.Pool {
-	return &sync.Pool{New: func() any { return &keyedMAC{Hash: hmac.New(of, key)} }}
+// newMAC makes a *keyedMAC for a sync.Pool: setting the key of a MAC costs as much as computing the MAC.
+func newMAC(of func() hash.Hash, key []byte) func() any {
+	return func() any { return &keyedMAC{Hash: hmac.New(of, key)} }
 }

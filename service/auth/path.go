@@ -27,14 +27,14 @@ const (
 // The path contains the expiry, so that a check needs no store. The MAC covers the expiry, so that nobody can change
 // it.
 type Paths struct {
-	macs *sync.Pool // of *keyedMAC
+	macs sync.Pool // of *keyedMAC
 	now  func() time.Time
 }
 
 // NewPaths creates a Paths. It derives a key of its own from the secret, so that no signature made elsewhere with the
 // same secret is a valid path. now is the clock that decides when a path has expired.
 func NewPaths(secret []byte, now func() time.Time) *Paths {
-	return &Paths{newMACs(md5.New, macOf(secret, "path")), now}
+	return &Paths{sync.Pool{New: newMAC(md5.New, macOf(secret, "path"))}, now}
 }
 
 // Issue returns a path of the user for the sale. The path is valid until just before expiresAt, which is ttl from

@@ -47,7 +47,7 @@ type Tokens struct {
 	secret  []byte
 	stamps  []byte // the key of Stamp
 	now     func() time.Time
-	macs    *sync.Pool // of *keyedMAC
+	macs    sync.Pool // of *keyedMAC
 	parser  *jwt.Parser
 	checked *otter.Cache[string, checkedToken]
 }
@@ -62,7 +62,7 @@ type checkedToken struct {
 func NewTokens(secret []byte, now func() time.Time) *Tokens {
 	return &Tokens{
 		secret: secret, stamps: macOf(secret, "stamp"), now: now,
-		macs: newMACs(sha256.New, secret),
+		macs: sync.Pool{New: newMAC(sha256.New, secret)},
 		parser: jwt.NewParser(
 			jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}),
 			jwt.WithExpirationRequired(),
