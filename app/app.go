@@ -265,7 +265,8 @@ func (a *App) wire(ctx context.Context) error {
 	a.called, a.lines = strategy.NewCalled(db), service.NewLines(db, a.Catalog, auth.NewTickets(secret), auth.NewWorks(secret, a.Catalog.Now))
 	offers, consoles := &handler.Offers{Catalog: a.Catalog, PublicURL: a.URL}, handler.NewConsoles(staff, a.closing)
 	a.streams, a.lab = handler.NewStreams(offers, a.now), &handler.Lab{Stores: labStores(&a.settings), Consoles: consoles}
-	payments, holds, err := a.takeMoney(db, pages)
+	orders := &service.Orders{Desk: db, Ledger: db, IDs: a.IDs, Catalog: a.Catalog, Gate: a.gate, Gates: a.gates}
+	payments, holds, err := a.takeMoney(db, pages, orders)
 	if err := errors.Join(err, a.watch()); err != nil {
 		return err
 	}
@@ -292,9 +293,7 @@ func (a *App) wire(ctx context.Context) error {
 		Lines: handler.Lines{
 			Offers: offers, Service: a.lines, Proofs: service.NewProofs(db, a.Catalog, rounds.PublicKey()), Sales: a.Sales, Closing: a.closing,
 		},
-		Orders: handler.Orders{Offers: offers, Consoles: consoles, Service: &service.Orders{
-			Desk: db, Ledger: db, IDs: a.IDs, Catalog: a.Catalog, Gate: a.gate, Gates: a.gates,
-		}},
+		Orders:   handler.Orders{Offers: offers, Consoles: consoles, Service: orders},
 		Payments: payments, Holds: holds, Accounts: handler.NewAccounts(a.accounts), Staff: handler.Staff{Service: staff},
 		Sales:      handler.Sales{Offers: offers, Service: a.Sales, Auditor: auditor},
 		Campaigns:  handler.Campaigns{Offers: offers, Service: &service.Campaigns{Store: db, Sales: a.Sales}},

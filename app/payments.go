@@ -22,12 +22,12 @@ func Takes(s config.Settings) func(currency string) (amounts model.AmountRange, 
 
 // takeMoney makes the payment provider that the settings name, and returns the parts of the API that belong to it. holds is
 // nil unless the shop has a checkout of its own.
-func (a *App) takeMoney(db *repository.Store, pages *web.Pages) (payments handler.Payments, holds *handler.Holds, err error) {
+func (a *App) takeMoney(db *repository.Store, pages *web.Pages, orders *service.Orders) (payments handler.Payments, holds *handler.Holds, err error) {
 	var provider service.Provider
-	orders := func() string { return a.URL() + "/orders" }
+	page := func() string { return a.URL() + "/orders" }
 	switch a.settings.Provider() {
 	case "stripe":
-		provider = stripe.New(a.settings.StripeKey, a.settings.StripeWebhookSecret, a.settings.StripeURL, orders, a.Catalog.Now)
+		provider = stripe.New(a.settings.StripeKey, a.settings.StripeWebhookSecret, a.settings.StripeURL, page, a.Catalog.Now)
 	case "handoff":
 		checkout, err := handoff.New(a.settings.CheckoutURL, []byte(a.settings.Secret), a.URL, a.Catalog.Now)
 		if err != nil {
@@ -48,11 +48,11 @@ func (a *App) takeMoney(db *repository.Store, pages *web.Pages) (payments handle
 		a.workers = append(a.workers, bank.Run)
 	}
 	payments.Service = &service.Payments{
-		Provider: provider, Store: db, IDs: a.IDs, Gates: a.gates, Catalog: a.Catalog, Grace: a.settings.PayGrace, Orders: orders, Log: a.Log,
+		Provider: provider, Store: db, IDs: a.IDs, Gates: a.gates, Catalog: a.Catalog, Grace: a.settings.PayGrace, Orders: page, Log: a.Log,
 	}
 	_, payments.Notices = provider.(service.Notifier)
 	if holds != nil {
-		holds.Service = &service.Holds{Desk: db, Payments: payments.Service, Gates: a.gates}
+		holds.Service = &service.Holds{Orders: orders, Payments: payments.Service}
 	}
 	return payments, holds, nil
 }

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"fmt"
@@ -19,7 +20,7 @@ const OperatorName = "admin"
 const (
 	// sessionTTL is how long a session lasts. It covers the rush of a sale and a usual time to pay.
 	sessionTTL = 24 * time.Hour
-	// staffTTL is the same for those to whom an issuer gives a role of the staff: it may take the role back at any time.
+	// staffTTL is how long a session of the staff lasts whose role comes from an issuer, which may take it back at any time.
 	staffTTL = time.Hour
 	// A password has 8 to 128 bytes. 8 is NIST's minimum; 128 bounds the input of the hash.
 	minPassword = 8
@@ -165,22 +166,19 @@ func (a *Accounts) session(account model.Account) (Session, error) {
 // only its hash is stored. In all other cases made is empty.
 func (a *Accounts) EnsureOperator(ctx context.Context, password string) (made string, err error) {
 	account, exists, err := a.Store.Account(ctx, OperatorName)
-	if err != nil {
+	if err != nil || exists && password == "" {
 		return "", err
 	}
-	wanted := password
-	switch {
-	case password == "" && exists:
-		return "", nil
-	case password == "":
-		password = rand.Text()[:model.IDLength]
-		made = password
-	case exists:
-		if same, err := a.Passwords.Verify(ctx, account.PasswordHash, password); err != nil || same {
+	if exists {
+		same, err := a.Passwords.Verify(ctx, account.PasswordHash, password)
+		if err != nil || same {
 			return "", err
 		}
 	}
-	hash, err := a.Passwords.Hash(ctx, password)
+	if password == "" {
+		made = rand.Text()[:model.IDLength]
+	}
+	hash, err := a.Passwords.Hash(ctx, cmp.Or(password, made))
 	if err != nil {
 		return "", err
 	}
@@ -193,7 +191,7 @@ func (a *Accounts) EnsureOperator(ctx context.Context, password string) (made st
 		return "", err
 	}
 	if !created { // another instance that starts now was first
-		return a.EnsureOperator(ctx, wanted)
+		return a.EnsureOperator(ctx, password)
 	}
 	return made, nil
 }

@@ -90,12 +90,10 @@ func (a *Auditor) AuditSettled(ctx context.Context, saleID string) (audit Audit,
 		if err != nil || !ok || audit.OK() || try == auditTries {
 			return audit, ok, err
 		}
-		timer := time.NewTimer(auditPause)
 		select {
 		case <-ctx.Done():
-			timer.Stop()
 			return audit, ok, ctx.Err()
-		case <-timer.C:
+		case <-time.After(auditPause):
 		}
 	}
 }

@@ -58,10 +58,8 @@ func (c *Caller) Tend(ctx context.Context, saleID string) error {
 	switch line := offer.Line; {
 	case line.Phase == model.PhaseOver:
 		return c.endCalls(ctx, saleID, true)
-	case line.Phase == model.PhaseSealed && line.Root == "":
+	case line.Phase == model.PhaseSealed && (line.Root == "" || line.AwaitsSeed()):
 		return c.seal(ctx, offer)
-	case line.Phase == model.PhaseSealed && line.AwaitsSeed():
-		return c.seed(ctx, offer)
 	case line.Phase == model.PhaseSealed:
 		return c.draw(ctx, offer)
 	case line.Phase == model.PhaseCalling:
@@ -71,38 +69,11 @@ func (c *Caller) Tend(ctx context.Context, saleID string) error {
 }
 
 // seal computes the root over the entries from before the seal, and from it the seed. The entries don't change any more, so
-// every caller gets the same. With a beacon it publishes the root and names the round from which the seed will follow.
-// Without entries there is no order, and so no round.
+// every caller gets the same. With a beacon it first publishes the root and names a round, and computes the seed when the
+// randomness of the round is there. Without entries there is no order, and so no round.
 func (c *Caller) seal(ctx context.Context, offer model.Offer) (err error) {
-	ctx, end := c.Observe.Begin(ctx, observe.Step{Name: observe.SealLine})
-	defer func() { end(err) }()
-	sealing, err := c.Store.Sealing(ctx, offer.ID)
-	if err != nil {
-		return err
-	}
-	var root ranks.Root
-	for page, err := range c.Store.LineEntries(ctx, offer.ID, sealing.Entries) {
-		if err != nil {
-			return err
-		}
-		for _, e := range page {
-			root.Add(ranks.Tag(sealing.LeafKey[:], e.UserID))
-		}
-	}
-	sum := root.Sum()
-	if offer.Beacon && sealing.Entries > 0 {
-		return c.Store.SetRoot(ctx, offer.ID, sum.String(), func(now time.Time) int64 { return c.Beacon.After(now.Add(beaconMargin)) })
-	}
-	seed := ""
-	if sealing.Entries > 0 {
-		seed = ranks.Seed(sealing.Secret, sum, nil).String()
-	}
-	return c.Store.SetSeed(ctx, offer.ID, sum.String(), seed)
-}
-
-// seed computes the seed of a line with a beacon, if the randomness is there.
-func (c *Caller) seed(ctx context.Context, offer model.Offer) (err error) {
-	if offer.Line.Randomness == "" {
+	line := offer.Line
+	if line.Root != "" && line.Randomness == "" {
 		return nil // Beacons asks for it
 	}
 	ctx, end := c.Observe.Begin(ctx, observe.Step{Name: observe.SealLine})
@@ -111,11 +82,29 @@ func (c *Caller) seed(ctx context.Context, offer model.Offer) (err error) {
 	if err != nil {
 		return err
 	}
-	var root, randomness ranks.Hash
-	if err := errors.Join(root.UnmarshalText([]byte(offer.Line.Root)), randomness.UnmarshalText([]byte(offer.Line.Randomness))); err != nil {
-		return fmt.Errorf("seed of sale %s: %w", offer.ID, err)
+	if line.Root != "" {
+		var root, randomness ranks.Hash
+		if err := errors.Join(root.UnmarshalText([]byte(line.Root)), randomness.UnmarshalText([]byte(line.Randomness))); err != nil {
+			return fmt.Errorf("seed of sale %s: %w", offer.ID, err)
+		}
+		return c.Store.SetSeed(ctx, offer.ID, line.Root, ranks.Seed(sealing.Secret, root, randomness[:]).String())
 	}
-	return c.Store.SetSeed(ctx, offer.ID, offer.Line.Root, ranks.Seed(sealing.Secret, root, randomness[:]).String())
+	var tree ranks.Root
+	for tag, err := range tagsOf(c.Store.LineEntries(ctx, offer.ID, sealing.Entries), sealing) {
+		if err != nil {
+			return err
+		}
+		tree.Add(tag)
+	}
+	root, seed := tree.Sum(), ""
+	switch {
+	case sealing.Entries == 0:
+	case offer.Beacon:
+		return c.Store.SetRoot(ctx, offer.ID, root.String(), func(now time.Time) int64 { return c.Beacon.After(now.Add(beaconMargin)) })
+	default:
+		seed = ranks.Seed(sealing.Secret, root, nil).String()
+	}
+	return c.Store.SetSeed(ctx, offer.ID, root.String(), seed)
 }
 
 // next returns the numbers of the ranks from serving on, as far as there are entries, at most callBatch.

@@ -94,35 +94,29 @@ func (s *Campaigns) Create(ctx context.Context, campaign model.Campaign, sales [
 
 // validateVariants gives sales their ids, and returns the first invalid field of a sale, or nil.
 func (s *Campaigns) validateVariants(sales []model.NewSale) *Invalid {
-	seen := map[string]bool{}
+	taken := map[string]bool{}
 	for i := range sales {
-		sale := &sales[i]
-		invalid := cmp.Or(validateVariant(sale), s.Sales.validateNew(sale.Sale, sale.Quota))
-		if invalid == nil && seen[sale.Variant] {
-			invalid = &Invalid{Field: "variant", Reason: RepeatedName}
-		}
-		if invalid != nil {
+		if invalid := s.validateVariant(&sales[i], taken); invalid != nil {
 			if slices.Contains(ofOneSale, invalid.Field) {
 				invalid.Field = fmt.Sprintf("sales[%d].%s", i, invalid.Field)
 			}
 			return invalid
 		}
-		seen[sale.Variant] = true
+		taken[sales[i].Variant] = true
 	}
 	return nil
 }
 
-// validateVariant gives a sale its id, and returns the first of its invalid fields that only sales of a campaign have.
-func validateVariant(sale *model.NewSale) *Invalid {
+// validateVariant gives a sale its id, and returns its first invalid field, or nil. taken has the variants of the other sales.
+func (s *Campaigns) validateVariant(sale *model.NewSale, taken map[string]bool) *Invalid {
 	sale.ID, sale.Code, sale.Status, sale.Revision = model.NewSaleID(), rand.Text()[:codeLength], model.SaleLive, 1
 	sale.Variant = strings.TrimSpace(sale.Variant) // MySQL compares texts without the spaces at their ends
-	switch {
-	case !text(sale.Variant, maxVariant) || !visible(sale.Variant):
-		return &Invalid{Field: "variant", Reason: BadText, Min: 1, Max: maxVariant}
-	case sale.WaitingList: // it would be one of this sale alone
-		return &Invalid{Field: "waiting_list", Reason: OfCampaign}
-	}
-	return nil
+	return cmp.Or(
+		Invalid{Field: "variant", Reason: BadText, Min: 1, Max: maxVariant}.If(!text(sale.Variant, maxVariant) || !visible(sale.Variant)),
+		Invalid{Field: "waiting_list", Reason: OfCampaign}.If(sale.WaitingList), // it would be one of this sale alone
+		s.Sales.validateNew(sale.Sale, sale.Quota),
+		Invalid{Field: "variant", Reason: RepeatedName}.If(taken[sale.Variant]),
+	)
 }
 
 func validateCampaign(campaign model.Campaign) *Invalid {
@@ -142,14 +136,14 @@ func (s *Campaigns) Add(ctx context.Context, campaignID string, sale model.NewSa
 			return added, model.Ended
 		}
 		added = besides(others, sale)
-		invalid = cmp.Or(validateVariant(&added), s.Sales.validateNew(added.Sale, added.Quota))
-		if invalid == nil && slices.ContainsFunc(others, func(o model.Offer) bool { return o.Variant == added.Variant }) {
-			invalid = &Invalid{Field: "variant", Reason: RepeatedName}
+		taken, live := map[string]bool{}, false
+		for _, o := range others {
+			taken[o.Variant], live = true, live || o.Status == model.SaleLive
 		}
-		if invalid != nil {
+		if invalid = s.validateVariant(&added, taken); invalid != nil {
 			return added, model.BadRequest
 		}
-		if !slices.ContainsFunc(others, func(o model.Offer) bool { return o.Status == model.SaleLive }) {
+		if !live {
 			added.Status = model.SalePaused
 		}
 		return added, model.Accepted
@@ -222,13 +216,8 @@ func (s *Campaigns) SetStatus(ctx context.Context, id string, status model.SaleS
 	if err != nil || len(list) == 0 {
 		return nil, model.NotFound, err
 	}
-	open := 0
-	for _, o := range list {
-		if o.Status != model.SaleClosed {
-			open++
-		}
-	}
-	if open == 0 && status != model.SaleClosed {
+	open := slices.ContainsFunc(list, func(o model.Offer) bool { return o.Status != model.SaleClosed })
+	if !open && status != model.SaleClosed {
 		return nil, model.Ended, nil
 	}
 	return s.change(ctx, model.CampaignChange{

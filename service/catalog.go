@@ -148,12 +148,10 @@ func (c *Catalog) lookForNew(ctx context.Context) error {
 	if c.filteredAt.After(called) {
 		return nil // another caller's refresh began after this call did
 	}
-	timer := time.NewTimer(filterPause - called.Sub(c.filteredAt))
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 		return ctx.Err()
-	case <-timer.C:
+	case <-time.After(filterPause - called.Sub(c.filteredAt)):
 	}
 	return c.refreshFilter(ctx)
 }
@@ -250,14 +248,11 @@ func (c *Catalog) Lines() []model.Offer {
 
 // group returns the sales of each campaign, and the limit that they share.
 func group(list []model.Offer) map[string]*campaign {
-	var campaigns map[string]*campaign
+	campaigns := map[string]*campaign{}
 	for _, o := range list {
 		id := o.Campaign.ID
 		if id == "" || o.IsCampaignLine() {
 			continue
-		}
-		if campaigns == nil {
-			campaigns = map[string]*campaign{}
 		}
 		if campaigns[id] == nil {
 			campaigns[id] = &campaign{limit: model.CommonLimit{Units: o.Campaign.LimitPerUser}}

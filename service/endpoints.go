@@ -60,22 +60,22 @@ type Sender interface {
 	Send(ctx context.Context, url string, secrets []string, id string, body []byte) (status int, answer string)
 }
 
-// Endpoints sends events to the endpoints, and manages these.
+// Endpoints manages the endpoints and sends events to them.
 type Endpoints struct {
 	Store   EndpointStore
 	Sender  Sender
 	Seals   *auth.Seals
 	IDs     model.OrderIDs
-	Private bool          // endpoints may be on this machine and in private networks, and without encryption
+	Private bool          // endpoints may be on this machine or in a private network, and may be reached without TLS
 	Kept    time.Duration // how long events and deliveries are kept
 	Now     func() time.Time
 	Observe observe.All
 	Log     *slog.Logger
 
-	fits sync.Map // by an endpoint's id, the most events in a message, since it has refused more for their size
+	fits sync.Map // by an endpoint's id, the most events in a message, after the endpoint refused a message as too large
 }
 
-// Events returns a page of the feed behind the event with the number after.
+// Events returns a page of the feed: the events with numbers above after.
 func (e *Endpoints) Events(ctx context.Context, after int64, limit int) ([]model.Event, error) {
 	if err := e.Number(ctx); err != nil {
 		return nil, err
@@ -93,8 +93,8 @@ func (e *Endpoints) Number(ctx context.Context) error {
 	return nil
 }
 
-// Forget deletes events and deliveries that are too old. Only events in the feed are deleted, so the others are numbered
-// first, also if nobody reads the feed.
+// Forget deletes events and deliveries that are too old. Only events with a place in the feed are deleted, so Forget first
+// gives the others their places: nobody may have read the feed.
 func (e *Endpoints) Forget(ctx context.Context) error {
 	err := e.Number(ctx)
 	for more := true; more && err == nil; {
@@ -106,7 +106,7 @@ func (e *Endpoints) Forget(ctx context.Context) error {
 // Due returns the endpoints to which events can be sent now.
 func (e *Endpoints) Due(ctx context.Context) ([]model.Endpoint, error) {
 	all, err := e.Store.Endpoints(ctx)
-	if err != nil || len(all) == 0 { // nothing is numbered while nobody wants it: the feed is numbered when it is read
+	if err != nil || len(all) == 0 { // without endpoints, events get their places when the feed is read
 		return nil, err
 	}
 	if err := e.Number(ctx); err != nil {
@@ -137,7 +137,7 @@ func (e *Endpoints) Repeated(ctx context.Context, id, address string, rate int) 
 	return made, secret, model.Accepted, err
 }
 
-// Create makes an endpoint under an id, or under a new one if that is empty. It gets the events from now on. The secret is
+// Create makes an endpoint under an id, or under a new one if that is empty. The endpoint gets the events from now on. The secret is
 // returned only here, and by Repeated. The verdict is Accepted; TooMany; or BadRequest with the invalid field.
 func (e *Endpoints) Create(
 	ctx context.Context, id, address string, rate int, actor string,
@@ -163,7 +163,7 @@ func (e *Endpoints) check(address string, rate int) *Invalid {
 	return Outside("rate", int64(rate), 1, maxRate)
 }
 
-// allowed reports whether an endpoint may have this URL. Names are looked up when it is sent to.
+// allowed reports whether an endpoint may have this URL. Host names are resolved when a message is sent.
 func (e *Endpoints) allowed(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil || len(address) > maxURL || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
@@ -197,7 +197,7 @@ func (e *Endpoints) Change(ctx context.Context, id string, c model.EndpointChang
 	return changed, model.Accepted, nil, nil
 }
 
-// NewSecret replaces an endpoint's secret and returns the new one. For a day the one before signs as well. The verdict is
+// NewSecret replaces an endpoint's secret and returns the new one. For a day, messages are signed with the old secret as well. The verdict is
 // Accepted or NotFound.
 func (e *Endpoints) NewSecret(ctx context.Context, id, actor string) (changed model.Endpoint, secret string, verdict model.Verdict, err error) {
 	secret = webhook.NewSecret()
@@ -235,9 +235,9 @@ func (e *Endpoints) find(ctx context.Context, id string) (found model.Endpoint, 
 	return list[i], true, nil
 }
 
-// Redeliver sends the events of a delivery once more. The message has the same id, by which a receiver sees that it had
-// the events. If the endpoint has waited for these events and takes them now, it goes on behind them. The verdict is Accepted,
-// whatever the endpoint answers, or NotFound.
+// Redeliver sends the events of a delivery once more. The message has the same id, so a receiver can tell that it had the
+// events before. If they are the endpoint's next events and it takes them now, its position moves behind them. The verdict is
+// Accepted, whatever the endpoint answers, or NotFound.
 func (e *Endpoints) Redeliver(ctx context.Context, id string, deliveryID int64) (model.Delivery, model.Verdict, error) {
 	d, ok, err := e.Store.Delivery(ctx, id, deliveryID)
 	if err != nil || !ok {
@@ -251,7 +251,7 @@ func (e *Endpoints) Redeliver(ctx context.Context, id string, deliveryID int64) 
 	if err != nil {
 		return d, "", err
 	}
-	if len(events) == 0 || events[0].Number != d.First { // they were too old
+	if len(events) == 0 || events[0].Number != d.First { // the events were deleted for their age
 		return d, model.NotFound, nil
 	}
 	tried := e.try(ctx, endpoint, events)
@@ -260,8 +260,8 @@ func (e *Endpoints) Redeliver(ctx context.Context, id string, deliveryID int64) 
 	return tried, model.Accepted, err
 }
 
-// Deliver sends the next events to an endpoint, if no other instance is sending to it. If more is true, there may be
-// others, for which the caller comes again after the pause.
+// Deliver sends the next events to an endpoint, if no other instance is sending to it. If more is true, there may be more
+// events, and the caller calls Deliver again after the pause.
 func (e *Endpoints) Deliver(ctx context.Context, id string) (pause time.Duration, more bool, err error) {
 	endpoint, ok, err := e.Store.TakeEndpoint(ctx, id, sendLease)
 	if err != nil || !ok {
@@ -275,7 +275,7 @@ func (e *Endpoints) Deliver(ctx context.Context, id string) (pause time.Duration
 	if endpoint.SendingTo > 0 { // the batch under way does not grow
 		events = slices.DeleteFunc(events, func(event model.Event) bool { return event.Number > endpoint.SendingTo })
 	}
-	if len(events) == 0 { // those of the batch under way were too old, and were forgotten
+	if len(events) == 0 { // those of the batch under way were deleted for their age
 		return 0, false, e.Store.SendTo(ctx, id, 0)
 	}
 	if endpoint.SendingTo == 0 {
@@ -292,7 +292,7 @@ func (e *Endpoints) Deliver(ctx context.Context, id string) (pause time.Duration
 	switch {
 	case d.Undeliverable():
 		e.Log.WarnContext(ctx, "an event is too large for an endpoint, which goes on without it; it can be sent again by hand", "endpoint", id, "event", d.First)
-		e.fits.Delete(id) // as many as the endpoint takes of others, is tried anew
+		e.fits.Delete(id) // the next message has the full size again
 	case tooLarge: // messages are half as long from now on
 		e.fits.Store(id, (len(events)+1)/2)
 		if err := e.Store.SendTo(ctx, id, 0); err != nil {
@@ -319,12 +319,12 @@ func (e *Endpoints) fitting(id string, events []model.Event) []model.Event {
 	return events
 }
 
-// judge returns how an endpoint goes on after a delivery of some events.
+// judge returns the pause before an endpoint's next message after a delivery of some events, and its state with the reason.
 func (e *Endpoints) judge(endpoint model.Endpoint, d model.Delivery, events int) (pause time.Duration, state model.EndpointState, reason string) {
 	switch {
 	case d.Delivered():
 		return time.Duration(events) * time.Second / time.Duration(endpoint.Rate), model.EndpointOn, ""
-	case d.Status == 410: // the specification's answer of an endpoint that wants nothing more
+	case d.Status == 410: // by the specification, the endpoint wants no more messages
 		return 0, model.EndpointGone, "it answered 410"
 	case d.Undeliverable():
 		return firstPause, model.EndpointOn, ""
@@ -366,7 +366,7 @@ func (e *Endpoints) secretsOf(endpoint model.Endpoint) ([]string, error) {
 	}
 	old, err := e.Seals.Open(endpoint.OldSecret)
 	if err != nil {
-		return []string{secret}, nil //nolint:nilerr // the old secret is only for the change
+		return []string{secret}, nil //nolint:nilerr // the old secret only helps receivers during the change
 	}
 	return []string{secret, old}, nil
 }

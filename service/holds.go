@@ -6,18 +6,11 @@ import (
 	"flashsale/model"
 )
 
-// HoldDesk reads orders, and releases them for those who may end the orders of others.
-type HoldDesk interface {
-	OrderStore
-	CancelAny(ctx context.Context, orderID, actor string) (model.Order, model.Verdict, error)
-}
-
 // Holds lets a shop with a checkout of its own end its orders: it takes the money itself and then settles the order, or
 // it releases the order.
 type Holds struct {
-	Desk     HoldDesk
+	Orders   *Orders
 	Payments *Payments
-	Gates    GateTeller
 }
 
 // Hold returns an order. The verdict is NotFound if there is none; a queued attempt is none yet.
@@ -25,7 +18,7 @@ func (h *Holds) Hold(ctx context.Context, orderID string) (model.Order, model.Ve
 	if !model.ValidID(orderID, model.OrderIDLength) {
 		return model.Order{}, model.NotFound, nil
 	}
-	order, ok, err := h.Desk.Order(ctx, orderID)
+	order, ok, err := h.Orders.Desk.Order(ctx, orderID)
 	if err != nil || !ok || order.Status == model.OrderRejected {
 		return model.Order{}, model.NotFound, err
 	}
@@ -77,18 +70,9 @@ func (h *Holds) payment(ctx context.Context, orderID string) (model.Payment, mod
 // Release gives the units of a pending order back, once however often it is called: an order that has ended unpaid is
 // accepted as it is. The verdict is NotFound, or NotCancellable if the order was paid.
 func (h *Holds) Release(ctx context.Context, orderID, actor string) (model.Order, model.Verdict, error) {
-	if !model.ValidID(orderID, model.OrderIDLength) {
-		return model.Order{}, model.NotFound, nil
-	}
-	order, verdict, err := h.Desk.CancelAny(ctx, orderID, actor)
-	if err != nil {
-		return order, "", err
-	}
-	switch {
-	case verdict == model.Accepted:
-		h.Gates.Changed(ctx, order.SaleID)
-	case verdict == model.NotCancellable && (order.Status == model.OrderCancelled || order.Status == model.OrderExpired):
+	order, verdict, err := h.Orders.CancelAny(ctx, orderID, actor)
+	if verdict == model.NotCancellable && (order.Status == model.OrderCancelled || order.Status == model.OrderExpired) {
 		verdict = model.Accepted
 	}
-	return order, verdict, nil
+	return order, verdict, err
 }

@@ -37,10 +37,15 @@ const (
 	BadEndpoint    Reason = "bad_endpoint"     // not a URL of at most Max characters to which events may be sent
 )
 
-// Outside returns an Invalid if n is below low or above high, else nil.
-func Outside(field string, n, low, high int64) *Invalid {
-	if low <= n && n <= high {
+// If returns the Invalid if the input is wrong, else nil. So cmp.Or of several inputs returns the first that is wrong.
+func (i Invalid) If(wrong bool) *Invalid {
+	if !wrong {
 		return nil
 	}
-	return &Invalid{Field: field, Reason: OutOfRange, Min: low, Max: high}
+	return &i
+}
+
+// Outside returns an Invalid if n is below low or above high, else nil.
+func Outside(field string, n, low, high int64) *Invalid {
+	return Invalid{Field: field, Reason: OutOfRange, Min: low, Max: high}.If(n < low || n > high)
 }

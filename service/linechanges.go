@@ -22,8 +22,8 @@ type LineChanges interface {
 	VoidEntries(ctx context.Context, saleID string, rule model.VoidRule, actor string) (voided int64, verdict model.Verdict, err error)
 }
 
-// ExtendCalls lets all calls of a sale's line, which may be that of its campaign, end so many seconds later, and returns how many there are. The verdict is
-// Accepted; NotFound; NoLine; or BadRequest with the invalid field.
+// ExtendCalls lets all calls of a sale's line, which may be its campaign's, end so many seconds later, and returns their number.
+// The verdict is Accepted; NotFound; NoLine; or BadRequest with the invalid field.
 func (s *Sales) ExtendCalls(ctx context.Context, saleID string, seconds int, actor string) (calls int64, verdict model.Verdict, invalid *Invalid, err error) {
 	if invalid := Outside("seconds", int64(seconds), 1, maxExtension); invalid != nil {
 		return 0, model.BadRequest, invalid, nil

@@ -141,17 +141,17 @@ func (l *Lines) Turn(ctx context.Context, userID string, offer model.Offer, tick
 		}
 	}
 	e, ok, err := l.store.EntryOf(ctx, offer.LineID(), userID)
-	switch {
-	case err != nil:
-		return until, -1, "", err
-	case !ok:
-		return until, -1, model.NotYourTurn, nil
-	case e.State == model.EntryCalled:
-		return e.Until, Rank(offer.Line, e.Number), model.Accepted, nil
-	case e.State == model.EntryLapsed:
-		return until, Rank(offer.Line, e.Number), model.CallEnded, nil
+	if err != nil || !ok {
+		return until, -1, model.NotYourTurn, err
 	}
-	return until, Rank(offer.Line, e.Number), model.NotYourTurn, nil
+	rank = Rank(offer.Line, e.Number)
+	switch {
+	case e.State == model.EntryCalled:
+		return e.Until, rank, model.Accepted, nil
+	case e.State == model.EntryLapsed:
+		return until, rank, model.CallEnded, nil
+	}
+	return until, rank, model.NotYourTurn, nil
 }
 
 // Rank returns the place of an entry in the public order of a line, or -1 while the order is not fixed.

@@ -36,28 +36,23 @@ type LiveGate interface {
 	Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error)
 }
 
-// Live reads the figures of the sales that operators follow.
+// Live reads the figures of the sales that operators follow. Follow returns the figures of a sale, which change once a period
+// and are nil until the first reading. All followers of a sale share one reading.
 type Live struct {
+	*Watches[*SaleFigures]
 	catalog   *Catalog
 	store     LiveStore
 	gate      LiveGate
 	instances func(ctx context.Context) map[string]model.Instance
 	bounds    []float64
-	watches   *Watches[*SaleFigures]
 }
 
 // NewLive creates a Live, which reads nothing until Follow is called. instances returns the running instances by
 // their ids. bounds are the bounds of the latencies in the instances' Stages, in seconds.
 func NewLive(catalog *Catalog, store LiveStore, gate LiveGate, instances func(ctx context.Context) map[string]model.Instance, bounds []float64) *Live {
 	l := &Live{catalog: catalog, store: store, gate: gate, instances: instances, bounds: bounds}
-	l.watches = NewWatches(l.watch)
+	l.Watches = NewWatches(l.watch)
 	return l
-}
-
-// Follow returns the figures of a sale, which change once a period and are nil until the first reading. The caller
-// must call leave once. All followers of a sale share one reading.
-func (l *Live) Follow(saleID string) (newest *Newest[*SaleFigures], leave func()) {
-	return l.watches.Follow(saleID)
 }
 
 // SaleFigures are all figures of a sale at one instant. The figures of a store that does not answer keep their last
@@ -170,12 +165,10 @@ func (l *Live) readBooks(ctx context.Context, saleID string, into *atomic.Pointe
 		if ok && err == nil { // on an error the last books stay, and BooksAt shows their age
 			into.Store(&pastBooks{books, at})
 		}
-		pause := time.NewTimer(max(livePeriod, booksPause*l.catalog.now().Sub(began)))
 		select {
 		case <-ctx.Done():
-			pause.Stop()
 			return
-		case <-pause.C:
+		case <-time.After(max(livePeriod, booksPause*l.catalog.now().Sub(began))):
 		}
 	}
 }

@@ -162,8 +162,8 @@ func (p *Payments) Notify(ctx context.Context, header http.Header, body []byte) 
 	return verdict, nil
 }
 
-// hear applies a report of which nobody but the engine hears how it is judged. Money that is not what was asked for is
-// therefore recorded, and sent back.
+// hear applies a report whose sender does not learn the verdict. Money that is not what was asked for is therefore recorded,
+// and sent back.
 func (p *Payments) hear(ctx context.Context, report model.Report) (model.Verdict, error) {
 	_, verdict, err := p.apply(ctx, report, true)
 	if err == nil && verdict != model.Accepted {
@@ -173,16 +173,17 @@ func (p *Payments) hear(ctx context.Context, report model.Report) (model.Verdict
 	return verdict, err
 }
 
-// told are the lines of the log about reports that are not applied.
+// told has the log's text for each verdict by which a report is not applied.
 var told = map[model.Verdict]string{
 	model.NotFound:       "the payment provider reports what the engine has not opened, or not recorded; nothing is changed",
 	model.NotPayable:     "the payment provider reports a transaction that belongs to another order; nothing is changed",
 	model.AmountMismatch: "the payment provider reports other money than was asked for; it pays no order, and goes back if it came",
 }
 
-// Settle applies what whoever has taken the money of a payment says about a transaction, once for each, and returns the order as
-// it is then. The amount is in cents of the payment's currency. If the verdict is NotFound (no such payment or, for a refund, no
-// such transaction), AmountMismatch, or NotPayable (the transaction belongs to another order), nothing was changed.
+// Settle applies a report about a transaction by whoever has taken the money of a payment, and returns the order as it is then.
+// A repeated report changes nothing. The amount is in cents of the payment's currency. If the verdict is NotFound (no such payment
+// or, for a refund, no such transaction), AmountMismatch, or NotPayable (the transaction belongs to another order), nothing was
+// changed.
 func (p *Payments) Settle(ctx context.Context, paymentID, txnID string, result model.PaymentStatus, amountCents int64) (model.Order, model.Verdict, error) {
 	if !model.ValidID(paymentID, model.PaymentIDLength) {
 		return model.Order{}, model.NotFound, nil

@@ -95,7 +95,7 @@ func (p *Proofs) Write(ctx context.Context, w io.Writer, saleID string) (model.V
 		Quantities: each(pages, func(e model.LineEntry) (int64, bool) {
 			return int64(model.DrawQuantity(e.Quantity, sealing.DrawLimit)), true
 		}),
-		Tags: each(pages, func(e model.LineEntry) (ranks.Hash, bool) { return ranks.Tag(sealing.LeafKey[:], e.UserID), true }),
+		Tags: tagsOf(pages, sealing),
 	}
 	if draws {
 		winners, units, err := p.store.DrawnNumbers(ctx, offer.ID)
@@ -150,6 +150,11 @@ func each[T any](pages iter.Seq2[[]model.LineEntry, error], of func(model.LineEn
 	}
 }
 
+// tagsOf returns the tags of entries.
+func tagsOf(pages iter.Seq2[[]model.LineEntry, error], sealing model.Sealing) iter.Seq2[ranks.Hash, error] {
+	return each(pages, func(e model.LineEntry) (ranks.Hash, bool) { return ranks.Tag(sealing.LeafKey[:], e.UserID), true })
+}
+
 // beacon returns the round of the beacon from which a seed followed, or nil if there is none.
 func (p *Proofs) beacon(line model.Line) (*ranks.Beacon, error) {
 	if line.Round == 0 {
@@ -161,7 +166,7 @@ func (p *Proofs) beacon(line model.Line) (*ranks.Beacon, error) {
 	return round, errors.Join(err, round.Randomness.UnmarshalText([]byte(line.Randomness)))
 }
 
-// Path returns what proves to a user that the own entry is under the root: its tag, and the audit path. The verdict is as
+// Path returns the proof that a user's entry is under the root: its number, its tag and the audit path. The verdict is as
 // with Ready; NotFound also if the user has no entry from before the seal; or RateLimited if too many paths are computed.
 func (p *Proofs) Path(ctx context.Context, userID, saleID string) (number int64, tag ranks.Hash, path []ranks.Hash, verdict model.Verdict, err error) {
 	offer, verdict, err := p.Ready(ctx, saleID)
@@ -192,13 +197,11 @@ func (p *Proofs) tags(ctx context.Context, saleID string) ([]ranks.Hash, error) 
 		return nil, err
 	}
 	tags := make([]ranks.Hash, 0, sealing.Entries)
-	for page, err := range p.store.LineEntries(ctx, saleID, sealing.Entries) {
+	for tag, err := range tagsOf(p.store.LineEntries(ctx, saleID, sealing.Entries), sealing) {
 		if err != nil {
 			return nil, err
 		}
-		for _, e := range page {
-			tags = append(tags, ranks.Tag(sealing.LeafKey[:], e.UserID))
-		}
+		tags = append(tags, tag)
 	}
 	return tags, nil
 }

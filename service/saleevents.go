@@ -28,31 +28,24 @@ func (s *SaleEvents) Look(ctx context.Context) error {
 	live, _ := s.Catalog.Live()
 	now := s.Catalog.Now()
 	for _, offer := range live {
-		var err error
-		if !now.Before(offer.StartsAt) {
-			err = s.once(ctx, model.EventSaleOpened, offer.ID)
-		}
-		if err == nil && offer.Stock.Free() == 0 && !now.Before(offer.StartsAt) {
-			err = s.once(ctx, model.EventSoldOut, offer.ID)
-		}
-		if err == nil && offer.Judge(now) == model.Ended {
-			err = s.once(ctx, model.EventSaleEnded, offer.ID)
-		}
-		if err != nil {
-			return err
+		started := !now.Before(offer.StartsAt)
+		for _, event := range []struct {
+			what     model.EventType
+			happened bool
+		}{
+			{model.EventSaleOpened, started},
+			{model.EventSoldOut, started && offer.Stock.Free() == 0},
+			{model.EventSaleEnded, offer.Judge(now) == model.Ended},
+		} {
+			key := saleEvent{event.what, offer.ID}
+			if !event.happened || s.done[key] {
+				continue
+			}
+			if err := s.Record(ctx, key.what, key.saleID); err != nil {
+				return err
+			}
+			s.done[key] = true
 		}
 	}
-	return nil
-}
-
-func (s *SaleEvents) once(ctx context.Context, what model.EventType, saleID string) error {
-	key := saleEvent{what, saleID}
-	if s.done[key] {
-		return nil
-	}
-	if err := s.Record(ctx, what, saleID); err != nil {
-		return err
-	}
-	s.done[key] = true
 	return nil
 }

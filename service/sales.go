@@ -295,12 +295,12 @@ func (s *Sales) ByCode(ctx context.Context, code string) (string, error) {
 
 // validateNew returns the first invalid field of a sale that is to be created, or nil.
 func (s *Sales) validateNew(sale model.Sale, quota int64) *Invalid {
-	invalid := cmp.Or(Outside("quota", quota, 1, maxQuota), Outside("parts", int64(sale.Shards), 1, model.MaxShards), validate(sale))
-	switch {
-	case invalid != nil:
+	invalid := cmp.Or(
+		Outside("quota", quota, 1, maxQuota), Outside("parts", int64(sale.Shards), 1, model.MaxShards), validate(sale),
+		Invalid{Field: "ends_at", Reason: InThePast}.If(!sale.EndsAt.After(s.Catalog.Now())),
+	)
+	if invalid != nil {
 		return invalid
-	case !sale.EndsAt.After(s.Catalog.Now()):
-		return &Invalid{Field: "ends_at", Reason: InThePast}
 	}
 	return Payable(sale, s.Takes)
 }
@@ -328,37 +328,21 @@ func Payable(sale model.Sale, takes func(currency string) (amounts model.AmountR
 
 // validate returns the first invalid field of a sale, or nil.
 func validate(sale model.Sale) *Invalid {
-	if invalid := validateTexts(sale.Title, sale.Description, sale.ImageURL, maxTitle); invalid != nil {
-		return invalid
-	}
-	switch {
-	case !currency.MatchString(sale.Currency):
-		return &Invalid{Field: "currency", Reason: BadCurrency}
-	case !era(sale.StartsAt):
-		return &Invalid{Field: "starts_at", Reason: BadYear, Min: minYear, Max: maxYear}
-	case !era(sale.EndsAt):
-		return &Invalid{Field: "ends_at", Reason: BadYear, Min: minYear, Max: maxYear}
-	case !sale.EndsAt.Truncate(time.Millisecond).After(sale.StartsAt.Truncate(time.Millisecond)):
-		return &Invalid{Field: "ends_at", Reason: NotAfterStart}
-	}
-	if !slices.Contains(model.Modes, sale.Mode) {
-		return &Invalid{Field: "mode", Reason: BadMode}
-	}
-	if invalid := Outside("entry_work", sale.EntryWork, 0, maxEntryWork); invalid != nil {
-		return invalid
-	}
-	if sale.Beacon && sale.Mode == model.ModeRush {
-		return &Invalid{Field: "beacon", Reason: NoOrder}
-	}
-	if !sale.EntriesAt.IsZero() && (!sale.EntriesAt.Before(sale.StartsAt) || !era(sale.EntriesAt)) {
-		return &Invalid{Field: "entries_at", Reason: NotBeforeStart}
-	}
-	if sale.HasLine() || sale.CallSeconds != 0 {
-		if invalid := Outside("call_seconds", int64(sale.CallSeconds), minCallSeconds, maxCallSeconds); invalid != nil {
-			return invalid
-		}
+	callSeconds := int64(sale.CallSeconds)
+	if callSeconds == 0 && !sale.HasLine() {
+		callSeconds = DefaultCallSeconds // nobody is called
 	}
 	return cmp.Or(
+		validateTexts(sale.Title, sale.Description, sale.ImageURL, maxTitle),
+		Invalid{Field: "currency", Reason: BadCurrency}.If(!currency.MatchString(sale.Currency)),
+		Invalid{Field: "starts_at", Reason: BadYear, Min: minYear, Max: maxYear}.If(!era(sale.StartsAt)),
+		Invalid{Field: "ends_at", Reason: BadYear, Min: minYear, Max: maxYear}.If(!era(sale.EndsAt)),
+		Invalid{Field: "ends_at", Reason: NotAfterStart}.If(!sale.EndsAt.Truncate(time.Millisecond).After(sale.StartsAt.Truncate(time.Millisecond))),
+		Invalid{Field: "mode", Reason: BadMode}.If(!slices.Contains(model.Modes, sale.Mode)),
+		Outside("entry_work", sale.EntryWork, 0, maxEntryWork),
+		Invalid{Field: "beacon", Reason: NoOrder}.If(sale.Beacon && sale.Mode == model.ModeRush),
+		Invalid{Field: "entries_at", Reason: NotBeforeStart}.If(!sale.EntriesAt.IsZero() && (!sale.EntriesAt.Before(sale.StartsAt) || !era(sale.EntriesAt))),
+		Outside("call_seconds", callSeconds, minCallSeconds, maxCallSeconds),
 		Outside("price_cents", sale.PriceCents, 0, maxPriceCents),
 		Outside("original_price_cents", sale.OriginalPriceCents, 0, maxPriceCents),
 		Outside("limit_per_user", int64(sale.LimitPerUser), 1, maxLimit),
@@ -368,15 +352,12 @@ func validate(sale model.Sale) *Invalid {
 
 // validateTexts returns the first invalid one of the texts that buyers see, or nil.
 func validateTexts(title, description, imageURL string, longestTitle int) *Invalid {
-	switch {
-	case !text(title, longestTitle) || !visible(title):
-		return &Invalid{Field: "title", Reason: BadText, Min: 1, Max: int64(longestTitle)}
-	case !text(strings.NewReplacer("\n", " ", "\t", " ").Replace(description), maxDescription):
-		return &Invalid{Field: "description", Reason: BadText, Max: maxDescription}
-	case !link(imageURL):
-		return &Invalid{Field: "image_url", Reason: BadLink, Max: maxImageURL}
-	}
-	return nil
+	plain := strings.NewReplacer("\n", " ", "\t", " ").Replace(description)
+	return cmp.Or(
+		Invalid{Field: "title", Reason: BadText, Min: 1, Max: int64(longestTitle)}.If(!text(title, longestTitle) || !visible(title)),
+		Invalid{Field: "description", Reason: BadText, Max: maxDescription}.If(!text(plain, maxDescription)),
+		Invalid{Field: "image_url", Reason: BadLink, Max: maxImageURL}.If(!link(imageURL)),
+	)
 }
 
 // era reports whether a time is in the years minYear to maxYear.

@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -37,10 +38,10 @@ type StaffStore interface {
 	Used(ctx context.Context, id string) error
 }
 
-// Staff manages the accounts of those who run the shop, and the keys of its servers. It also checks who is meant by a
+// Staff manages the accounts of those who run the shop, and the keys of its servers. It also finds out who has a
 // token or a key.
 type Staff struct {
-	Off       bool // nobody logs in here: tokens from before that was so are refused
+	Off       bool // nobody logs in here, and tokens of earlier log-ins are refused
 	Store     StaffStore
 	Passwords *auth.Passwords
 	Tokens    *auth.Tokens
@@ -71,7 +72,7 @@ func (s *Staff) Create(
 		return account, "", model.BadRequest, &Invalid{Field: "name", Reason: BadName, Min: minName, Max: maxName}, nil
 	case strings.EqualFold(name, OperatorName):
 		return account, "", model.NameTaken, nil, nil
-	case !grantable(role, key):
+	case !role.May(model.RoleViewer) && (!key || role != model.RoleHolds): // a person is no checkout
 		return account, "", model.BadRequest, &Invalid{Field: "role", Reason: BadRole}, nil
 	}
 	account = model.Account{ID: model.OperatorPrefix + name, Name: name, Role: role}
@@ -87,11 +88,6 @@ func (s *Staff) Create(
 	}
 	s.forget()
 	return account, secret, model.Accepted, nil, nil
-}
-
-// grantable reports whether the staff may have a role. A person is no checkout.
-func grantable(role model.Role, key bool) bool {
-	return role.May(model.RoleViewer) || key && role == model.RoleHolds
 }
 
 // secretOf makes a new password or key of an account, and its hash.
@@ -123,18 +119,11 @@ func (s *Staff) SetRole(ctx context.Context, name string, role model.Role, actor
 // NewSecret replaces the password of an account, or a key, and returns the new one. The verdict is Accepted or NotFound.
 func (s *Staff) NewSecret(ctx context.Context, name, actor string) (account model.Account, secret string, verdict model.Verdict, err error) {
 	list, err := s.Store.Staff(ctx)
-	if err != nil {
-		return account, "", "", err
+	i := slices.IndexFunc(list, func(a model.Account) bool { return a.Name == name })
+	if err != nil || i < 0 {
+		return account, "", model.NotFound, err
 	}
-	for _, a := range list {
-		if a.Name == name {
-			account = a
-		}
-	}
-	if account.Name == "" {
-		return account, "", model.NotFound, nil
-	}
-	secret, hash, err := s.secretOf(ctx, account)
+	secret, hash, err := s.secretOf(ctx, list[i])
 	if err != nil {
 		return account, "", "", err
 	}
@@ -201,12 +190,12 @@ func isStaffID(id string) bool {
 	return id == OperatorName || strings.HasPrefix(id, model.OperatorPrefix) || strings.HasPrefix(id, model.KeyPrefix)
 }
 
-// list returns the list of the staff, at most rosterAge old. While one request reads it, the others use the list before;
-// if it can't be read, all do: while the database is away, nobody can be removed either.
+// list returns the list of the staff, at most rosterAge old. While one request reads it, the others use the list before. If
+// it can't be read, all requests use the list before: while the database is away, nobody can be removed either.
 func (s *Staff) list() (*roster, error) {
 	list := s.roster.Load()
 	switch {
-	case list == nil || list.readAt.IsZero(): // the list before does not have what was changed here
+	case list == nil || list.readAt.IsZero(): // there is no list, or this instance has changed one since it was read
 		s.reading.Lock()
 	case s.Now().Sub(list.readAt) < rosterAge || !s.reading.TryLock():
 		return list, nil
@@ -242,7 +231,7 @@ func (s *Staff) forget() {
 	s.reading.Lock()
 	defer s.reading.Unlock()
 	if list := s.roster.Load(); list != nil {
-		s.roster.Store(&roster{byID: list.byID, byHash: list.byHash}) // read at no time
+		s.roster.Store(&roster{byID: list.byID, byHash: list.byHash}) // without a time, so that it is read again
 	}
 }
 

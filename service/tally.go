@@ -60,21 +60,15 @@ func (t *Tally) add(kind tallied) *atomic.Int64 {
 func (t *Tally) Counts() map[string]map[model.Verdict]int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	counts := *t.counts.Load()
-	watched := make(map[tallied]*atomic.Int64, len(counts))
+	watched := maps.Clone(*t.counts.Load())
+	maps.DeleteFunc(watched, func(kind tallied, _ *atomic.Int64) bool { return t.catalog.InMemory(kind.saleID) == nil })
+	t.counts.Store(&watched)
 	bySale := map[string]map[model.Verdict]int64{}
-	for kind, count := range counts {
-		if t.catalog.InMemory(kind.saleID) == nil {
-			continue
-		}
-		watched[kind] = count
+	for kind, count := range watched {
 		if bySale[kind.saleID] == nil {
 			bySale[kind.saleID] = map[model.Verdict]int64{}
 		}
 		bySale[kind.saleID][kind.verdict] = count.Load()
-	}
-	if len(watched) < len(counts) {
-		t.counts.Store(&watched)
 	}
 	return bySale
 }

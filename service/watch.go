@@ -45,7 +45,8 @@ type Watches[T any] struct {
 type watch[T any] struct {
 	newest    *Newest[T]
 	followers int
-	stop      func() // ends the source and waits for it
+	cancel    context.CancelFunc // ends the source
+	ended     sync.WaitGroup     // of the source
 }
 
 // NewWatches creates a Watches. source runs until its ctx ends and sets the value that the key's followers get. Until
@@ -61,27 +62,14 @@ func (w *Watches[T]) Follow(key string) (newest *Newest[T], leave func()) {
 	defer w.mu.Unlock()
 	one := w.running[key]
 	if one == nil {
-		one = w.start(key)
+		var zero T
+		ctx, cancel := context.WithCancel(context.Background()) // any follower may leave first, so the context is no follower's
+		one = &watch[T]{newest: NewNewest(zero), cancel: cancel}
+		one.ended.Go(func() { w.source(ctx, key, one.newest) })
 		w.running[key] = one
 	}
 	one.followers++
 	return one.newest, func() { w.leave(key, one) }
-}
-
-func (w *Watches[T]) start(key string) *watch[T] {
-	var zero T
-	one := &watch[T]{newest: NewNewest(zero)}
-	ctx, cancel := context.WithCancel(context.Background()) // any follower may leave first, so the context is no follower's
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		w.source(ctx, key, one.newest)
-	}()
-	one.stop = func() {
-		cancel()
-		<-done
-	}
-	return one
 }
 
 func (w *Watches[T]) leave(key string, one *watch[T]) {
@@ -93,7 +81,8 @@ func (w *Watches[T]) leave(key string, one *watch[T]) {
 	}
 	w.mu.Unlock()
 	if last {
-		one.stop()
+		one.cancel()
+		one.ended.Wait()
 	}
 }
 

@@ -26,7 +26,7 @@ import (
 )
 
 const (
-	// keysPause is the least time between two requests for an issuer's keys, however many tokens have unknown ones.
+	// keysPause is the least time between two requests for an issuer's keys, even if many tokens have unknown keys.
 	keysPause = 10 * time.Second
 	// keysFresh is the age at which keys are fetched again, so that withdrawn ones are forgotten.
 	keysFresh = time.Hour
@@ -35,8 +35,8 @@ const (
 	// keysTimeout bounds a request to an issuer, and maxKeysBytes its answer.
 	keysTimeout  = 3 * time.Second
 	maxKeysBytes = 1 << 20
-	// maxKeysWaiting is how many requests wait for keys that are being fetched. It bounds what tokens of forgers can hold
-	// up while an issuer is slow.
+	// maxKeysWaiting is how many requests may wait for keys that are being fetched. So forged tokens can't make all requests
+	// wait while an issuer is slow.
 	maxKeysWaiting = 256
 	// leeway is how far an issuer's clock may be from this one.
 	leeway = time.Minute
@@ -44,11 +44,11 @@ const (
 	outsideFresh = 5 * time.Minute
 )
 
-// ErrOtherIssuer: what answers at an issuer's address has another name, of which one slash more is enough.
+// ErrOtherIssuer means that the server at an issuer's address gives another name. A slash at the end makes another name.
 var ErrOtherIssuer = errors.New("another issuer")
 
-// algorithms are those that issuers may sign with. Anybody who can check a signature by a shared secret can also make one,
-// so HS256 is not among them.
+// algorithms are those by which issuers may sign. HS256 is not among them: whoever can check a signature by a shared secret
+// can also make one.
 var algorithms = []string{oidc.RS256, oidc.ES256, oidc.EdDSA}
 
 // Issuer is an OpenID Connect provider outside, whose tokens are accepted.
@@ -58,7 +58,7 @@ type Issuer struct {
 	KeysURL string // of its JSON Web Key Set; empty: by discovery, at Name
 }
 
-// RoleClaim gives a role to the users of whom a claim has a value, or has it in its list.
+// RoleClaim gives a role to the users whose tokens have a claim with this value, or with a list that has it.
 type RoleClaim struct {
 	Role        model.Role
 	Name, Value string
@@ -80,7 +80,6 @@ type Issuers struct {
 type issuer struct {
 	Issuer
 	of       *Issuers
-	verifier *oidc.IDTokenVerifier
 	keys     atomic.Pointer[issuerKeys]
 	waiting  atomic.Int64
 	fetching sync.Mutex
@@ -95,7 +94,7 @@ type issuerKeys struct {
 }
 
 // discovery is an issuer's discovery document. It is nil for an issuer that has none. A member of another form than the
-// standard's counts as none: https://openid.net/specs/openid-connect-discovery-1_0.html#ProviderMetadata.
+// standard's counts as absent: https://openid.net/specs/openid-connect-discovery-1_0.html#ProviderMetadata.
 type discovery map[string]any
 
 func (d discovery) text(member string) string {
@@ -103,14 +102,9 @@ func (d discovery) text(member string) string {
 	return text
 }
 
-func (d discovery) keysURL() string          { return d.text("jwks_uri") }
-func (d discovery) authorizationURL() string { return d.text("authorization_endpoint") }
-func (d discovery) tokenURL() string         { return d.text("token_endpoint") }
-func (d discovery) userInfoURL() string      { return d.text("userinfo_endpoint") }
-
 // secretIn returns where a client shows its secret in a request for tokens: in the header, which is the usual way, or in the
 // form. The issuer lists the ways that it knows, the preferred one first. If the header comes before the form, the form is tried
-// as well, since some that say so know the form only.
+// as well: some issuers list the header and know the form only.
 func (d discovery) secretIn() oauth2.AuthStyle {
 	ways, _ := d["token_endpoint_auth_methods_supported"].([]any)
 	inForm := slices.Index(ways, any("client_secret_post"))
@@ -129,9 +123,7 @@ func (s *Issuers) Add(i Issuer) {
 	if s.all == nil {
 		s.all = map[string]*issuer{}
 	}
-	added := &issuer{Issuer: i, of: s}
-	added.verifier = oidc.NewVerifier(i.Name, added, &oidc.Config{ClientID: s.Audience, SupportedSigningAlgs: algorithms, SkipExpiryCheck: true})
-	s.all[i.Name] = added
+	s.all[i.Name] = &issuer{Issuer: i, of: s}
 }
 
 // Fetch fetches the keys of all issuers, and returns the errors of those that are away.
@@ -144,7 +136,7 @@ func (s *Issuers) Fetch(ctx context.Context) (err error) {
 	return err
 }
 
-// check returns what a token says. The error wraps model.ErrUnavailable if the keys of its issuer can't be had.
+// check returns the content of a valid token. The error wraps model.ErrUnavailable if the keys of its issuer can't be had.
 func (s *Issuers) check(ctx context.Context, token string) (good checkedToken, err error) {
 	i, err := s.issuerOf(token)
 	if err != nil {
@@ -153,7 +145,7 @@ func (s *Issuers) check(ctx context.Context, token string) (good checkedToken, e
 	if err := i.ready(ctx); err != nil {
 		return good, fmt.Errorf("%w: the keys of %s: %w", model.ErrUnavailable, i.Name, err)
 	}
-	checked, err := i.verifier.Verify(ctx, token)
+	checked, _, err := i.verify(ctx, token, s.Audience, keysPause)
 	if err != nil {
 		return good, err
 	}
@@ -164,8 +156,9 @@ func (s *Issuers) check(ctx context.Context, token string) (good checkedToken, e
 	if good.who, err = i.identity(claims); err != nil {
 		return good, err
 	}
-	if good.expiresAt = s.Now().Add(outsideFresh); checked.Expiry.Add(leeway).Before(good.expiresAt) {
-		good.expiresAt = checked.Expiry.Add(leeway)
+	good.expiresAt = s.Now().Add(outsideFresh)
+	if end := checked.Expiry.Add(leeway); end.Before(good.expiresAt) {
+		good.expiresAt = end
 	}
 	return good, nil
 }
@@ -199,8 +192,8 @@ func decode(raw io.Reader, into any) error {
 	return decoder.Decode(into)
 }
 
-// identity returns the user and the role that claims give. A user may be a number. An address of e-mail is the same in small and
-// capital letters, and is nobody's before the issuer has verified it.
+// identity returns the user and the role that claims give. A user may be a number. An e-mail address counts in small letters, and
+// is refused if the issuer says that it has not verified it.
 func (i *issuer) identity(claims map[string]any) (who model.Identity, err error) {
 	user, named := claims[i.of.UserClaim].(string)
 	if number, ok := claims[i.of.UserClaim].(json.Number); ok && !named {
@@ -253,14 +246,9 @@ func (i *issuer) userID(user string) string {
 func (s *Issuers) roleOf(claims map[string]any) model.Role {
 	role := model.RoleBuyer
 	for _, rule := range s.Roles {
-		has := false
-		switch value := claims[rule.Name].(type) {
-		case string:
-			has = value == rule.Value
-		case []any:
-			has = slices.Contains(value, any(rule.Value))
-		}
-		if has && rule.Role.May(role) {
+		claim := claims[rule.Name]
+		list, _ := claim.([]any)
+		if (claim == any(rule.Value) || slices.Contains(list, any(rule.Value))) && rule.Role.May(role) {
 			role = rule.Role
 		}
 	}
@@ -281,37 +269,32 @@ func (i *issuer) ready(ctx context.Context) (err error) {
 	return nil
 }
 
-// VerifySignature is part of oidc.KeySet. If no key fits, the keys are fetched again, but not sooner than keysPause after
-// the last time.
-func (i *issuer) VerifySignature(ctx context.Context, token string) (payload []byte, err error) {
-	payload, _, err = i.verify(ctx, token, keysPause)
-	return payload, err
+// verify checks a token's signature, issuer and audience. If no known key fits, the keys are fetched again, but not sooner than
+// a pause after the last time; away is why they can't be fetched.
+func (i *issuer) verify(ctx context.Context, token, audience string, pause time.Duration) (checked *oidc.IDToken, away, err error) {
+	keys := &keySet{of: i, pause: pause}
+	rules := &oidc.Config{ClientID: audience, SupportedSigningAlgs: algorithms, SkipExpiryCheck: true}
+	checked, err = oidc.NewVerifier(i.Name, keys, rules).Verify(ctx, token)
+	return checked, keys.away, err
 }
 
-// trusted is an issuer to which a token is shown that came from itself, and not from anybody who may have forged it. Its keys are
-// fetched again at once.
-type trusted struct {
-	*issuer
-	away error // why they can't be fetched
+// keySet is the keys of an issuer for one check of a token.
+type keySet struct {
+	of    *issuer
+	pause time.Duration
+	away  error
 }
 
 // VerifySignature is part of oidc.KeySet.
-func (i *trusted) VerifySignature(ctx context.Context, token string) (payload []byte, err error) {
-	payload, i.away, err = i.verify(ctx, token, 0)
-	return payload, err
-}
-
-// verify checks a signature, by fresh keys if no known one fits. away is why there are no fresh ones.
-func (i *issuer) verify(ctx context.Context, token string, pause time.Duration) (payload []byte, away, err error) {
-	keys := i.keys.Load()
+func (k *keySet) VerifySignature(ctx context.Context, token string) (payload []byte, err error) {
+	keys := k.of.keys.Load()
 	if payload, err = keys.set.VerifySignature(ctx, token); err == nil {
-		return payload, nil, nil
+		return payload, nil
 	}
-	if away = i.refresh(ctx, keys, pause); away != nil {
-		return nil, away, err
+	if k.away = k.of.refresh(ctx, keys, k.pause); k.away != nil {
+		return nil, err
 	}
-	payload, err = i.keys.Load().set.VerifySignature(ctx, token)
-	return payload, nil, err
+	return k.of.keys.Load().set.VerifySignature(ctx, token)
 }
 
 // refresh fetches the keys, unless they are no longer those that the caller has seen, or were asked for within the pause.
@@ -351,10 +334,9 @@ func (i *issuer) fetch(ctx context.Context, into *issuerKeys) error {
 		if name := into.found.text("issuer"); name != i.Name {
 			return fmt.Errorf("%w: it calls itself %q, which its tokens say too", ErrOtherIssuer, name)
 		}
-		if into.found.keysURL() == "" {
-			return errors.New("its discovery document says of no keys")
+		if address = into.found.text("jwks_uri"); address == "" {
+			return errors.New("its discovery document names no keys")
 		}
-		address = into.found.keysURL()
 	}
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/coreos/go-oidc/v3/oidc"
 	"golang.org/x/oauth2"
 
 	"flashsale/model"
@@ -31,31 +30,30 @@ type LoginStart struct {
 	AuthorizationURL, ClientID, RedirectURL, Scopes string
 }
 
-// ErrNotAccepted: the issuer has logged somebody in, and its token does not count here. It would not count the next time either.
+// ErrNotAccepted means that the issuer has logged somebody in, but its token does not count here. Another try would not help.
 var ErrNotAccepted = errors.New("the issuer's token does not count here")
 
-// Start returns where log-ins begin. It returns model.ErrUnavailable if the issuer has not told yet, and another error if its
-// discovery document does not name it.
+// Start returns where log-ins begin. It returns model.ErrUnavailable if the issuer's discovery document could not be read yet,
+// and another error if the document lacks the address.
 func (l *Login) Start(ctx context.Context) (LoginStart, error) {
-	i, err := l.ready(ctx)
+	_, found, err := l.ready(ctx)
 	if err != nil {
 		return LoginStart{}, err
 	}
-	return LoginStart{AuthorizationURL: i.keys.Load().found.authorizationURL(), ClientID: l.ClientID, RedirectURL: l.RedirectURL(), Scopes: l.Scopes}, nil
+	return LoginStart{AuthorizationURL: found.text("authorization_endpoint"), ClientID: l.ClientID, RedirectURL: l.RedirectURL(), Scopes: l.Scopes}, nil
 }
 
 // Finish exchanges a code, and returns who has logged in and a name to show. The error wraps ErrBadToken if the issuer
 // refuses the code or its token is for another log-in, ErrNotAccepted if its token does not count here, and model.ErrUnavailable
 // if the issuer is away. Any other error means that the issuer does not take log-ins of this client.
 func (l *Login) Finish(ctx context.Context, code, verifier, nonce string) (who model.Identity, name string, err error) {
-	i, err := l.ready(ctx)
+	i, found, err := l.ready(ctx)
 	if err != nil {
 		return who, "", err
 	}
-	found := i.keys.Load().found
 	config := oauth2.Config{
 		ClientID: l.ClientID, ClientSecret: l.ClientSecret, RedirectURL: l.RedirectURL(),
-		Endpoint: oauth2.Endpoint{TokenURL: found.tokenURL(), AuthStyle: found.secretIn()},
+		Endpoint: oauth2.Endpoint{TokenURL: found.text("token_endpoint"), AuthStyle: found.secretIn()},
 	}
 	if l.ClientSecret == "" {
 		config.Endpoint.AuthStyle = oauth2.AuthStyleInParams
@@ -67,12 +65,10 @@ func (l *Login) Finish(ctx context.Context, code, verifier, nonce string) (who m
 		return who, "", refusalOf(err)
 	}
 	raw, _ := answer.Extra("id_token").(string)
-	keys := &trusted{issuer: i}
-	verify := oidc.NewVerifier(i.Name, keys, &oidc.Config{ClientID: l.ClientID, SupportedSigningAlgs: algorithms, SkipExpiryCheck: true})
-	checked, err := verify.Verify(ctx, raw)
+	checked, away, err := i.verify(ctx, raw, l.ClientID, 0) // the token is the issuer's own and not forged, so its keys are fetched at once
 	switch {
-	case keys.away != nil:
-		return who, "", fmt.Errorf("%w: the keys of %s: %w", model.ErrUnavailable, i.Name, keys.away)
+	case away != nil:
+		return who, "", fmt.Errorf("%w: the keys of %s: %w", model.ErrUnavailable, i.Name, away)
 	case err != nil:
 		return who, "", fmt.Errorf("%w: %w", ErrNotAccepted, err)
 	}
@@ -84,7 +80,7 @@ func (l *Login) Finish(ctx context.Context, code, verifier, nonce string) (who m
 		return who, "", fmt.Errorf("%w: %w", ErrNotAccepted, err)
 	}
 	var missing error
-	if address := found.userInfoURL(); address != "" && l.lacks(claims) {
+	if address := found.text("userinfo_endpoint"); address != "" && l.lacks(claims) {
 		if claims, missing = i.complete(ctx, claims, address, answer.AccessToken); missing != nil {
 			l.Issuers.Log.WarnContext(ctx, "an issuer does not tell more about somebody who logs in, so a name or a role may be missing", "issuer", i.Name, "error", missing)
 		}
@@ -156,13 +152,15 @@ func refusalOf(err error) error {
 	return fmt.Errorf("%w: the code was refused: %s", ErrBadToken, refused.ErrorCode)
 }
 
-func (l *Login) ready(ctx context.Context) (*issuer, error) {
+// ready returns the issuer and its discovery document.
+func (l *Login) ready(ctx context.Context) (*issuer, discovery, error) {
 	i := l.Issuers.all[l.Issuer]
 	if err := i.ready(ctx); err != nil {
-		return nil, fmt.Errorf("%w: %s: %w", model.ErrUnavailable, i.Name, err)
+		return nil, nil, fmt.Errorf("%w: %s: %w", model.ErrUnavailable, i.Name, err)
 	}
-	if found := i.keys.Load().found; found.authorizationURL() == "" || found.tokenURL() == "" {
-		return nil, fmt.Errorf("the discovery document of %s lacks authorization_endpoint or token_endpoint", i.Name)
+	found := i.keys.Load().found
+	if found.text("authorization_endpoint") == "" || found.text("token_endpoint") == "" {
+		return nil, nil, fmt.Errorf("the discovery document of %s lacks authorization_endpoint or token_endpoint", i.Name)
 	}
-	return i, nil
+	return i, found, nil
 }

@@ -1,13 +1,10 @@
 package auth
 
 import (
-	"crypto/hmac"
 	"crypto/md5" //nolint:gosec // inside HMAC only, see Paths
-	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/binary"
 	"encoding/hex"
-	"hash"
 	"strconv"
 	"sync"
 	"time"
@@ -30,26 +27,14 @@ const (
 // The path contains the expiry, so that a check needs no store. The MAC covers the expiry, so that nobody can change
 // it.
 type Paths struct {
-	macs sync.Pool // of *pathMAC: setting the key of a MAC costs as much as computing the MAC
+	macs sync.Pool // of *keyedMAC
 	now  func() time.Time
-}
-
-// pathMAC is a keyed MAC with its buffers.
-type pathMAC struct {
-	hash.Hash
-	in  []byte
-	sum []byte
 }
 
 // NewPaths creates a Paths. It derives a key of its own from the secret, so that no signature made elsewhere with the
 // same secret is a valid path. now is the clock that decides when a path has expired.
 func NewPaths(secret []byte, now func() time.Time) *Paths {
-	derive := hmac.New(sha256.New, secret)
-	derive.Write([]byte("path"))
-	key := derive.Sum(nil)
-	p := &Paths{now: now}
-	p.macs.New = func() any { return &pathMAC{Hash: hmac.New(md5.New, key)} }
-	return p
+	return &Paths{sync.Pool{New: newMAC(md5.New, macOf(secret, "path"))}, now}
 }
 
 // Issue returns a path of the user for the sale. The path is valid until just before expiresAt, which is ttl from
@@ -80,7 +65,7 @@ func (p *Paths) Check(path, userID, saleID string) bool {
 // "53" in sale "" and the user "5" in sale "3" would share a path; with a sum of numeric ids, (5, 3) and (4, 4)
 // would.
 func (p *Paths) seal(to []byte, userID, saleID string, expiry uint32) []byte {
-	mac, _ := p.macs.Get().(*pathMAC)
+	mac, _ := p.macs.Get().(*keyedMAC)
 	defer p.macs.Put(mac)
 	in := mac.in[:0]
 	in = binary.BigEndian.AppendUint64(in, uint64(len(userID)))
@@ -94,6 +79,5 @@ func (p *Paths) seal(to []byte, userID, saleID string, expiry uint32) []byte {
 
 	mac.Reset()
 	_, _ = mac.Write(in) // a hash never returns an error
-	mac.sum = mac.Sum(mac.sum[:0])
-	return hex.AppendEncode(hex.AppendEncode(to, stamp), mac.sum[:pathMACBytes])
+	return hex.AppendEncode(hex.AppendEncode(to, stamp), mac.Sum(mac.sum[:0])[:pathMACBytes])
 }

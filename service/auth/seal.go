@@ -9,10 +9,10 @@ import (
 	"errors"
 )
 
-// Seals encrypts secrets that the database keeps, so that a copy of the database does not tell them.
+// Seals encrypts secrets that the database keeps, so that a copy of the database does not reveal them.
 type Seals struct{ aead cipher.AEAD }
 
-// NewSeals derives the key from the engine's secret. After a change of that, sealed texts can't be opened.
+// NewSeals derives the key from the engine's secret. A text that was sealed under another secret can't be opened.
 func NewSeals(secret []byte) (*Seals, error) {
 	key, err := hkdf.Key(sha256.New, secret, nil, "flashsale sealed secrets", 32)
 	if err != nil {
@@ -31,7 +31,7 @@ func (s *Seals) Seal(text string) string {
 	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, []byte(text), nil)) //nolint:gosec // it makes a nonce itself
 }
 
-// ErrSealed: the text was sealed with another secret.
+// ErrSealed means that the text was sealed under another secret.
 var ErrSealed = errors.New("sealed with another --secret")
 
 // Open decrypts a sealed text.

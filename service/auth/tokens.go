@@ -3,14 +3,12 @@ package auth
 import (
 	"bytes"
 	"context"
-	"crypto/hmac"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"hash"
 	"strconv"
 	"strings"
 	"sync"
@@ -49,7 +47,7 @@ type Tokens struct {
 	secret  []byte
 	stamps  []byte // the key of Stamp
 	now     func() time.Time
-	macs    sync.Pool // of *tokenMAC: setting the key of a MAC costs as much as computing the MAC
+	macs    sync.Pool // of *keyedMAC
 	parser  *jwt.Parser
 	checked *otter.Cache[string, checkedToken]
 }
@@ -62,11 +60,9 @@ type checkedToken struct {
 
 // NewTokens creates a Tokens. now is the clock that decides when a token has expired.
 func NewTokens(secret []byte, now func() time.Time) *Tokens {
-	derive := hmac.New(sha256.New, secret)
-	derive.Write([]byte("stamp"))
 	return &Tokens{
-		secret: secret, stamps: derive.Sum(nil), now: now,
-		macs: sync.Pool{New: func() any { return &tokenMAC{Hash: hmac.New(sha256.New, secret)} }},
+		secret: secret, stamps: macOf(secret, "stamp"), now: now,
+		macs: sync.Pool{New: newMAC(sha256.New, secret)},
 		parser: jwt.NewParser(
 			jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}),
 			jwt.WithExpirationRequired(),
@@ -94,9 +90,7 @@ const stampBytes = 16
 // another password, and when it is removed and made again, since each password hash has a salt of its own. It is an HMAC,
 // and so tells nothing about the hash.
 func (t *Tokens) Stamp(a model.Account) string {
-	mac := hmac.New(sha256.New, t.stamps)
-	mac.Write([]byte(a.ID + "\x00" + a.PasswordHash)) // an id has no zero byte
-	return base64.RawURLEncoding.EncodeToString(mac.Sum(nil)[:stampBytes])
+	return base64.RawURLEncoding.EncodeToString(macOf(t.stamps, a.ID+"\x00"+a.PasswordHash)[:stampBytes]) // an id has no zero byte
 }
 
 // Sign creates a token for the identity. The token expires after ttl, cut to whole seconds. Sign fails only if Verify
@@ -110,10 +104,7 @@ func (t *Tokens) Sign(who model.Identity, ttl time.Duration) (token string, expi
 		RegisteredClaims: jwt.RegisteredClaims{Subject: who.UserID, ExpiresAt: jwt.NewNumericDate(expiresAt)},
 		Role:             who.Role, Stamp: who.Stamp,
 	}).SignedString(t.secret)
-	if err != nil {
-		return "", time.Time{}, fmt.Errorf("sign token: %w", err)
-	}
-	return token, expiresAt, nil
+	return token, expiresAt, err
 }
 
 // Verify returns the identity of a token. A token without a role is a buyer's. The error wraps ErrBadToken, and also
@@ -146,13 +137,6 @@ const (
 	ourExpiryDigits = 11
 )
 
-// tokenMAC is a keyed MAC with its buffers.
-type tokenMAC struct {
-	hash.Hash
-	signed, claims []byte
-	sum            [sha256.Size]byte
-}
-
 // ours returns the identity of a token if Sign wrote it, without a stamp, and it has not expired. For any other token, valid or not, ok
 // is false and the JWT library decides; for tokens from Sign the library would decide the same. ours reads no claim
 // before it has checked the signature.
@@ -161,21 +145,21 @@ func (t *Tokens) ours(token string) (who model.Identity, ok bool) {
 	if len(token) > ourLongest || dot < len(ourHead) || token[dot] != '.' || token[:len(ourHead)] != ourHead {
 		return who, false
 	}
-	mac, _ := t.macs.Get().(*tokenMAC)
+	mac, _ := t.macs.Get().(*keyedMAC)
 	defer t.macs.Put(mac)
-	mac.signed = append(mac.signed[:0], token...)
+	mac.in = append(mac.in[:0], token...)
 	mac.Reset()
-	_, _ = mac.Write(mac.signed[:dot]) // a hash never returns an error
+	_, _ = mac.Write(mac.in[:dot]) // a hash never returns an error
 	var genuine [ourSignature]byte
 	base64.RawURLEncoding.Encode(genuine[:], mac.Sum(mac.sum[:0]))
-	if subtle.ConstantTimeCompare(genuine[:], mac.signed[dot+1:]) != 1 {
+	if subtle.ConstantTimeCompare(genuine[:], mac.in[dot+1:]) != 1 {
 		return who, false
 	}
 	var err error
-	if mac.claims, err = base64.RawURLEncoding.AppendDecode(mac.claims[:0], mac.signed[len(ourHead):dot]); err != nil {
+	if mac.out, err = base64.RawURLEncoding.AppendDecode(mac.out[:0], mac.in[len(ourHead):dot]); err != nil {
 		return who, false
 	}
-	who, expiry, ok := ourClaims(mac.claims)
+	who, expiry, ok := ourClaims(mac.out)
 	return who, ok && t.now().Before(time.Unix(expiry, 0))
 }
 

@@ -42,9 +42,7 @@ type Works struct {
 
 // NewWorks derives a key of its own from the secret. now decides when a challenge has expired.
 func NewWorks(secret []byte, now func() time.Time) *Works {
-	derive := hmac.New(sha256.New, secret)
-	derive.Write([]byte("work"))
-	return &Works{derive.Sum(nil), now}
+	return &Works{macOf(secret, "work"), now}
 }
 
 // Issue returns a new challenge for a user's entry in a sale. maxNumber is positive.
@@ -94,12 +92,8 @@ func workHash(salt string, number uint64) string {
 	return hex.EncodeToString(sum[:])
 }
 
-func (w *Works) sign(challenge string) string {
-	mac := hmac.New(sha256.New, w.key)
-	mac.Write([]byte(challenge))
-	return hex.EncodeToString(mac.Sum(nil))
-}
+func (w *Works) sign(text string) string { return hex.EncodeToString(macOf(w.key, text)) }
 
-// owner returns a text that only this user's challenges for this sale have in their salts. A challenge is 64 hex digits and
-// has no zero byte, so no signature is an owner's text.
+// owner returns the text that binds a salt to a user and a sale: half of the MAC over their ids. Its input has a zero byte and
+// a challenge has none, so the signature of a challenge is never of use as an owner's text.
 func (w *Works) owner(userID, saleID string) string { return w.sign(saleID + "\x00" + userID)[:32] }
