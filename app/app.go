@@ -461,11 +461,8 @@ func (a *App) serve(router http.Handler) {
 			ErrorLog: slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug),
 		}
 	}
-	a.server = timeouts(router)
-	if a.opsListener != nil {
-		a.ops = timeouts(opsHandler(a.metrics))
-		a.ops.WriteTimeout = 0 // a CPU profile takes as long as its request asks for
-	}
+	a.server, a.ops = timeouts(router), timeouts(opsHandler(a.metrics))
+	a.ops.WriteTimeout = 0 // a CPU profile takes as long as its request asks for
 }
 
 // Kill closes the connections to buyers and stores in the middle of their work. To buyers and stores this looks like a
