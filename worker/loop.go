@@ -1,5 +1,5 @@
-// Package worker holds the loops that run beside the requests. Each has a method Run, which returns when its context has ended and
-// the work under way is finished.
+// Package worker holds the loops that run beside the requests. Each is a method, which returns when its context has ended and the
+// work under way is finished.
 package worker
 
 import (

@@ -55,8 +55,8 @@ type Delayer interface {
 	Wakes() <-chan struct{}
 }
 
-// relay is the part of a settler that uses a Queue. It publishes new entries from the stream to the broker, which
-// delivers them to any instance. A sweep finds what is not settled in time.
+// relay is the part of a settler that uses a Queue. It publishes the entries that this instance has admitted to the broker,
+// which delivers each to one of the instances. A sweep finds entries that are not settled in time.
 type relay struct {
 	settler *Settler
 	breaker *gobreaker.CircuitBreaker[struct{}]
