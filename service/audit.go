@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"flashsale/internal/pause"
 	"flashsale/model"
 )
 
@@ -90,12 +91,8 @@ func (a *Auditor) AuditSettled(ctx context.Context, saleID string) (audit Audit,
 		if err != nil || !ok || audit.OK() || try == auditTries {
 			return audit, ok, err
 		}
-		timer := time.NewTimer(auditPause)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
+		if !pause.For(ctx, auditPause) {
 			return audit, ok, ctx.Err()
-		case <-timer.C:
 		}
 	}
 }

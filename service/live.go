@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"flashsale/internal/pause"
 	"flashsale/model"
 )
 
@@ -170,12 +171,8 @@ func (l *Live) readBooks(ctx context.Context, saleID string, into *atomic.Pointe
 		if ok && err == nil { // on an error the last books stay, and BooksAt shows their age
 			into.Store(&pastBooks{books, at})
 		}
-		pause := time.NewTimer(max(livePeriod, booksPause*l.catalog.now().Sub(began)))
-		select {
-		case <-ctx.Done():
-			pause.Stop()
+		if !pause.For(ctx, max(livePeriod, booksPause*l.catalog.now().Sub(began))) {
 			return
-		case <-pause.C:
 		}
 	}
 }

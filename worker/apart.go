@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"flashsale/internal/pause"
 )
 
 // apart works on things, each by itself, so that one whose work takes long or fails does not delay the others. A thing is worked
@@ -51,7 +53,7 @@ func (a *apart) do(ctx context.Context, thing string, work func() error) (finish
 		if !errors.Is(err, errRest) {
 			rest = a.failed(ctx, thing, err)
 		}
-		pause(ctx, rest)
+		pause.For(ctx, rest)
 		a.free(thing)
 	})
 	timer := time.NewTimer(a.patience)

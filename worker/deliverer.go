@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"flashsale/internal/pause"
 	"flashsale/model"
 )
 
@@ -61,7 +62,7 @@ func (d *Deliverer) step(ctx context.Context) error {
 					d.Log.WarnContext(ctx, "events can't be delivered now", "endpoint", endpoint.ID, "error", err)
 				}
 				if more {
-					pause(ctx, wait)
+					pause.For(ctx, wait)
 				}
 			}
 		})

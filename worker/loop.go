@@ -83,13 +83,3 @@ func callForEach(ctx context.Context, payments []model.Payment, do func(context.
 	}
 	return calls.Wait()
 }
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
-}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/sony/gobreaker/v2"
 
+	"flashsale/internal/pause"
 	"flashsale/model"
 )
 
@@ -137,7 +138,7 @@ func (r *relay) run(ctx context.Context) {
 			for ctx.Err() == nil {
 				if err := r.settler.Queue.Consume(ctx, r.deliver); err != nil && ctx.Err() == nil {
 					r.fails(err)
-					pause(ctx, consumePause)
+					pause.For(ctx, consumePause)
 				}
 			}
 		})

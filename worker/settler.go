@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"flashsale/internal/pause"
 	"flashsale/model"
 )
 
@@ -233,7 +234,7 @@ func (s *Settler) write(ctx context.Context) {
 		}
 		for ctx.Err() == nil {
 			if !s.pending.backlog(s.Batch) {
-				pause(ctx, s.Linger)
+				pause.For(ctx, s.Linger)
 			}
 			batches := s.pending.take(s.Batch)
 			if len(batches) == 0 {
@@ -407,7 +408,7 @@ func (s *Settler) acknowledge(ctx context.Context, entries []model.Entry, outcom
 			}
 			s.pending.done(entries)     // not before, or a sweep would find them in their streams and settle them again
 			if len(entries) < s.Batch { // else there is a backlog, and sweeps would read entries that only wait to be deleted
-				pause(ctx, s.AckPause)
+				pause.For(ctx, s.AckPause)
 			}
 		}
 	})
@@ -446,7 +447,7 @@ func (a *acknowledgements) next() ([]model.Entry, []model.Outcome) {
 func (s *Settler) settle(ctx context.Context, gate model.GateRef, entries []model.Entry) ([]model.Entry, []model.Outcome, error) {
 	for try := 0; ; try++ {
 		if try > 0 {
-			if pause(ctx, s.retryAfter(gate, try)); ctx.Err() != nil {
+			if !pause.For(ctx, s.retryAfter(gate, try)) {
 				return nil, nil, ctx.Err()
 			}
 			there, err := s.Stream.Unsettled(ctx, entries)

@@ -11,6 +11,7 @@ import (
 	"flashsale/app"
 	"flashsale/gate"
 	"flashsale/internal/config"
+	"flashsale/internal/pause"
 	"flashsale/model"
 	"flashsale/service"
 	"flashsale/strategy"
@@ -121,7 +122,7 @@ func (s *shop) alone(ctx context.Context) (_ context.Context, release func() err
 	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
-		for pause(renewing, leaseRenew) {
+		for pause.For(renewing, leaseRenew) {
 			if ours, err := s.stores.Database.Lease(renewing, leaseName, s.holder, leaseTime); err == nil && !ours {
 				cancel()
 				return
@@ -205,7 +206,7 @@ func (s *shop) ready(ctx context.Context, c *client, saleID string) error {
 		if a.status == http.StatusOK && open {
 			return nil
 		}
-		if pause(ctx, look) {
+		if pause.For(ctx, look) {
 			continue
 		}
 		switch {
@@ -247,7 +248,7 @@ func (s *shop) settled(ctx context.Context, saleID string, list []told) ([]Findi
 				f.add(LostOrder, "a buyer was told of a queued order that is not in the database", userOf(t.buyer)+" "+t.order, 1)
 			}
 		}
-		if len(f.list) == 0 || !pause(limit, look) {
+		if len(f.list) == 0 || !pause.For(limit, look) {
 			return f.list, ctx.Err()
 		}
 	}
