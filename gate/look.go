@@ -34,6 +34,22 @@ type looker struct {
 	replicas bool
 }
 
+// Replicas reads the state of gates from replicas. Use it only for display: replicas lag behind their primaries, so
+// nothing may be decided by their data.
+type Replicas struct{ looker looker }
+
+// NewReplicas makes a Replicas with a client of ConnectReplicas. The caller must close the client.
+func NewReplicas(client redis.UniversalClient) *Replicas {
+	return &Replicas{looker{client: client, replicas: true}}
+}
+
+// Peek reads the state of gates as it was a moment ago. It does not check on which Redis process a gate was installed,
+// so a gate that admits nothing for this reason may be reported as open. A gate is Away if the replica of any of its
+// shards does not answer or has lost its primary. Peek returns an error if all gates are Away.
+func (r *Replicas) Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error) {
+	return r.looker.peek(ctx, gates)
+}
+
 // look reads the shards with these tags, with one round trip to each node. The fields of a shard are read at one
 // instant, the length of its stream slightly later. A shard whose node does not answer is Away, and look returns the
 // error.

@@ -19,9 +19,9 @@ type AuditStore interface {
 	Buyers(ctx context.Context, saleID string) iter.Seq2[[]model.Buyer, error]
 }
 
-// Peeker reads gates.
-type Peeker interface {
-	Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error)
+// AuditGate reads gates, and the users' units at them.
+type AuditGate interface {
+	Peeker
 	Units(ctx context.Context, gate model.GateRef, users []string) ([]int, error)
 	Buyers(ctx context.Context, gate model.GateRef) (int64, error)
 }
@@ -30,7 +30,7 @@ type Peeker interface {
 // and the gate's units with the database's.
 type Auditor struct {
 	Store AuditStore
-	Gate  Peeker // nil: only the database is checked
+	Gate  AuditGate // nil: only the database is checked
 
 	right sync.Map      // by sale, the state in which its gate was last found to count right
 	last  []model.Offer // the sales as the last call of Drifts read them

@@ -32,8 +32,8 @@ type LiveStore interface {
 	Books(ctx context.Context, saleID string) (books model.Books, ok bool, err error)
 }
 
-// LiveGate reads gates.
-type LiveGate interface {
+// Peeker reads the state of gates, in the order of its arguments.
+type Peeker interface {
 	Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error)
 }
 
@@ -41,7 +41,7 @@ type LiveGate interface {
 type Live struct {
 	catalog   *Catalog
 	store     LiveStore
-	gate      LiveGate
+	gate      Peeker
 	instances func(ctx context.Context) map[string]model.Instance
 	bounds    []float64
 	watches   *Watches[*SaleFigures]
@@ -49,7 +49,7 @@ type Live struct {
 
 // NewLive creates a Live, which reads nothing until Follow is called. instances returns the running instances by
 // their ids. bounds are the bounds of the latencies in the instances' Stages, in seconds.
-func NewLive(catalog *Catalog, store LiveStore, gate LiveGate, instances func(ctx context.Context) map[string]model.Instance, bounds []float64) *Live {
+func NewLive(catalog *Catalog, store LiveStore, gate Peeker, instances func(ctx context.Context) map[string]model.Instance, bounds []float64) *Live {
 	l := &Live{catalog: catalog, store: store, gate: gate, instances: instances, bounds: bounds}
 	l.watches = NewWatches(l.watch)
 	return l
