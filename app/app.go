@@ -303,10 +303,12 @@ func (a *App) wire(ctx context.Context) error {
 	}
 	a.serve(router)
 
+	alone := worker.Alone{Leases: db, Instance: a.instance}
 	lines := &worker.Lines{
+		Alone:   alone,
 		Caller:  &service.Caller{Store: db, Catalog: a.Catalog, IDs: a.IDs, Beacon: rounds, Observe: a.observe},
 		Beacons: &service.Beacons{Beacon: rounds, Store: db, Catalog: a.Catalog},
-		Leases:  db, Instance: a.instance, Log: a.Log,
+		Log:     a.Log,
 	}
 	a.workers = append(a.workers,
 		a.Settler.Run,
@@ -324,10 +326,10 @@ func (a *App) wire(ctx context.Context) error {
 		lines.Call,
 		lines.AskBeacon,
 		(&worker.Reconciler{
-			Store: db, Provider: api.Payments.Provider.Name(), Check: api.Payments.Check, Instance: a.instance, Log: a.Log,
+			Alone: alone, Store: db, Provider: api.Payments.Provider.Name(), Check: api.Payments.Check, Log: a.Log,
 		}).Run,
 		(&worker.Auditor{
-			Audits: auditor, Leases: db, Catalog: a.Catalog, Instance: a.instance, Replace: a.gates.ReplaceGate,
+			Alone: alone, Audits: auditor, AuditLog: db, Catalog: a.Catalog, Replace: a.gates.ReplaceGate,
 			Observe: a.observe, Log: a.Log,
 		}).Run,
 		(&worker.Controller{Catalog: a.Catalog, Gates: a.gates, SoldOut: a.soldOut, Changed: a.changed, Report: a.report, Log: a.Log}).Run,

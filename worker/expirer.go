@@ -37,7 +37,7 @@ type Expiry interface {
 	Now(ctx context.Context) (time.Time, error)
 	Overdue(ctx context.Context, grace time.Duration, step model.ClockStep, limit int, except []string) (bySale map[string][]string, err error)
 	Expire(ctx context.Context, saleID string, orderIDs []string) ([]model.Release, error)
-	Log(ctx context.Context, actor, action, subject, detail string) error
+	AuditLog
 }
 
 // Expirer expires unpaid orders after their deadline and releases their units, sale by sale: a sale whose stock row is

@@ -64,7 +64,7 @@ type Ledger interface {
 	Settle(ctx context.Context, saleID string, entries []model.Entry) ([]model.Outcome, error)
 	SettleSales(ctx context.Context, entries []model.Entry) ([]model.Outcome, error)
 	Refuse(ctx context.Context, e model.Entry, reason model.Verdict) (model.Outcome, error)
-	Log(ctx context.Context, actor, action, subject, detail string) error
+	AuditLog
 }
 
 // SettlerNeeds are the dependencies and settings of a settler.
