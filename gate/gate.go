@@ -5,7 +5,7 @@ package gate
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,60 +18,37 @@ import (
 	"flashsale/model"
 )
 
-var (
-	//go:embed lua/frequency.lua
-	frequencySource string
-	//go:embed lua/requests.lua
-	requestsSource string
-	//go:embed lua/run_id.lua
-	runIDSource string
-	//go:embed lua/window.lua
-	windowSource string
-	//go:embed lua/campaigns.lua
-	campaignsSource string
-	//go:embed lua/each_gate.lua
-	eachGateSource string
-	//go:embed lua/admit.lua
-	admitSource string
-	//go:embed lua/count.lua
-	countSource string
-	//go:embed lua/ordered.lua
-	orderedSource string
-	//go:embed lua/settled.lua
-	settledSource string
-	//go:embed lua/leftovers.lua
-	leftoversSource string
-	//go:embed lua/present.lua
-	presentSource string
-	//go:embed lua/catchup.lua
-	catchUpSource string
-	//go:embed lua/close.lua
-	closeSource string
-	//go:embed lua/install.lua
-	installSource string
-	//go:embed lua/open.lua
-	openSource string
-	//go:embed lua/transfer_out.lua
-	transferOutSource string
-	//go:embed lua/transfer_in.lua
-	transferInSource string
-	//go:embed lua/configure.lua
-	configureSource string
+//go:embed lua
+var sources embed.FS
 
-	admitScript       = redis.NewScript(eachGateSource + campaignsSource + frequencySource + requestsSource + runIDSource + windowSource + admitSource)
-	countScript       = redis.NewScript(frequencySource + countSource)
-	orderedScript     = redis.NewScript(eachGateSource + orderedSource)
-	settledScript     = redis.NewScript(eachGateSource + settledSource)
-	leftoversScript   = redis.NewScript(leftoversSource)
-	presentScript     = redis.NewScript(presentSource)
-	catchUpScript     = redis.NewScript(catchUpSource)
-	closeScript       = redis.NewScript(closeSource)
-	installScript     = redis.NewScript(runIDSource + installSource)
-	openScript        = redis.NewScript(openSource)
-	transferOutScript = redis.NewScript(runIDSource + transferOutSource)
-	transferInScript  = redis.NewScript(transferInSource)
-	configureScript   = redis.NewScript(configureSource)
+var (
+	admitScript       = script("each_gate", "campaigns", "frequency", "requests", "run_id", "window", "admit")
+	countScript       = script("frequency", "count")
+	orderedScript     = script("each_gate", "ordered")
+	settledScript     = script("each_gate", "settled")
+	leftoversScript   = script("leftovers")
+	presentScript     = script("present")
+	catchUpScript     = script("catchup")
+	closeScript       = script("close")
+	installScript     = script("run_id", "install")
+	openScript        = script("open")
+	transferOutScript = script("run_id", "transfer_out")
+	transferInScript  = script("transfer_in")
+	configureScript   = script("configure")
 )
+
+// script makes a script of files in lua: functions, then what calls them.
+func script(files ...string) *redis.Script {
+	var text strings.Builder
+	for _, file := range files {
+		source, err := sources.ReadFile("lua/" + file + ".lua")
+		if err != nil {
+			panic(err) // a wrong name, so no program that uses this package starts
+		}
+		text.Write(source)
+	}
+	return redis.NewScript(text.String())
+}
 
 // Gate gives one instance of the engine access to the gates in Redis. Its methods are safe for concurrent use.
 type Gate struct {
