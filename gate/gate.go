@@ -198,12 +198,11 @@ func (g *Gate) Knows(ctx context.Context, gate model.GateRef, userID, orderID st
 func (g *Gate) CatchUp(ctx context.Context, gate model.GateRef, after, upTo int64, changes []model.GateChange) (err error) {
 	ctx, end := g.observe.Begin(ctx, observe.Step{Name: observe.TellGate, Items: len(changes)})
 	defer func() { end(err) }()
-	tags := tagsOf(gate)
-	return each(len(tags), func(shard int) error {
+	return eachShard(gate, "tell the gate of changes", func(shard int, tag string) error {
 		args := make([]any, 2, 2+5*len(changes))
 		args[0], args[1] = after, upTo
 		for _, c := range changes {
-			if homeOf(c.UserID, len(tags)) != shard {
+			if homeOf(c.UserID, gate.Shards) != shard {
 				continue
 			}
 			quantity := int64(0)
@@ -212,10 +211,6 @@ func (g *Gate) CatchUp(ctx context.Context, gate model.GateRef, after, upTo int6
 			}
 			args = append(args, c.Version, idField(c.OrderID), c.UserID, c.Units, quantity)
 		}
-		tag := tags[shard]
-		if err := catchUpScript.Run(ctx, g.client, []string{gateKey(tag), unitsKey(tag)}, args...).Err(); err != nil {
-			return fmt.Errorf("tell the gate of changes: %w", err)
-		}
-		return nil
+		return catchUpScript.Run(ctx, g.client, []string{gateKey(tag), unitsKey(tag)}, args...).Err()
 	})
 }
