@@ -58,6 +58,16 @@ func everyPaced(ctx context.Context, name string, period time.Duration, sales fu
 	}
 }
 
+// ended waits until done is closed, or until ctx ends.
+func ended(ctx context.Context, done <-chan struct{}) error {
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // Alone lets loops work on one instance at a time, by leases in the database. The leases only save work: two instances at
 // once are safe.
 type Alone struct {

@@ -199,12 +199,7 @@ func (r *relay) wakeLater(ctx context.Context, outcomes []model.Outcome) {
 // broker.
 func (r *relay) end(ctx context.Context) error {
 	r.stop()
-	select {
-	case <-r.stopped:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return ended(ctx, r.stopped)
 }
 
 // errResting means that the circuit breaker is open after failures of the broker.

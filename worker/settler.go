@@ -416,17 +416,12 @@ func (s *Settler) acknowledge(ctx context.Context, entries []model.Entry, outcom
 
 // sent waits until all are deleted, or have failed, or until ctx ends.
 func (a *acknowledgements) sent(ctx context.Context) error {
-	ended := make(chan struct{})
+	sent := make(chan struct{})
 	go func() {
 		a.under.Wait()
-		close(ended)
+		close(sent)
 	}()
-	select {
-	case <-ended:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return ended(ctx, sent)
 }
 
 // next removes and returns what one call acknowledges. If that is nothing, the next entries need another goroutine.
