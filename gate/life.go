@@ -39,9 +39,9 @@ func (g *Gate) Close(ctx context.Context, gate model.GateRef, epoch int64) (ok b
 // Configure applies an operator's change of a sale to its gate. A revision that is not newer than the gate's changes
 // nothing.
 func (g *Gate) Configure(ctx context.Context, sale model.Sale) error {
+	args := append([]any{sale.Revision, expiry(sale)}, configuration(sale)...)
 	return eachShard(sale.GateRef(), "configure the gate", func(_ int, tag string) error {
-		return configureScript.Run(ctx, g.client, keysOf(tag), sale.Revision, string(sale.Status), sale.StartsAt.UnixMilli(),
-			sale.EndsAt.UnixMilli(), sale.LimitPerUser, expiry(sale)).Err()
+		return configureScript.Run(ctx, g.client, keysOf(tag), args...).Err()
 	})
 }
 
@@ -51,6 +51,7 @@ func (g *Gate) Erase(ctx context.Context, gate model.GateRef) error {
 	return eachShard(gate, "erase the gate", func(_ int, tag string) error { return g.client.Del(ctx, keysOf(tag)...).Err() })
 }
 
+// configuration returns the fields of a gate that operators change, and their values.
 func configuration(sale model.Sale) []any {
 	return []any{
 		"revision", sale.Revision, "status", string(sale.Status), "starts_ms", sale.StartsAt.UnixMilli(),
