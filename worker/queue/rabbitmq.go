@@ -227,23 +227,20 @@ func (q *RabbitMQ) Consume(ctx context.Context, settle settleFunc) error {
 func (q *RabbitMQ) subscribe(ctx context.Context) (l *link, messages, wakes <-chan amqp.Delivery, err error) {
 	ctx, cancel := context.WithTimeout(ctx, amqpSetup)
 	defer cancel()
-	if l, err = q.dial(ctx, q.open); err != nil {
-		return nil, nil, nil, err
-	}
-	letGo := l.cutWith(ctx)
-	defer letGo()
-	err = l.channel.Qos(prefetch, 0, false)
-	if err == nil {
-		messages, err = l.channel.Consume(q.name, "", false, false, false, false, nil)
-	}
-	if err == nil {
-		wakes, err = l.channel.Consume(q.wakeName(), "", true, false, false, false, nil)
-	}
-	if err != nil {
-		l.close()
-		return nil, nil, nil, fmt.Errorf("consume from RabbitMQ: %w", err)
-	}
-	return l, messages, wakes, nil
+	l, err = q.dial(ctx, func(l *link) error {
+		err := q.open(l)
+		if err == nil {
+			err = l.channel.Qos(prefetch, 0, false)
+		}
+		if err == nil {
+			messages, err = l.channel.Consume(q.name, "", false, false, false, false, nil)
+		}
+		if err == nil {
+			wakes, err = l.channel.Consume(q.wakeName(), "", true, false, false, false, nil)
+		}
+		return err
+	})
+	return l, messages, wakes, err
 }
 
 // lostError returns the reason why the deliveries ended.
