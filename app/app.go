@@ -312,10 +312,12 @@ func (a *App) wire(ctx context.Context) error {
 	}
 	a.serve(router)
 
+	alone := worker.Alone{Leases: db, Instance: a.instance}
 	lines := &worker.Lines{
+		Alone:   alone,
 		Caller:  &service.Caller{Store: db, Catalog: a.Catalog, IDs: a.IDs, Beacon: rounds, Observe: a.observe},
 		Beacons: &service.Beacons{Beacon: rounds, Store: db, Catalog: a.Catalog},
-		Leases:  db, Instance: a.instance, Log: a.Log,
+		Log:     a.Log,
 	}
 	a.workers = append(a.workers,
 		a.Settler.Run,
@@ -333,10 +335,10 @@ func (a *App) wire(ctx context.Context) error {
 		lines.Call,
 		lines.AskBeacon,
 		(&worker.Reconciler{
-			Store: db, Provider: payments.Service.Provider.Name(), Check: payments.Service.Check, Instance: a.instance, Log: a.Log,
+			Alone: alone, Store: db, Provider: payments.Service.Provider.Name(), Check: payments.Service.Check, Log: a.Log,
 		}).Run,
 		(&worker.Auditor{
-			Audits: auditor, Leases: db, Catalog: a.Catalog, Instance: a.instance, Replace: a.gates.ReplaceGate,
+			Alone: alone, Audits: auditor, AuditLog: db, Catalog: a.Catalog, Replace: a.gates.ReplaceGate,
 			Observe: a.observe, Log: a.Log,
 		}).Run,
 		(&worker.Controller{Catalog: a.Catalog, Gates: a.gates, SoldOut: a.soldOut, Changed: a.changed, Report: a.report, Log: a.Log}).Run,
@@ -468,11 +470,8 @@ func (a *App) serve(router http.Handler) {
 			ErrorLog: slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug),
 		}
 	}
-	a.server = timeouts(router)
-	if a.opsListener != nil {
-		a.ops = timeouts(opsHandler(a.metrics))
-		a.ops.WriteTimeout = 0 // a CPU profile takes as long as its request asks for
-	}
+	a.server, a.ops = timeouts(router), timeouts(opsHandler(a.metrics))
+	a.ops.WriteTimeout = 0 // a CPU profile takes as long as its request asks for
 }
 
 // Kill closes the connections to buyers and stores in the middle of their work. To buyers and stores this looks like a

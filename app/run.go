@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 )
@@ -17,76 +18,130 @@ const (
 	leaveStop = 500 * time.Millisecond
 )
 
-// Run serves until ctx ends, then stops in this order: no new requests are taken, running ones finish, the queue's
-// entries are settled, the workers end. It returns nil after an orderly stop. Close must follow.
-func (a *App) Run(ctx context.Context) error {
-	working, stopWorkers := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopWorkers()
-	var running sync.WaitGroup
-	for _, work := range a.workers {
-		running.Go(func() { work(working) })
-	}
-	failed := make(chan error, 2)
-	serve := func(s *http.Server, l net.Listener) {
-		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
-			failed <- err
-		}
-	}
-	running.Go(func() { serve(a.server, a.listener) })
-	if a.ops != nil {
-		running.Go(func() { serve(a.ops, a.opsListener) })
-	}
-
-	var err error
-	select {
-	case <-ctx.Done():
-	case err = <-failed:
-	}
-	a.Log.Info("stopping")
-	close(a.closing)
-	a.Waiters.Close()
-	err = errors.Join(err, a.stop(context.WithoutCancel(ctx)))
-	stopWorkers()
-	running.Wait()
-	return errors.Join(err, a.leave(context.WithoutCancel(ctx)))
+// part is what starts and stops together. A stop calls stop, then ends the context of run, and waits for all of run.
+type part struct {
+	name  string
+	run   []func(context.Context)
+	stop  func(context.Context) error
+	limit time.Duration // of stop; 0: its own
 }
 
-// stop ends the requests and the strategy, then settles the entries that they left in the queue.
-func (a *App) stop(ctx context.Context) error {
-	httpCtx, cancel := context.WithTimeout(ctx, httpStop)
-	defer cancel()
-	var others sync.WaitGroup
-	others.Go(a.streams.Close) // their connections are hijacked, so Shutdown does not end them
-	if a.lab.Desk != nil {
-		others.Go(func() {
-			if err := a.lab.Desk.Close(httpCtx); err != nil {
-				a.Log.Warn("the lab's stores are left behind; the next start deletes them", "error", err)
-			}
-		})
+// parts returns the parts in the order in which they stop. They start in the reverse order. fail stops the app.
+func (a *App) parts(fail func(error)) []part {
+	return []part{
+		{name: "waits", stop: a.endWaits},
+		{name: "requests", run: serving(a.server, a.listener, fail), stop: a.endRequests, limit: httpStop},
+		{name: "operators' address", run: serving(a.ops, a.opsListener, fail), stop: func(context.Context) error { return a.ops.Close() }},
+		{name: "strategy", stop: closing(a.Strategy.Close)},
+		{name: "purchases of called users", stop: closing(a.called.Close)},
+		{name: "entries of lines", stop: closing(a.lines.Close)},
+		{name: "admitted attempts", stop: a.drain, limit: drainStop},
+		{name: "workers", run: a.workers},
+		{name: "list of instances", stop: a.leave, limit: leaveStop},
 	}
-	err := a.server.Shutdown(httpCtx)
-	others.Wait()
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = a.server.Close()
+}
+
+// Run serves until ctx ends or a server fails, then stops the parts in their order. It returns nil after an orderly stop.
+// Close must follow.
+func (a *App) Run(ctx context.Context) error {
+	working, fail := context.WithCancelCause(ctx)
+	defer fail(nil)
+	parts := a.parts(fail)
+	ends := make([]func() error, len(parts))
+	for i, p := range slices.Backward(parts) {
+		ends[i] = p.start(context.WithoutCancel(ctx))
 	}
-	if a.ops != nil {
-		err = errors.Join(err, a.ops.Close())
+	<-working.Done()
+	a.Log.Info("stopping")
+	var err error
+	if ctx.Err() == nil {
+		err = context.Cause(working)
 	}
-	a.Strategy.Close()
-	a.called.Close()
-	a.lines.Close()
-	drainCtx, cancel := context.WithTimeout(ctx, drainStop)
-	defer cancel()
-	if drainErr := a.Settler.Drain(drainCtx); drainErr != nil {
-		a.Log.Warn("entries stay in the stream; another instance settles them", "error", drainErr)
+	for i, p := range parts {
+		err = errors.Join(err, ends[i]())
+		a.Log.Debug("stopped", "part", p.name)
 	}
 	return err
 }
 
+// start starts a part, and returns the function that stops it.
+func (p part) start(ctx context.Context) (end func() error) {
+	running, cancel := context.WithCancel(ctx)
+	var work sync.WaitGroup
+	for _, run := range p.run {
+		work.Go(func() { run(running) })
+	}
+	return func() (err error) {
+		if p.limit > 0 {
+			limited, free := context.WithTimeout(ctx, p.limit)
+			defer free()
+			ctx = limited
+		}
+		if p.stop != nil {
+			err = p.stop(ctx)
+		}
+		cancel()
+		work.Wait()
+		return err
+	}
+}
+
+// serving serves at a listener, if there is one, until the server is closed.
+func serving(s *http.Server, l net.Listener, fail func(error)) []func(context.Context) {
+	if l == nil {
+		return nil
+	}
+	return []func(context.Context){func(context.Context) {
+		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+			fail(err)
+		}
+	}}
+}
+
+// closing is the stop of a part that has limits of its own.
+func closing(end func()) func(context.Context) error {
+	return func(context.Context) error {
+		end()
+		return nil
+	}
+}
+
+// endWaits ends the waits of buyers, and those of clients that wait for changes.
+func (a *App) endWaits(context.Context) error {
+	close(a.closing)
+	a.Waiters.Close()
+	return nil
+}
+
+// endRequests takes no new requests, and waits for those that run. What runs at the end of ctx is cut.
+func (a *App) endRequests(ctx context.Context) error {
+	var others sync.WaitGroup
+	others.Go(a.streams.Close) // their connections are hijacked, so Shutdown does not end them
+	if a.lab.Desk != nil {
+		others.Go(func() {
+			if err := a.lab.Desk.Close(ctx); err != nil {
+				a.Log.Warn("the lab's stores are left behind; the next start deletes them", "error", err)
+			}
+		})
+	}
+	err := a.server.Shutdown(ctx)
+	others.Wait()
+	if errors.Is(err, context.DeadlineExceeded) {
+		err = a.server.Close()
+	}
+	return err
+}
+
+// drain settles the entries that the requests and the strategy have left.
+func (a *App) drain(ctx context.Context) error {
+	if err := a.Settler.Drain(ctx); err != nil {
+		a.Log.Warn("entries stay in the stream; another instance settles them", "error", err)
+	}
+	return nil
+}
+
 // leave removes this instance from the list of running instances.
 func (a *App) leave(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, leaveStop)
-	defer cancel()
 	if err := a.gate.Leave(ctx); err != nil {
 		a.Log.Debug("can't remove this instance from the list", "error", err) // Redis is down; the list drops this instance once it stops reporting
 	}

@@ -41,27 +41,25 @@ func ConnectReplicas(address string) (redis.UniversalClient, error) { return con
 
 func connect(address string, replicas bool) (redis.UniversalClient, error) {
 	scheme, rest, _ := strings.Cut(address, "://")
-	if secure, ok := strings.CutSuffix(scheme, "+sentinel"); ok {
-		opts, err := sentinelOptions(secure, rest)
+	var opts *redis.UniversalOptions
+	var err error
+	switch secure, sentinels := strings.CutSuffix(scheme, "+sentinel"); {
+	case sentinels:
+		opts, err = sentinelOptions(secure, rest)
+	case strings.Contains(address, ","):
+		opts, err = clusterOptions(address)
+	default:
+		single, err := Options(address)
 		if err != nil {
 			return nil, err
 		}
-		opts.ReadOnly = replicas
-		return redis.NewFailoverClient(opts.Failover()), nil
+		return redis.NewClient(single), nil
 	}
-	if strings.Contains(address, ",") {
-		opts, err := clusterOptions(address)
-		if err != nil {
-			return nil, err
-		}
-		opts.ReadOnly = replicas
-		return redis.NewClusterClient(opts.Cluster()), nil
-	}
-	opts, err := Options(address)
 	if err != nil {
 		return nil, err
 	}
-	return redis.NewClient(opts), nil
+	opts.ReadOnly = replicas
+	return redis.NewUniversalClient(opts), nil // of sentinels if there is a MasterName, else of a Cluster
 }
 
 // Options turns the URL of a single Redis into a client's settings.

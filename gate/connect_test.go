@@ -153,7 +153,7 @@ func TestReplicas(t *testing.T) {
 		{Exists: true, Open: true, Epoch: 1, Left: 9, Inflight: 1, Stream: 1, Revision: 1, Version: 5},
 	}
 	peek := func(of redis.UniversalClient) ([]model.GateState, error) {
-		return NewReplicas(of).Peek(t.Context(), sales)
+		return NewReplicas(of).Peek(t.Context(), model.GateRefs(sales)...)
 	}
 	states, err := b.gate.Peek(t.Context(), model.GateRefs(sales)...)
 	check.NoError(t, err)

@@ -26,10 +26,10 @@ func (g *Gate) Announce(ctx context.Context, saleID string) error {
 // because anybody with access to Redis could publish false ones; the other instance reads them from the database.
 func (g *Gate) Wake(ctx context.Context, instance string, outcomes map[string]model.Outcome) error {
 	payload, err := json.Marshal(slices.Collect(maps.Keys(outcomes)))
-	if err != nil {
-		return fmt.Errorf("wake %s: %w", instance, err)
+	if err == nil {
+		err = g.client.Publish(ctx, wakeChannel(instance), payload).Err()
 	}
-	if err := g.client.Publish(ctx, wakeChannel(instance), payload).Err(); err != nil {
+	if err != nil {
 		return fmt.Errorf("wake %s: %w", instance, err)
 	}
 	return nil
@@ -65,10 +65,10 @@ func (g *Gate) Listen(ctx context.Context, changed func(saleID string), woken fu
 // Report publishes this instance's figures.
 func (g *Gate) Report(ctx context.Context, figures model.Instance) error {
 	payload, err := json.Marshal(figures)
-	if err != nil {
-		return fmt.Errorf("report: %w", err)
+	if err == nil {
+		err = g.client.HSet(ctx, instancesKey, g.instance, payload).Err()
 	}
-	if err := g.client.HSet(ctx, instancesKey, g.instance, payload).Err(); err != nil {
+	if err != nil {
 		return fmt.Errorf("report: %w", err)
 	}
 	return nil

@@ -5,7 +5,7 @@ package gate
 
 import (
 	"context"
-	_ "embed"
+	"embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,60 +18,37 @@ import (
 	"flashsale/model"
 )
 
-var (
-	//go:embed lua/frequency.lua
-	frequencySource string
-	//go:embed lua/requests.lua
-	requestsSource string
-	//go:embed lua/run_id.lua
-	runIDSource string
-	//go:embed lua/window.lua
-	windowSource string
-	//go:embed lua/campaigns.lua
-	campaignsSource string
-	//go:embed lua/each_gate.lua
-	eachGateSource string
-	//go:embed lua/admit.lua
-	admitSource string
-	//go:embed lua/count.lua
-	countSource string
-	//go:embed lua/ordered.lua
-	orderedSource string
-	//go:embed lua/settled.lua
-	settledSource string
-	//go:embed lua/leftovers.lua
-	leftoversSource string
-	//go:embed lua/present.lua
-	presentSource string
-	//go:embed lua/catchup.lua
-	catchUpSource string
-	//go:embed lua/close.lua
-	closeSource string
-	//go:embed lua/install.lua
-	installSource string
-	//go:embed lua/open.lua
-	openSource string
-	//go:embed lua/transfer_out.lua
-	transferOutSource string
-	//go:embed lua/transfer_in.lua
-	transferInSource string
-	//go:embed lua/configure.lua
-	configureSource string
+//go:embed lua
+var sources embed.FS
 
-	admitScript       = redis.NewScript(eachGateSource + campaignsSource + frequencySource + requestsSource + runIDSource + windowSource + admitSource)
-	countScript       = redis.NewScript(frequencySource + countSource)
-	orderedScript     = redis.NewScript(eachGateSource + orderedSource)
-	settledScript     = redis.NewScript(eachGateSource + settledSource)
-	leftoversScript   = redis.NewScript(leftoversSource)
-	presentScript     = redis.NewScript(presentSource)
-	catchUpScript     = redis.NewScript(catchUpSource)
-	closeScript       = redis.NewScript(closeSource)
-	installScript     = redis.NewScript(runIDSource + installSource)
-	openScript        = redis.NewScript(openSource)
-	transferOutScript = redis.NewScript(runIDSource + transferOutSource)
-	transferInScript  = redis.NewScript(transferInSource)
-	configureScript   = redis.NewScript(configureSource)
+var (
+	admitScript       = script("each_gate", "campaigns", "frequency", "requests", "run_id", "window", "admit")
+	countScript       = script("frequency", "count")
+	orderedScript     = script("each_gate", "ordered")
+	settledScript     = script("each_gate", "settled")
+	leftoversScript   = script("leftovers")
+	presentScript     = script("present")
+	catchUpScript     = script("catchup")
+	closeScript       = script("close")
+	installScript     = script("run_id", "install")
+	openScript        = script("open")
+	transferOutScript = script("run_id", "transfer_out")
+	transferInScript  = script("transfer_in")
+	configureScript   = script("configure")
 )
+
+// script makes a script of files in lua: functions, then what calls them.
+func script(files ...string) *redis.Script {
+	var text strings.Builder
+	for _, file := range files {
+		source, err := sources.ReadFile("lua/" + file + ".lua")
+		if err != nil {
+			panic(err) // a wrong name, so no program that uses this package starts
+		}
+		text.Write(source)
+	}
+	return redis.NewScript(text.String())
+}
 
 // Gate gives one instance of the engine access to the gates in Redis. Its methods are safe for concurrent use.
 type Gate struct {
@@ -221,12 +198,11 @@ func (g *Gate) Knows(ctx context.Context, gate model.GateRef, userID, orderID st
 func (g *Gate) CatchUp(ctx context.Context, gate model.GateRef, after, upTo int64, changes []model.GateChange) (err error) {
 	ctx, end := g.observe.Begin(ctx, observe.Step{Name: observe.TellGate, Items: len(changes)})
 	defer func() { end(err) }()
-	tags := tagsOf(gate)
-	return each(len(tags), func(shard int) error {
+	return eachShard(gate, "tell the gate of changes", func(shard int, tag string) error {
 		args := make([]any, 2, 2+5*len(changes))
 		args[0], args[1] = after, upTo
 		for _, c := range changes {
-			if homeOf(c.UserID, len(tags)) != shard {
+			if homeOf(c.UserID, gate.Shards) != shard {
 				continue
 			}
 			quantity := int64(0)
@@ -235,10 +211,6 @@ func (g *Gate) CatchUp(ctx context.Context, gate model.GateRef, after, upTo int6
 			}
 			args = append(args, c.Version, idField(c.OrderID), c.UserID, c.Units, quantity)
 		}
-		tag := tags[shard]
-		if err := catchUpScript.Run(ctx, g.client, []string{gateKey(tag), unitsKey(tag)}, args...).Err(); err != nil {
-			return fmt.Errorf("tell the gate of changes: %w", err)
-		}
-		return nil
+		return catchUpScript.Run(ctx, g.client, []string{gateKey(tag), unitsKey(tag)}, args...).Err()
 	})
 }

@@ -37,15 +37,11 @@ const (
 func (g *Gate) StreamLengths(ctx context.Context, gate model.GateRef) (lengths []int64, err error) {
 	ctx, end := g.observe.Begin(ctx, observe.Step{Name: observe.MeasureStream})
 	defer func() { end(err) }()
-	tags := tagsOf(gate)
-	lengths = make([]int64, len(tags))
-	err = each(len(tags), func(i int) (err error) {
-		if lengths[i], err = g.client.XLen(ctx, streamKey(tags[i])).Result(); err != nil {
-			err = fmt.Errorf("measure the stream: %w", err)
-		}
+	lengths = make([]int64, gate.Shards)
+	return lengths, eachShard(gate, "measure the stream", func(shard int, tag string) (err error) {
+		lengths[shard], err = g.client.XLen(ctx, streamKey(tag)).Result()
 		return err
 	})
-	return lengths, err
 }
 
 // Install replaces a closed gate by an open one of a new epoch with these contents. lengths are the lengths of the
@@ -136,11 +132,8 @@ func (s *staging) begin(ctx context.Context) error {
 
 // drop deletes the staged keys. Redis frees their memory in the background.
 func (s *staging) drop(ctx context.Context) error {
-	return each(len(s.tags), func(shard int) error {
-		if err := s.gate.client.Unlink(ctx, s.units(shard)).Err(); err != nil {
-			return fmt.Errorf("drop what was staged: %w", err)
-		}
-		return nil
+	return eachShard(s.offer.GateRef(), "drop what was staged", func(shard int, _ string) error {
+		return s.gate.client.Unlink(ctx, s.units(shard)).Err()
 	})
 }
 
@@ -281,23 +274,21 @@ func (s *staging) discard(ctx context.Context, shard int, streamIDs []string) er
 // install puts the staged keys in place. If there are several shards, they are opened only when all of them are
 // installed. Until then no stream grows, so the rebuild can start again if one stream has moved.
 func (s *staging) install(ctx context.Context) error {
-	if err := each(len(s.tags), func(shard int) error { return s.installShard(ctx, shard) }); err != nil || len(s.tags) == 1 {
+	err := eachShard(s.offer.GateRef(), "install the gate", func(shard int, tag string) error { return s.installShard(ctx, shard, tag) })
+	if err != nil || len(s.tags) == 1 {
 		return err
 	}
-	return each(len(s.tags), func(shard int) error {
-		ok, err := openScript.Run(ctx, s.gate.client, []string{gateKey(s.tags[shard])}, s.epoch).Bool()
-		if err != nil {
-			return fmt.Errorf("open the gate: %w", err)
-		}
-		if !ok {
+	return eachShard(s.offer.GateRef(), "open the gate", func(_ int, tag string) error {
+		ok, err := openScript.Run(ctx, s.gate.client, []string{gateKey(tag)}, s.epoch).Bool()
+		if err == nil && !ok {
 			return model.ErrNewerGate
 		}
-		return nil
+		return err
 	})
 }
 
 // installShard installs one shard with its share of the units left, and opens it if it is the only one.
-func (s *staging) installShard(ctx context.Context, shard int) error {
+func (s *staging) installShard(ctx context.Context, shard int, tag string) error {
 	left, open := s.offer.Stock.Available, 0
 	for _, n := range s.inflight {
 		left -= n
@@ -305,32 +296,24 @@ func (s *staging) installShard(ctx context.Context, shard int) error {
 	if len(s.tags) == 1 {
 		open = 1
 	}
-	keys := append(keysOf(s.tags[shard]), s.units(shard))
+	keys := append(keysOf(tag), s.units(shard))
 	args := append([]any{s.epoch, s.lengths[shard], expiry(s.offer.Sale), open}, configuration(s.offer.Sale)...)
 	args = append(args, "left", evenly(left, shard, len(s.tags)), "extra", s.inflight[shard]-s.lengths[shard], "version", s.offer.Stock.Version)
 	code, err := installScript.Run(ctx, s.gate.client, keys, args...).Int()
 	switch {
-	case err != nil:
-		return fmt.Errorf("install the gate: %w", err)
-	case code == 0:
+	case err == nil && code == 0:
 		return model.ErrNewerGate
-	case code == 2:
+	case err == nil && code == 2:
 		return model.ErrStreamMoved
 	}
-	return nil
+	return err
 }
 
-// evenly divides units among shards and returns the share of one shard. A negative number is all given to the first
-// shard.
+// evenly divides units among shards and returns the share of one shard: the first ones get those that remain. A negative
+// number is all given to the first shard.
 func evenly(units int64, shard, shards int) int64 {
-	n := int64(shards)
-	switch {
-	case units < 0 && shard == 0:
+	if units < 0 && shard == 0 {
 		return units
-	case units < 0:
-		return 0
-	case int64(shard) < units%n:
-		return units/n + 1
 	}
-	return units / n
+	return max(units+int64(shards-1-shard), 0) / int64(shards)
 }

@@ -2,7 +2,6 @@ package gate
 
 import (
 	"context"
-	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -26,17 +25,13 @@ func (g *Gate) Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateSt
 func (g *Gate) Close(ctx context.Context, gate model.GateRef, epoch int64) (ok bool, err error) {
 	ctx, end := g.observe.Begin(ctx, observe.Step{Name: observe.CloseGate})
 	defer func() { end(err) }()
-	tags := tagsOf(gate)
 	var newer atomic.Bool
-	err = each(len(tags), func(i int) error {
-		n, err := closeScript.Run(ctx, g.client, []string{gateKey(tags[i])}, epoch).Int()
-		if err != nil {
-			return fmt.Errorf("close the gate: %w", err)
-		}
-		if n == 0 {
+	err = eachShard(gate, "close the gate", func(_ int, tag string) error {
+		n, err := closeScript.Run(ctx, g.client, []string{gateKey(tag)}, epoch).Int()
+		if err == nil && n == 0 {
 			newer.Store(true)
 		}
-		return nil
+		return err
 	})
 	return err == nil && !newer.Load(), err
 }
@@ -44,29 +39,19 @@ func (g *Gate) Close(ctx context.Context, gate model.GateRef, epoch int64) (ok b
 // Configure applies an operator's change of a sale to its gate. A revision that is not newer than the gate's changes
 // nothing.
 func (g *Gate) Configure(ctx context.Context, sale model.Sale) error {
-	tags := tagsOf(sale.GateRef())
-	return each(len(tags), func(i int) error {
-		err := configureScript.Run(ctx, g.client, keysOf(tags[i]), sale.Revision, string(sale.Status), sale.StartsAt.UnixMilli(),
-			sale.EndsAt.UnixMilli(), sale.LimitPerUser, expiry(sale)).Err()
-		if err != nil {
-			return fmt.Errorf("configure the gate: %w", err)
-		}
-		return nil
+	args := append([]any{sale.Revision, expiry(sale)}, configuration(sale)...)
+	return eachShard(sale.GateRef(), "configure the gate", func(_ int, tag string) error {
+		return configureScript.Run(ctx, g.client, keysOf(tag), args...).Err()
 	})
 }
 
 // Erase deletes a gate. The counters of its users' requests expire by themselves. Use it only for a sale that
 // was never offered to a buyer.
 func (g *Gate) Erase(ctx context.Context, gate model.GateRef) error {
-	tags := tagsOf(gate)
-	return each(len(tags), func(i int) error {
-		if err := g.client.Del(ctx, keysOf(tags[i])...).Err(); err != nil {
-			return fmt.Errorf("erase the gate: %w", err)
-		}
-		return nil
-	})
+	return eachShard(gate, "erase the gate", func(_ int, tag string) error { return g.client.Del(ctx, keysOf(tag)...).Err() })
 }
 
+// configuration returns the fields of a gate that operators change, and their values.
 func configuration(sale model.Sale) []any {
 	return []any{
 		"revision", sale.Revision, "status", string(sale.Status), "starts_ms", sale.StartsAt.UnixMilli(),

@@ -34,6 +34,22 @@ type looker struct {
 	replicas bool
 }
 
+// Replicas reads the state of gates from replicas. Use it only for display: replicas lag behind their primaries, so
+// nothing may be decided by their data.
+type Replicas struct{ looker looker }
+
+// NewReplicas makes a Replicas with a client of ConnectReplicas. The caller must close the client.
+func NewReplicas(client redis.UniversalClient) *Replicas {
+	return &Replicas{looker{client: client, replicas: true}}
+}
+
+// Peek reads the state of gates as it was a moment ago. It does not check on which Redis process a gate was installed,
+// so a gate that admits nothing for this reason may be reported as open. A gate is Away if the replica of any of its
+// shards does not answer or has lost its primary. Peek returns an error if all gates are Away.
+func (r *Replicas) Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error) {
+	return r.looker.peek(ctx, gates)
+}
+
 // look reads the shards with these tags, with one round trip to each node. The fields of a shard are read at one
 // instant, the length of its stream slightly later. A shard whose node does not answer is Away, and look returns the
 // error.
@@ -83,39 +99,37 @@ func together(shards []shard) model.GateState {
 
 // Units returns the live units of each of these users at a gate.
 func (g *Gate) Units(ctx context.Context, gate model.GateRef, users []string) ([]int, error) {
-	tags := tagsOf(gate)
 	units := make([]int, len(users))
-	return units, atHome(len(tags), len(users), func(i int) string { return users[i] }, func(home int, places []int) error {
-		fields := make([]string, len(places))
-		for at, place := range places {
-			fields[at] = users[place]
+	return units, eachShard(gate, "read the units of users at the gate", func(shard int, tag string) error {
+		var fields []string
+		var places []int
+		for place, user := range users {
+			if homeOf(user, gate.Shards) == shard {
+				fields, places = append(fields, user), append(places, place)
+			}
 		}
-		values, err := g.client.HMGet(ctx, unitsKey(tags[home]), fields...).Result()
-		if err != nil {
-			return fmt.Errorf("read the units of users at the gate: %w", err)
+		if len(fields) == 0 {
+			return nil
 		}
-		for at, place := range places {
-			units[place] = int(number(values[at]))
+		values, err := g.client.HMGet(ctx, unitsKey(tag), fields...).Result()
+		for at, value := range values {
+			units[places[at]] = int(number(value))
 		}
-		return nil
+		return err
 	})
 }
 
 // Buyers returns the number of users with live units at a gate. It reads the hash of units in pages, so that no command of
 // Redis takes long. If units are released meanwhile, Redis may return a user twice, but it never leaves one out.
 func (g *Gate) Buyers(ctx context.Context, gate model.GateRef) (int64, error) {
-	tags := tagsOf(gate)
 	var buyers atomic.Int64
-	err := each(len(tags), func(i int) error {
-		fields := g.client.HScan(ctx, unitsKey(tags[i]), 0, userFields, page).Iterator()
+	err := eachShard(gate, "count the buyers at the gate", func(_ int, tag string) error {
+		fields := g.client.HScan(ctx, unitsKey(tag), 0, userFields, page).Iterator()
 		for fields.Next(ctx) {
 			fields.Next(ctx) // a field's value follows it
 			buyers.Add(1)
 		}
-		if err := fields.Err(); err != nil {
-			return fmt.Errorf("count the buyers at the gate: %w", err)
-		}
-		return nil
+		return fields.Err()
 	})
 	return buyers.Load(), err
 }

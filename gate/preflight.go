@@ -48,7 +48,7 @@ type Server struct {
 	RoundTrip time.Duration     // the fastest of lookTrips: the network, without the machine's load
 	Clock     time.Time         // the server's time at At
 	At        time.Time         // the caller's time in the middle of the last round trip
-	Info      map[string]string // the fields of INFO
+	Info      map[string]string // the fields of INFO, and of a Cluster's node also its cluster_state
 	Config    map[string]string // the parameters in configs; nil if the server refuses CONFIG GET
 }
 
@@ -84,7 +84,9 @@ func (g *Gate) Servers(ctx context.Context, now func() time.Time) ([]Server, err
 		err := client.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
 			s, err := look(ctx, node)
 			if err == nil {
-				err = addClusterState(ctx, node, s.Info)
+				var cluster string
+				cluster, err = node.ClusterInfo(ctx).Result()
+				s.Info["cluster_state"] = infoField(cluster, "cluster_state")
 			}
 			mu.Lock()
 			defer mu.Unlock()
@@ -132,17 +134,6 @@ func lookAt(ctx context.Context, client *redis.Client, now func() time.Time) (s 
 	}
 	s.Config, err = configOf(ctx, client)
 	return s, err
-}
-
-// addClusterState adds the field cluster_state of CLUSTER INFO to the fields of INFO.
-func addClusterState(ctx context.Context, node *redis.Client, info map[string]string) error {
-	text, err := node.ClusterInfo(ctx).Result()
-	for line := range strings.Lines(text) {
-		if state, ok := strings.CutPrefix(strings.TrimSpace(line), "cluster_state:"); ok {
-			info["cluster_state"] = state
-		}
-	}
-	return err
 }
 
 // configOf returns nil if the server refuses CONFIG GET, as many hosted Redis services do.

@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -61,18 +62,13 @@ func each(n int, fn func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// atHome runs fn concurrently for every shard that is the home of users in a list. places are the indexes of these
-// users in the list.
-func atHome(shards, length int, user func(place int) string, fn func(home int, places []int) error) error {
-	places := make([][]int, shards)
-	for i := range length {
-		home := homeOf(user(i), shards)
-		places[home] = append(places[home], i)
-	}
-	return each(shards, func(home int) error {
-		if len(places[home]) == 0 {
-			return nil
+// eachShard runs fn for each shard of a gate concurrently, and joins the errors. doing says in them what fn does.
+func eachShard(gate model.GateRef, doing string, fn func(shard int, tag string) error) error {
+	tags := tagsOf(gate)
+	return each(len(tags), func(shard int) error {
+		if err := fn(shard, tags[shard]); err != nil {
+			return fmt.Errorf("%s: %w", doing, err)
 		}
-		return fn(home, places[home])
+		return nil
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"flashsale/internal/pause"
 	"flashsale/model"
 )
 
@@ -79,7 +80,7 @@ func (g *Gate) bringUnits(ctx context.Context, b *shardBatch) error {
 			left, underWay = left+p.Left, underWay+p.sent-p.received
 		}
 		if underWay != 0 {
-			pause(waiting, transferPause)
+			pause.For(waiting, transferPause)
 			continue
 		}
 		wanted := int64(0)
@@ -118,15 +119,6 @@ func (g *Gate) bringUnits(ctx context.Context, b *shardBatch) error {
 func (b *shardBatch) unsure(places []int) {
 	for _, i := range places {
 		b.answers[i] = model.Admission{Outcome: model.Outcome{Verdict: model.Unsure}}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }
 

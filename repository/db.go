@@ -28,6 +28,7 @@ import (
 
 	"flashsale/internal/batch"
 	"flashsale/internal/observe"
+	"flashsale/internal/pause"
 	"flashsale/model"
 )
 
@@ -349,8 +350,8 @@ func (s *Store) repeat(ctx context.Context, transaction func() error) error {
 		case err == nil || !passing(err):
 			return err
 		}
-		if err := pause(ctx, try); err != nil {
-			return err
+		if !pause.For(ctx, jitter(try)) {
+			return ctx.Err()
 		}
 	}
 	return fmt.Errorf("%w: %w", model.ErrUnavailable, err)
@@ -377,8 +378,8 @@ func (s *Store) decide(ctx context.Context, fn func(tx *gorm.DB) (model.Verdict,
 		if err != nil {
 			return verdict, err
 		}
-		if err := wait(ctx, refusing); err != nil {
-			return verdict, err
+		if !pause.For(ctx, refusing) {
+			return verdict, ctx.Err()
 		}
 	}
 }
@@ -397,20 +398,9 @@ func (s *Store) oneInstant() *sql.TxOptions {
 	return opts
 }
 
-// pause waits for a random time, or until ctx ends. The longest possible time grows with try.
-func pause(ctx context.Context, try int) error {
-	return wait(ctx, rand.N(retryPause<<min(try, 5))) //nolint:gosec // jitter, no secret
-}
-
-func wait(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
-	}
+// jitter returns a random pause before a repeat. The longest possible pause grows with try.
+func jitter(try int) time.Duration {
+	return rand.N(retryPause << min(try, 5)) //nolint:gosec // no secret
 }
 
 // passing reports whether another transaction caused the error, so that a repeat may succeed.

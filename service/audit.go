@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"flashsale/internal/pause"
 	"flashsale/model"
 )
 
@@ -18,9 +19,9 @@ type AuditStore interface {
 	Buyers(ctx context.Context, saleID string) iter.Seq2[[]model.Buyer, error]
 }
 
-// Peeker reads gates.
-type Peeker interface {
-	Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error)
+// AuditGate reads gates, and the users' units at them.
+type AuditGate interface {
+	Peeker
 	Units(ctx context.Context, gate model.GateRef, users []string) ([]int, error)
 	Buyers(ctx context.Context, gate model.GateRef) (int64, error)
 }
@@ -29,7 +30,7 @@ type Peeker interface {
 // and the gate's units with the database's.
 type Auditor struct {
 	Store AuditStore
-	Gate  Peeker // nil: only the database is checked
+	Gate  AuditGate // nil: only the database is checked
 
 	right sync.Map      // by sale, the state in which its gate was last found to count right
 	last  []model.Offer // the sales as the last call of Drifts read them
@@ -90,10 +91,8 @@ func (a *Auditor) AuditSettled(ctx context.Context, saleID string) (audit Audit,
 		if err != nil || !ok || audit.OK() || try == auditTries {
 			return audit, ok, err
 		}
-		select {
-		case <-ctx.Done():
+		if !pause.For(ctx, auditPause) {
 			return audit, ok, ctx.Err()
-		case <-time.After(auditPause):
 		}
 	}
 }

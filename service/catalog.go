@@ -12,6 +12,7 @@ import (
 	"github.com/bits-and-blooms/bloom/v3"
 	"github.com/maypok86/otter/v2"
 
+	"flashsale/internal/pause"
 	"flashsale/model"
 )
 
@@ -148,10 +149,8 @@ func (c *Catalog) lookForNew(ctx context.Context) error {
 	if c.filteredAt.After(called) {
 		return nil // another caller's refresh began after this call did
 	}
-	select {
-	case <-ctx.Done():
+	if !pause.For(ctx, filterPause-called.Sub(c.filteredAt)) {
 		return ctx.Err()
-	case <-time.After(filterPause - called.Sub(c.filteredAt)):
 	}
 	return c.refreshFilter(ctx)
 }

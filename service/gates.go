@@ -45,7 +45,7 @@ type GateChanges interface {
 
 // GateLife reads and replaces gates in Redis.
 type GateLife interface {
-	Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error)
+	Peeker
 	Close(ctx context.Context, gate model.GateRef, epoch int64) (ok bool, err error)
 	StreamLengths(ctx context.Context, gate model.GateRef) ([]int64, error)
 	Install(ctx context.Context, epoch int64, lengths []int64, c model.GateContents) (bad []string, err error)

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"flashsale/internal/pause"
 	"flashsale/model"
 )
 
@@ -31,8 +32,8 @@ type LiveStore interface {
 	Books(ctx context.Context, saleID string) (books model.Books, ok bool, err error)
 }
 
-// LiveGate reads gates.
-type LiveGate interface {
+// Peeker reads the state of gates, in the order of its arguments.
+type Peeker interface {
 	Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error)
 }
 
@@ -42,14 +43,14 @@ type Live struct {
 	*Watches[*SaleFigures]
 	catalog   *Catalog
 	store     LiveStore
-	gate      LiveGate
+	gate      Peeker
 	instances func(ctx context.Context) map[string]model.Instance
 	bounds    []float64
 }
 
 // NewLive creates a Live, which reads nothing until Follow is called. instances returns the running instances by
 // their ids. bounds are the bounds of the latencies in the instances' Stages, in seconds.
-func NewLive(catalog *Catalog, store LiveStore, gate LiveGate, instances func(ctx context.Context) map[string]model.Instance, bounds []float64) *Live {
+func NewLive(catalog *Catalog, store LiveStore, gate Peeker, instances func(ctx context.Context) map[string]model.Instance, bounds []float64) *Live {
 	l := &Live{catalog: catalog, store: store, gate: gate, instances: instances, bounds: bounds}
 	l.Watches = NewWatches(l.watch)
 	return l
@@ -165,10 +166,8 @@ func (l *Live) readBooks(ctx context.Context, saleID string, into *atomic.Pointe
 		if ok && err == nil { // on an error the last books stay, and BooksAt shows their age
 			into.Store(&pastBooks{books, at})
 		}
-		select {
-		case <-ctx.Done():
+		if !pause.For(ctx, max(livePeriod, booksPause*l.catalog.now().Sub(began))) {
 			return
-		case <-time.After(max(livePeriod, booksPause*l.catalog.now().Sub(began))):
 		}
 	}
 }

@@ -17,17 +17,12 @@ const (
 	replicaRest = 8
 )
 
-// GateReplicas reads the gates of sales from replicas.
-type GateReplicas interface {
-	Peek(ctx context.Context, sales []model.Offer) ([]model.GateState, error)
-}
-
 // ReplicaCatalog reads the live sales for a catalog, with the stock that pages show. Replicas of Redis have units that were
 // admitted and are not in the database yet, so ReplicaCatalog lowers available to the units left at the gate. It never lowers
 // available to zero: a replica lags behind, and only the database decides whether a sale is sold out.
 type ReplicaCatalog struct {
 	CatalogStore
-	Replicas GateReplicas
+	Replicas Peeker // of Redis
 	Log      *slog.Logger
 
 	rest   atomic.Int64 // refreshes until the replicas are asked again
@@ -43,7 +38,7 @@ func (s *ReplicaCatalog) LiveOffers(ctx context.Context, linger time.Duration) (
 	s.rest.Store(0)
 	asking, cancel := context.WithTimeout(ctx, replicaTime)
 	defer cancel()
-	states, err := s.Replicas.Peek(asking, list)
+	states, err := s.Replicas.Peek(asking, model.GateRefs(list)...)
 	if err != nil {
 		s.rest.Store(replicaRest)
 	}

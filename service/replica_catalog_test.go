@@ -19,11 +19,11 @@ type fakeReplicas struct {
 	asked int
 }
 
-func (r *fakeReplicas) Peek(ctx context.Context, sales []model.Offer) ([]model.GateState, error) {
+func (r *fakeReplicas) Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error) {
 	r.asked++
 	select {
 	case <-time.After(r.while):
-		return slices.Repeat([]model.GateState{r.state}, len(sales)), nil
+		return slices.Repeat([]model.GateState{r.state}, len(gates)), nil
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}

@@ -28,7 +28,7 @@ type RefusalStore interface {
 // refusal is never wrong.
 type SoldOut struct {
 	Store   RefusalStore
-	Gate    LiveGate // nil if the strategy uses no gates
+	Gate    Peeker // nil if the strategy uses no gates
 	Catalog *Catalog
 	Now     func() time.Time // this process's clock, with its monotonic part
 

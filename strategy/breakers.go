@@ -13,8 +13,9 @@ import (
 )
 
 const (
-	// breakerTrips is how many calls in a row must fail before the breaker opens. A call carries all attempts that
-	// gathered, and two calls of a line are under way at once, so a Redis that hangs delays buyers by two timeouts.
+	// breakerTrips is how many calls in a row must fail before the breaker opens. Two calls of a node are under way at
+	// once (admissionLimits). If Redis hangs, the third failure is that of a call that begins when these two have timed
+	// out. So buyers are delayed by two time-outs.
 	breakerTrips = 3
 	// breakerRest is how long a breaker stays open before it lets one call through, to test Redis again.
 	breakerRest = time.Second

@@ -75,8 +75,8 @@ type Needs struct {
 	LocalBuffer int64
 }
 
-// callsAlone is how many calls of a line or sale are under way at once if each attempt has a call of its own: as many
-// as the gate's pool has connections.
+// callsAlone is how many calls of one key of a Batcher are under way at once if each attempt has a call of its own: as
+// many as the gate's pool has connections. The key is a node, a shard or a sale.
 const callsAlone = 64
 
 // batched returns l with batches of at most n.Batch attempts. If a batch has one attempt only, more calls run at

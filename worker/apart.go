@@ -8,28 +8,34 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"flashsale/internal/pause"
+	"flashsale/model"
 )
 
 // apart works on things, each by itself, so that one whose work takes long or fails does not delay the others. A thing is worked
 // on once at a time, and left alone for a while after a failure.
 type apart struct {
-	patience       time.Duration // for which do waits for the work
-	rest, restMost time.Duration // after a failure; it doubles with each failure in a row, from rest up to restMost
-	fails, works   string        // for the log: what a thing does that fails for the first time in a row, or works again
+	patience       time.Duration                                      // for which do waits for the work; 0: it does not wait
+	rest, restMost time.Duration                                      // after a failure; it doubles with each failure in a row, from rest up to restMost
+	fails, works   string                                             // for the log: what a thing does that fails, or works again
+	broken         func(ctx context.Context, thing string, err error) // the first model.ErrBroken of failures in a row; nil: nobody
 	log            *slog.Logger
 
 	mu       sync.Mutex
-	taken    map[string]bool // things that are worked on, or rest
-	failures map[string]int  // in a row
+	taken    map[string]bool     // things that are worked on, or rest
+	failures map[string]failures // of things that fail
 	running  sync.WaitGroup
 }
 
-var (
-	// errRest is returned by work that can't go on now, and has not failed: the thing rests.
-	errRest = errors.New("not now")
-	// errLogged is wrapped by an error that the work has logged itself.
-	errLogged = errors.New("it was logged")
-)
+// failures are the failures of a thing in a row.
+type failures struct {
+	times  int
+	broken bool // one of them was model.ErrBroken
+}
+
+// errRest is returned by work that can't go on now, and has not failed: the thing rests.
+var errRest = errors.New("not now")
 
 // do works on a thing, unless it is taken. It waits for the work, at most for patience: then finished is false, and the work
 // goes on in the background.
@@ -51,7 +57,7 @@ func (a *apart) do(ctx context.Context, thing string, work func() error) (finish
 		if !errors.Is(err, errRest) {
 			rest = a.failed(ctx, thing, err)
 		}
-		pause(ctx, rest)
+		pause.For(ctx, rest)
 		a.free(thing)
 	})
 	timer := time.NewTimer(a.patience)
@@ -74,7 +80,7 @@ func (a *apart) take(thing string) bool {
 		return false
 	}
 	if a.taken == nil {
-		a.taken, a.failures = map[string]bool{}, map[string]int{}
+		a.taken, a.failures = map[string]bool{}, map[string]failures{}
 	}
 	a.taken[thing] = true
 	return true
@@ -93,25 +99,30 @@ func (a *apart) busy() []string {
 	return slices.Sorted(maps.Keys(a.taken))
 }
 
-// failed counts a failure, logs the first one in a row, and returns how long the thing rests.
+// failed counts a failure, and returns how long the thing rests. Of the failures in a row it logs the first one and the first
+// model.ErrBroken, unless they come from the end of ctx.
 func (a *apart) failed(ctx context.Context, thing string, err error) time.Duration {
 	a.mu.Lock()
-	a.failures[thing]++
-	times := a.failures[thing]
+	before := a.failures[thing]
+	breaks := ctx.Err() == nil && !before.broken && errors.Is(err, model.ErrBroken)
+	a.failures[thing] = failures{before.times + 1, before.broken || breaks}
 	a.mu.Unlock()
-	if ctx.Err() == nil && times == 1 && !errors.Is(err, errLogged) {
+	if ctx.Err() == nil && (before.times == 0 || breaks) {
 		a.log.Error(a.fails, "sale", thing, "error", err)
 	}
-	return min(a.rest<<min(times-1, 10), a.restMost)
+	if breaks && a.broken != nil {
+		a.broken(ctx, thing, err)
+	}
+	return min(a.rest<<min(before.times, 10), a.restMost)
 }
 
 // well ends the failures in a row of a thing.
 func (a *apart) well(thing string) {
 	a.mu.Lock()
-	times := a.failures[thing]
+	_, failed := a.failures[thing]
 	delete(a.failures, thing)
 	a.mu.Unlock()
-	if times > 0 {
+	if failed {
 		a.log.Info(a.works, "sale", thing)
 	}
 }

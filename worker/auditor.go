@@ -29,21 +29,14 @@ const (
 	booksMost  = 10
 )
 
-// Leases is what the auditor needs of the database: a lease, so that one instance at a time reads the books, and the
-// audit log.
-type Leases interface {
-	Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error)
-	Log(ctx context.Context, actor, action, subject, detail string) error
-}
-
 // Auditor watches the live sales. Every instance compares the gates with the stock and replaces a gate that drifts, so
 // a repair waits for no other instance. If several instances replace a gate, one of them wins. The sums over orders and
 // buyers cost more, so only the instance that holds a lease reads them.
 type Auditor struct {
+	Alone
 	Audits   *service.Auditor
-	Leases   Leases
+	AuditLog AuditLog
 	Catalog  *service.Catalog
-	Instance string
 	Replace  func(saleID string, epoch int64, reason model.RebuildReason) // requests a new gate in place of the one of this epoch
 	Observe  observe.All
 	Log      *slog.Logger
@@ -77,7 +70,7 @@ func (a *Auditor) step(ctx context.Context) error {
 	a.round++
 	live := a.Catalog.LiveIDs()
 	periods := pace(len(live))
-	if mine, err := a.Leases.Lease(ctx, "auditor", a.Instance, time.Duration(auditLease*periods)*auditPeriod); err != nil || !mine {
+	if mine, err := a.lease(ctx, "auditor", time.Duration(auditLease*periods)*auditPeriod); err != nil || !mine {
 		clear(a.miscounts)
 		return err
 	}
@@ -162,7 +155,7 @@ func (a *Auditor) checkBooks(ctx context.Context, saleID string) error {
 	a.Observe.Note(observe.Event{Name: observe.Violated})
 	a.Log.Error("the books don't balance", "sale", saleID, "violations", violations)
 	for _, v := range violations {
-		err = errors.Join(err, a.Leases.Log(ctx, "auditor", "violation", saleID, v))
+		err = errors.Join(err, a.AuditLog.Log(ctx, "auditor", "violation", saleID, v))
 	}
 	return err
 }

@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"time"
 
+	"flashsale/internal/pause"
 	"flashsale/model"
 )
 
@@ -31,15 +31,14 @@ type Deliverer struct {
 	Events func(ctx context.Context) error
 	Log    *slog.Logger
 
-	sending sync.Map // by the ids of endpoints to which this instance is sending
-	senders sync.WaitGroup
-	round   int
+	endpoints apart // by their ids
+	round     int
 }
 
 // Run delivers until ctx ends.
 func (d *Deliverer) Run(ctx context.Context) {
 	every(ctx, "delivery of events", deliverPeriod, nil, d.Log, d.step)
-	d.senders.Wait()
+	d.endpoints.wait()
 }
 
 func (d *Deliverer) step(ctx context.Context) error {
@@ -49,22 +48,22 @@ func (d *Deliverer) step(ctx context.Context) error {
 	}
 	due, dueErr := d.Feed.Due(ctx)
 	for _, endpoint := range due {
-		if _, under := d.sending.LoadOrStore(endpoint.ID, true); under {
-			continue
-		}
-		d.senders.Go(func() {
-			defer d.sending.Delete(endpoint.ID)
-			for more := true; more && ctx.Err() == nil; {
-				var wait time.Duration
-				var err error
-				if wait, more, err = d.Feed.Deliver(ctx, endpoint.ID); err != nil && ctx.Err() == nil {
-					d.Log.WarnContext(ctx, "events can't be delivered now", "endpoint", endpoint.ID, "error", err)
-				}
-				if more {
-					pause(ctx, wait)
-				}
-			}
+		d.endpoints.do(ctx, endpoint.ID, func() error {
+			d.send(ctx, endpoint.ID)
+			return nil
 		})
 	}
 	return errors.Join(err, dueErr)
+}
+
+// send sends to an endpoint what is due.
+func (d *Deliverer) send(ctx context.Context, id string) {
+	for more := true; more; {
+		var wait time.Duration
+		var err error
+		if wait, more, err = d.Feed.Deliver(ctx, id); err != nil && ctx.Err() == nil {
+			d.Log.WarnContext(ctx, "events can't be delivered now", "endpoint", id, "error", err)
+		}
+		more = more && pause.For(ctx, wait)
+	}
 }

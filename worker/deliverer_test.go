@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"flashsale/internal/pause"
 	"flashsale/model"
 	"flashsale/test/kit/check"
 )
@@ -29,7 +30,7 @@ func (f *fakeFeed) Due(context.Context) ([]model.Endpoint, error) {
 
 func (f *fakeFeed) Deliver(ctx context.Context, id string) (wait time.Duration, more bool, err error) {
 	if id == "slow" {
-		pause(ctx, time.Minute)
+		pause.For(ctx, time.Minute)
 	}
 	defer locked()()
 	f.sent[id]++

@@ -2,12 +2,9 @@ package worker
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"flashsale/internal/observe"
@@ -37,7 +34,7 @@ type Expiry interface {
 	Now(ctx context.Context) (time.Time, error)
 	Overdue(ctx context.Context, grace time.Duration, step model.ClockStep, limit int, except []string) (bySale map[string][]string, err error)
 	Expire(ctx context.Context, saleID string, orderIDs []string) ([]model.Release, error)
-	Log(ctx context.Context, actor, action, subject, detail string) error
+	AuditLog
 }
 
 // Expirer expires unpaid orders after their deadline and releases their units, sale by sale: a sale whose stock row is
@@ -52,17 +49,14 @@ type Expirer struct {
 	Now      func() time.Time
 	Log      *slog.Logger
 
-	clock    clock
-	sales    apart
-	mu       sync.Mutex
-	violated map[string]bool // sales of whose present failures in a row one was recorded as a violation
+	clock clock
+	sales apart
 }
 
 // Run expires orders until ctx ends.
 func (e *Expirer) Run(ctx context.Context) {
-	e.violated = map[string]bool{}
 	e.sales = apart{
-		patience: expirePatience, rest: expireRest, restMost: expireRestMost, log: e.Log,
+		patience: expirePatience, rest: expireRest, restMost: expireRestMost, broken: e.violated, log: e.Log,
 		fails: "the orders of a sale can't expire", works: "the orders of a sale expire again",
 	}
 	every(ctx, "expirer", expirePeriod, e.Wake, e.Log, e.step)
@@ -125,11 +119,10 @@ func (e *Expirer) wait(ctx context.Context, saleID string, orderIDs []string) (e
 		releases, err := e.expire(ctx, saleID, orderIDs)
 		switch {
 		case err != nil:
-			return e.failed(ctx, saleID, err)
+			return err
 		case len(releases) == 0: // another instance has locked or expired the orders, so nothing is known of the sale's books
 			return errRest
 		}
-		e.record(saleID, false)
 		n = len(releases)
 		e.Released(ctx, saleID, releases)
 		return nil
@@ -146,28 +139,10 @@ func (e *Expirer) expire(ctx context.Context, saleID string, orderIDs []string) 
 	return e.Store.Expire(ctx, saleID, orderIDs)
 }
 
-// failed logs and records the first violation of the books among the failures of a sale in a row, and returns the error.
-func (e *Expirer) failed(ctx context.Context, saleID string, err error) error {
-	if ctx.Err() != nil || !errors.Is(err, model.ErrBroken) || !e.record(saleID, true) {
-		return err
-	}
-	e.Log.Error(e.sales.fails, "sale", saleID, "error", err)
+// violated reports and records that the books of a sale are wrong.
+func (e *Expirer) violated(ctx context.Context, saleID string, err error) {
 	e.Observe.Note(observe.Event{Name: observe.Violated})
 	if err := e.Store.Log(ctx, "expirer", "violation", saleID, err.Error()); err != nil {
 		e.Log.Error("the violation is not in the database's log", "sale", saleID, "error", err)
 	}
-	return fmt.Errorf("%w: %w", errLogged, err)
-}
-
-// record notes whether a violation of a sale is recorded, and reports whether that has changed.
-func (e *Expirer) record(saleID string, violated bool) (changed bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	changed = e.violated[saleID] != violated
-	if violated {
-		e.violated[saleID] = true
-	} else {
-		delete(e.violated, saleID)
-	}
-	return changed
 }

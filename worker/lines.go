@@ -25,16 +25,12 @@ const (
 	beaconLease = 3 * time.Second
 )
 
-// Lines looks after the lines of sales, on one instance at a time. The leases only save work: two instances at once are
-// safe.
+// Lines looks after the lines of sales, on one instance at a time.
 type Lines struct {
+	Alone
 	Caller  *service.Caller
 	Beacons *service.Beacons
-	Leases  interface {
-		Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error)
-	}
-	Instance string
-	Log      *slog.Logger
+	Log     *slog.Logger
 }
 
 // Call seals lines, draws and calls until ctx ends.
@@ -62,7 +58,7 @@ func (l *Lines) tend(ctx context.Context, name string, period, lease time.Durati
 		if len(due) == 0 {
 			return nil
 		}
-		if mine, err := l.Leases.Lease(ctx, name, l.Instance, lease); err != nil || !mine {
+		if mine, err := l.lease(ctx, name, lease); err != nil || !mine {
 			return err
 		}
 		for _, saleID := range due {

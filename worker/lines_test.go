@@ -35,7 +35,7 @@ func (f *fakeLines) Tend(ctx context.Context, saleID string) error {
 	return nil
 }
 
-// Lease is part of Lines.Leases.
+// Lease is part of Alone.
 func (*fakeLines) Lease(context.Context, string, string, time.Duration) (bool, error) {
 	return true, nil
 }
@@ -47,7 +47,7 @@ func TestHole67_LinesAreApart(t *testing.T) {
 			f.tended = map[string]int{}
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan struct{})
-			lines := &Lines{Leases: f, Log: slog.New(&check.Log{})}
+			lines := &Lines{Alone: Alone{f, ""}, Log: slog.New(&check.Log{})}
 			go func() {
 				lines.tend(ctx, "caller", callPeriod, callLease, f)
 				close(ended)

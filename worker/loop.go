@@ -1,5 +1,5 @@
-// Package worker holds the loops that run beside the requests. Each has a method Run, which returns when its context has ended and
-// the work under way is finished.
+// Package worker holds the loops that run beside the requests. Each is a method, which returns when its context has ended and the
+// work under way is finished.
 package worker
 
 import (
@@ -58,6 +58,35 @@ func everyPaced(ctx context.Context, name string, period time.Duration, sales fu
 	}
 }
 
+// ended waits until done is closed, or until ctx ends.
+func ended(ctx context.Context, done <-chan struct{}) error {
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// Alone lets loops work on one instance at a time, by leases in the database. The leases only save work: two instances at
+// once are safe.
+type Alone struct {
+	Leases interface {
+		Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error)
+	}
+	Instance string
+}
+
+// lease reports whether this instance has the lease of a loop for ttl. After that another one may get it, if this one dies.
+func (a Alone) lease(ctx context.Context, loop string, ttl time.Duration) (mine bool, err error) {
+	return a.Leases.Lease(ctx, loop, a.Instance, ttl)
+}
+
+// AuditLog records in the database what the engine finds or does by itself.
+type AuditLog interface {
+	Log(ctx context.Context, actor, action, subject, detail string) error
+}
+
 const (
 	// providerCalls is how many calls of a payment provider may be under way at once, so that a few which hang delay no others. Each
 	// of them may also take a connection of the database from the buyers, for a short time.
@@ -82,14 +111,4 @@ func callForEach(ctx context.Context, payments []model.Payment, do func(context.
 		})
 	}
 	return calls.Wait()
-}
-
-// pause waits for d, or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
-	}
 }

@@ -137,12 +137,7 @@ func (p *pending) drained(ctx context.Context) error {
 	}
 	empty := p.empty
 	p.mu.Unlock()
-	select {
-	case <-empty:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return ended(ctx, empty)
 }
 
 // poke wakes the writer.

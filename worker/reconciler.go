@@ -11,23 +11,21 @@ import (
 const (
 	reconcilePeriod = 5 * time.Second
 	reconcileBatch  = 100
-	// reconcileLease is about as long as a round in which the provider never answers. Two instances at the same time would
-	// only ask the provider twice.
+	// reconcileLease is about as long as a round in which the provider never answers.
 	reconcileLease = time.Minute
 )
 
 // Unreported is what the reconciler needs of the database.
 type Unreported interface {
 	Unreported(ctx context.Context, provider string, limit int) ([]model.Payment, error)
-	Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error)
 }
 
 // Reconciler asks the payment provider about open payments that it has not reported.
 type Reconciler struct {
+	Alone
 	Store    Unreported
 	Provider string
 	Check    func(ctx context.Context, payment model.Payment) error
-	Instance string
 	Log      *slog.Logger
 }
 
@@ -41,7 +39,7 @@ func (r *Reconciler) step(ctx context.Context) error {
 	if err != nil || len(due) == 0 {
 		return err
 	}
-	if mine, err := r.Store.Lease(ctx, "reconciler", r.Instance, reconcileLease); err != nil || !mine {
+	if mine, err := r.lease(ctx, "reconciler", reconcileLease); err != nil || !mine {
 		return err
 	}
 	// Check plans the next look before it asks, so a payment with trouble is behind the others in the next round.

@@ -58,7 +58,7 @@ func TestReconciler(t *testing.T) {
 			f.due = append(f.due, model.Payment{ID: id})
 			f.away[id], want[id] = i < 99, 1
 		}
-		during(t, (&Reconciler{Store: f, Check: f.check, Log: slog.New(slog.DiscardHandler)}).Run, func() {
+		during(t, (&Reconciler{Alone: Alone{f, "here"}, Store: f, Check: f.check, Log: slog.New(slog.DiscardHandler)}).Run, func() {
 			check.Same(t, "asked without the lease", len(f.checked), 0)
 			with(func() { f.mine = true })
 			pass(reconcilePeriod)

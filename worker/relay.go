@@ -10,6 +10,7 @@ import (
 
 	"github.com/sony/gobreaker/v2"
 
+	"flashsale/internal/pause"
 	"flashsale/model"
 )
 
@@ -55,8 +56,8 @@ type Delayer interface {
 	Wakes() <-chan struct{}
 }
 
-// relay is the part of a settler that uses a Queue. It publishes new entries from the stream to the broker, which
-// delivers them to any instance. A sweep finds what is not settled in time.
+// relay is the part of a settler that uses a Queue. It publishes the entries that this instance has admitted to the broker,
+// which delivers each to one of the instances. A sweep finds entries that are not settled in time.
 type relay struct {
 	settler *Settler
 	breaker *gobreaker.CircuitBreaker[struct{}]
@@ -137,7 +138,7 @@ func (r *relay) run(ctx context.Context) {
 			for ctx.Err() == nil {
 				if err := r.settler.Queue.Consume(ctx, r.deliver); err != nil && ctx.Err() == nil {
 					r.fails(err)
-					pause(ctx, consumePause)
+					pause.For(ctx, consumePause)
 				}
 			}
 		})
@@ -198,12 +199,7 @@ func (r *relay) wakeLater(ctx context.Context, outcomes []model.Outcome) {
 // broker.
 func (r *relay) end(ctx context.Context) error {
 	r.stop()
-	select {
-	case <-r.stopped:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return ended(ctx, r.stopped)
 }
 
 // errResting means that the circuit breaker is open after failures of the broker.

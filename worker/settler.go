@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"flashsale/internal/pause"
 	"flashsale/model"
 )
 
@@ -63,7 +64,7 @@ type Ledger interface {
 	Settle(ctx context.Context, saleID string, entries []model.Entry) ([]model.Outcome, error)
 	SettleSales(ctx context.Context, entries []model.Entry) ([]model.Outcome, error)
 	Refuse(ctx context.Context, e model.Entry, reason model.Verdict) (model.Outcome, error)
-	Log(ctx context.Context, actor, action, subject, detail string) error
+	AuditLog
 }
 
 // SettlerNeeds are the dependencies and settings of a settler.
@@ -233,7 +234,7 @@ func (s *Settler) write(ctx context.Context) {
 		}
 		for ctx.Err() == nil {
 			if !s.pending.backlog(s.Batch) {
-				pause(ctx, s.Linger)
+				pause.For(ctx, s.Linger)
 			}
 			batches := s.pending.take(s.Batch)
 			if len(batches) == 0 {
@@ -407,7 +408,7 @@ func (s *Settler) acknowledge(ctx context.Context, entries []model.Entry, outcom
 			}
 			s.pending.done(entries)     // not before, or a sweep would find them in their streams and settle them again
 			if len(entries) < s.Batch { // else there is a backlog, and sweeps would read entries that only wait to be deleted
-				pause(ctx, s.AckPause)
+				pause.For(ctx, s.AckPause)
 			}
 		}
 	})
@@ -415,17 +416,12 @@ func (s *Settler) acknowledge(ctx context.Context, entries []model.Entry, outcom
 
 // sent waits until all are deleted, or have failed, or until ctx ends.
 func (a *acknowledgements) sent(ctx context.Context) error {
-	ended := make(chan struct{})
+	sent := make(chan struct{})
 	go func() {
 		a.under.Wait()
-		close(ended)
+		close(sent)
 	}()
-	select {
-	case <-ended:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
+	return ended(ctx, sent)
 }
 
 // next removes and returns what one call acknowledges. If that is nothing, the next entries need another goroutine.
@@ -446,7 +442,7 @@ func (a *acknowledgements) next() ([]model.Entry, []model.Outcome) {
 func (s *Settler) settle(ctx context.Context, gate model.GateRef, entries []model.Entry) ([]model.Entry, []model.Outcome, error) {
 	for try := 0; ; try++ {
 		if try > 0 {
-			if pause(ctx, s.retryAfter(gate, try)); ctx.Err() != nil {
+			if !pause.For(ctx, s.retryAfter(gate, try)) {
 				return nil, nil, ctx.Err()
 			}
 			there, err := s.Stream.Unsettled(ctx, entries)

@@ -207,7 +207,7 @@ func TestStreamLost(t *testing.T) {
 		log := slog.New(slog.DiscardHandler)
 		controller := &Controller{Catalog: e.Catalog, Gates: e.Gates, SoldOut: &service.SoldOut{}, Log: log, Report: func(context.Context) error { return nil }}
 		auditor := &Auditor{
-			Audits: &service.Auditor{Store: e.DB, Gate: e.Gate}, Leases: e.DB, Catalog: e.Catalog, Instance: "here",
+			Audits: &service.Auditor{Store: e.DB, Gate: e.Gate}, Alone: Alone{e.DB, "here"}, AuditLog: e.DB, Catalog: e.Catalog,
 			Replace: e.Gates.ReplaceGate, Log: log,
 		}
 		e.Running(e.settler.Run, controller.Run, auditor.Run)

@@ -5,7 +5,7 @@
 if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then
   return 0
 end
-local mover = 'transfer_in:' .. ARGV[3] -- an instance makes one move at a time, so its last number is enough
+local mover = 'transfer_in:' .. ARGV[3] -- an instance makes the moves of a sale one after the other, so the last number is enough
 if tonumber(redis.call('HGET', KEYS[1], mover) or 0) < tonumber(ARGV[4]) then
   redis.call('HSET', KEYS[1], mover, ARGV[4])
   redis.call('HINCRBY', KEYS[1], 'left', ARGV[2])

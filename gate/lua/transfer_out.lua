@@ -1,4 +1,4 @@
--- Take units that are left out of one shard of a gate, for another shard.
+-- Take units from one shard of a gate, for another shard.
 -- KEYS[1] gate of the shard
 -- ARGV[1] epoch of the gate  [2] units that are needed  [3] instance that moves them
 --   [4] number of the move; it always grows
@@ -7,7 +7,7 @@
 --   another Redis process.
 -- The fields sent and received only grow. Over all shards, the sum of sent minus the sum of received is the number of
 -- units that are on their way, or lost.
-local mover = 'transfer_out:' .. ARGV[3] -- an instance makes one move at a time, so its last number is enough
+local mover = 'transfer_out:' .. ARGV[3] -- an instance makes the moves of a sale one after the other, so the last number is enough
 local gate = redis.call('HMGET', KEYS[1], 'epoch', 'open', 'left', 'run_id', mover)
 if gate[1] ~= ARGV[1] or gate[2] ~= '1' or gate[4] ~= run_id() then
   return -1

@@ -15,6 +15,7 @@ import (
 	api "github.com/stripe/stripe-go/v84"
 	"github.com/stripe/stripe-go/v84/webhook"
 
+	"flashsale/internal/pause"
 	"flashsale/model"
 )
 
@@ -119,10 +120,8 @@ func (p *Provider) Open(ctx context.Context, payment model.Payment, sale model.S
 		if !errors.As(err, &refused) || refused.Code != api.ErrorCodeIdempotencyKeyInUse {
 			break
 		}
-		select {
-		case <-ctx.Done():
+		if !pause.For(ctx, openPause) {
 			return "", "", ctx.Err()
-		case <-time.After(openPause):
 		}
 		session, err = p.client.V1CheckoutSessions.Create(ctx, params)
 	}

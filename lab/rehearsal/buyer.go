@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"time"
 
+	"flashsale/internal/pause"
 	"flashsale/model"
 )
 
@@ -123,7 +124,7 @@ func (c *crowd) person(ctx context.Context, b *buyer, due time.Time) told {
 	// The page works without the time, by the clock of the machine that it is on.
 	c.do(ctx, b, due, request{stage: timeStage, method: http.MethodGet, path: "/api/v1/time", public: true})
 	due = c.now().Add(time.Duration(b.rng.Int64N(int64(jitter))))
-	if !pause(ctx, due.Sub(c.now())) {
+	if !pause.For(ctx, due.Sub(c.now())) {
 		return told{buyer: b.n, gaveUp: pathStage}
 	}
 	return c.buy(ctx, b, due)
@@ -154,7 +155,7 @@ func (c *crowd) persist(ctx context.Context, b *buyer, due time.Time, r request)
 			return a, at
 		}
 		due = at.Add(b.hesitate(a.wait))
-		if !pause(ctx, due.Sub(at)) {
+		if !pause.For(ctx, due.Sub(at)) {
 			return answer{}, due
 		}
 	}
@@ -166,16 +167,6 @@ func (b *buyer) hesitate(asked time.Duration) time.Duration {
 		asked = usualWait
 	}
 	return asked + time.Duration(b.rng.Int64N(int64(asked)/4))
-}
-
-// pause waits, and returns false if ctx ends meanwhile.
-func pause(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }
 
 // buy makes one attempt under one key until it is decided, and pays the order if the buyer is one who pays.
@@ -215,7 +206,7 @@ func (c *crowd) buy(ctx context.Context, b *buyer, due time.Time) told {
 			left--
 			due = due.Add(b.hesitate(a.wait))
 		}
-		if !pause(ctx, due.Sub(c.now())) {
+		if !pause.For(ctx, due.Sub(c.now())) {
 			t.gaveUp = r.stage
 			return t
 		}
@@ -336,7 +327,7 @@ func (c *crowd) bot(ctx context.Context, b *buyer, due time.Time) (list []told) 
 			}
 		}
 		due = c.now().Add(botPause)
-		if !pause(ctx, botPause) {
+		if !pause.For(ctx, botPause) {
 			return list
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"flashsale/internal/pause"
 	"flashsale/service/auth"
 )
 
@@ -64,7 +65,7 @@ func (c *crowd) run(ctx context.Context) {
 // wait waits for a time, and returns false if ctx has ended. A buyer who is due starts at once.
 func (c *crowd) wait(ctx context.Context, due time.Time) bool {
 	if d := due.Sub(c.now()); d > 0 {
-		return pause(ctx, d)
+		return pause.For(ctx, d)
 	}
 	return ctx.Err() == nil
 }

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"flashsale/internal/pause"
 	"flashsale/model"
 	"flashsale/strategy"
 )
@@ -81,7 +82,7 @@ func (r *run) alone(ctx context.Context) (_ context.Context, release func() erro
 	renewing, stop := context.WithCancel(held)
 	var renewer sync.WaitGroup
 	renewer.Go(func() {
-		for pause(renewing, leaseRenew) {
+		for pause.For(renewing, leaseRenew) {
 			if ours, err := r.lease(renewing, leaseTime); err == nil && !ours {
 				cancel()
 				return
@@ -170,7 +171,7 @@ func (r *run) ready(ctx context.Context, c *crowd) error {
 		if a.status == http.StatusOK && open {
 			return nil
 		}
-		if pause(ctx, look) {
+		if pause.For(ctx, look) {
 			continue
 		}
 		switch {
@@ -212,7 +213,7 @@ func (r *run) settled(ctx context.Context, saleID string, list []told) ([]Findin
 				f.add(LostOrder, "a buyer was told of a queued order that is not in the database", userOf(t.buyer)+" "+t.order, 1)
 			}
 		}
-		if len(f.list) == 0 || !pause(limit, look) {
+		if len(f.list) == 0 || !pause.For(limit, look) {
 			return f.list, ctx.Err()
 		}
 	}

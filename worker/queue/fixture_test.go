@@ -97,7 +97,7 @@ func with(i *instance.Instance, name string, b *broker) *engine {
 	e.settler = worker.NewSettler(worker.SettlerNeeds{
 		Stream: e.Gate, Ledger: e.DB, Live: e.Catalog.LiveGates, Instance: name, Queue: e.queue,
 		Running: func(context.Context, time.Duration) []string { return nil },
-		Wake:    func(map[string]model.Outcome) {}, Lost: func(model.GateRef) {}, Now: time.Now, Log: slog.New(e.log),
+		Apart:   func([]model.Entry) {}, Wake: func(map[string]model.Outcome) {}, Lost: func(model.GateRef) {}, Now: time.Now, Log: slog.New(e.log),
 	})
 	return e
 }

@@ -155,11 +155,7 @@ func (q *Kafka) Consume(ctx context.Context, settle settleFunc) error {
 
 // handle settles a batch of records, publishes unreadable ones to the dead-letter topic, and commits the batch.
 func (q *Kafka) handle(ctx context.Context, client *kgo.Client, records []*kgo.Record, settle settleFunc) error {
-	messages := make([][]byte, len(records))
-	for i, r := range records {
-		messages[i] = r.Value
-	}
-	dead, err := handOn(ctx, messages, settle, q.log)
+	dead, err := handOn(ctx, records, func(r *kgo.Record) []byte { return r.Value }, settle, q.log)
 	if err != nil {
 		return err
 	}
@@ -167,8 +163,8 @@ func (q *Kafka) handle(ctx context.Context, client *kgo.Client, records []*kgo.R
 	defer cancel()
 	if len(dead) > 0 {
 		letters := make([]*kgo.Record, len(dead))
-		for i, at := range dead {
-			letters[i] = &kgo.Record{Topic: q.deadName(), Key: records[at].Key, Value: records[at].Value}
+		for i, r := range dead {
+			letters[i] = &kgo.Record{Topic: q.deadName(), Key: r.Key, Value: r.Value}
 		}
 		if err := q.produce(ctx, letters); err != nil {
 			return err

@@ -24,16 +24,16 @@ const (
 // settleFunc settles entries of one sale.
 type settleFunc = func(ctx context.Context, saleID string, entries []model.Entry) error
 
-// handOn settles messages, one sale at a time. It returns the indexes of the unreadable messages, which are dead
-// letters. After an error none of the messages may be acknowledged.
-func handOn(ctx context.Context, messages [][]byte, settle settleFunc, log *slog.Logger) (dead []int, err error) {
+// handOn settles messages, one sale at a time. text returns what a message says. dead are the unreadable messages, which
+// are dead letters. After an error none of the messages may be acknowledged.
+func handOn[M any](ctx context.Context, messages []M, text func(M) []byte, settle settleFunc, log *slog.Logger) (dead []M, err error) {
 	bySale := map[string][]model.Entry{}
 	var sales []string
-	for i, m := range messages {
-		e, err := decode(m)
+	for _, m := range messages {
+		e, err := decode(text(m))
 		if err != nil {
-			log.Error("an unreadable message went to the dead letters", "message", fmt.Sprintf("%.200q", m), "error", err)
-			dead = append(dead, i)
+			log.Error("an unreadable message went to the dead letters", "message", fmt.Sprintf("%.200q", text(m)), "error", err)
+			dead = append(dead, m)
 			continue
 		}
 		if bySale[e.SaleID] == nil {

@@ -120,8 +120,8 @@ func (l *link) close() {
 }
 
 // publishing runs call on the publisher's connection, one caller at a time. It connects first if there is no open
-// connection, and closes the connection if call fails.
-func (q *RabbitMQ) publishing(ctx context.Context, call func(*link) error) (err error) {
+// connection, and closes the connection if call fails. doing says in the error what call does.
+func (q *RabbitMQ) publishing(ctx context.Context, doing string, call func(*link) error) (err error) {
 	select {
 	case q.turn <- struct{}{}:
 		defer func() { <-q.turn }()
@@ -129,8 +129,7 @@ func (q *RabbitMQ) publishing(ctx context.Context, call func(*link) error) (err 
 		return ctx.Err()
 	}
 	if q.publisher != nil && q.publisher.channel.IsClosed() {
-		q.publisher.close()
-		q.publisher = nil
+		q.hangUp()
 	}
 	if q.publisher == nil {
 		if q.publisher, err = q.dial(ctx, q.open); err != nil {
@@ -140,16 +139,23 @@ func (q *RabbitMQ) publishing(ctx context.Context, call func(*link) error) (err 
 	letGo := q.publisher.cutWith(ctx)
 	defer letGo()
 	if err = call(q.publisher); err != nil {
-		q.publisher.close()
-		q.publisher = nil
-		return errors.Join(err, ctx.Err())
+		q.hangUp()
+		return fmt.Errorf("%s: %w", doing, errors.Join(err, ctx.Err()))
 	}
 	return nil
 }
 
+// hangUp closes the publisher's connection. The caller holds the turn.
+func (q *RabbitMQ) hangUp() {
+	if q.publisher != nil {
+		q.publisher.close()
+	}
+	q.publisher = nil
+}
+
 // Publish implements worker.Queue. A call has at most batchMost entries.
 func (q *RabbitMQ) Publish(ctx context.Context, _ string, entries []model.Entry) error {
-	err := q.publishing(ctx, func(l *link) error {
+	return q.publishing(ctx, "publish to RabbitMQ", func(l *link) error {
 		confirms := make([]*amqp.DeferredConfirmation, len(entries))
 		for i, e := range entries {
 			confirm, err := l.channel.PublishWithDeferredConfirm("", q.name, true, false, persistent(encode(e)))
@@ -170,10 +176,6 @@ func (q *RabbitMQ) Publish(ctx context.Context, _ string, entries []model.Entry)
 			return nil
 		}
 	})
-	if err != nil {
-		return fmt.Errorf("publish to RabbitMQ: %w", err)
-	}
-	return nil
 }
 
 // errNotTaken means that the broker did not confirm a message, or had no queue for it.
@@ -225,23 +227,20 @@ func (q *RabbitMQ) Consume(ctx context.Context, settle settleFunc) error {
 func (q *RabbitMQ) subscribe(ctx context.Context) (l *link, messages, wakes <-chan amqp.Delivery, err error) {
 	ctx, cancel := context.WithTimeout(ctx, amqpSetup)
 	defer cancel()
-	if l, err = q.dial(ctx, q.open); err != nil {
-		return nil, nil, nil, err
-	}
-	letGo := l.cutWith(ctx)
-	defer letGo()
-	err = l.channel.Qos(prefetch, 0, false)
-	if err == nil {
-		messages, err = l.channel.Consume(q.name, "", false, false, false, false, nil)
-	}
-	if err == nil {
-		wakes, err = l.channel.Consume(q.wakeName(), "", true, false, false, false, nil)
-	}
-	if err != nil {
-		l.close()
-		return nil, nil, nil, fmt.Errorf("consume from RabbitMQ: %w", err)
-	}
-	return l, messages, wakes, nil
+	l, err = q.dial(ctx, func(l *link) error {
+		err := q.open(l)
+		if err == nil {
+			err = l.channel.Qos(prefetch, 0, false)
+		}
+		if err == nil {
+			messages, err = l.channel.Consume(q.name, "", false, false, false, false, nil)
+		}
+		if err == nil {
+			wakes, err = l.channel.Consume(q.wakeName(), "", true, false, false, false, nil)
+		}
+		return err
+	})
+	return l, messages, wakes, err
 }
 
 // lostError returns the reason why the deliveries ended.
@@ -275,22 +274,20 @@ func gathered(first amqp.Delivery, ready <-chan amqp.Delivery) []amqp.Delivery {
 
 // handle settles a batch of deliveries, rejects the unreadable ones and acknowledges the others.
 func (q *RabbitMQ) handle(ctx context.Context, batch []amqp.Delivery, settle settleFunc) error {
-	messages := make([][]byte, len(batch))
-	for i, d := range batch {
-		messages[i] = d.Body
-	}
-	dead, err := handOn(ctx, messages, settle, q.log)
+	dead, err := handOn(ctx, batch, func(d amqp.Delivery) []byte { return d.Body }, settle, q.log)
 	if err != nil {
 		return err
 	}
-	for _, i := range dead {
-		if err := batch[i].Reject(false); err != nil {
+	rejected := map[uint64]bool{}
+	for _, d := range dead {
+		rejected[d.DeliveryTag] = true
+		if err := d.Reject(false); err != nil {
 			return fmt.Errorf("reject at RabbitMQ: %w", err)
 		}
 	}
-	for i := len(batch) - 1; i >= 0; i-- {
-		if !slices.Contains(dead, i) { // Ack(true) acknowledges this delivery and all before it
-			if err := batch[i].Ack(true); err != nil {
+	for _, d := range slices.Backward(batch) {
+		if !rejected[d.DeliveryTag] {
+			if err := d.Ack(true); err != nil { // this delivery and all before it
 				return fmt.Errorf("acknowledge to RabbitMQ: %w", err)
 			}
 			break
@@ -302,7 +299,7 @@ func (q *RabbitMQ) handle(ctx context.Context, batch []amqp.Delivery, settle set
 // Delay implements worker.Delayer. Each call declares the wait queue of its delay, which creates the queue or extends
 // its life past the new message. A wait queue that is no longer used expires by itself.
 func (q *RabbitMQ) Delay(ctx context.Context, d time.Duration) error {
-	err := q.publishing(ctx, func(l *link) error {
+	return q.publishing(ctx, "delay a wake-up by RabbitMQ", func(l *link) error {
 		name := q.name + ".wait." + strconv.FormatInt(d.Milliseconds(), 10)
 		args := amqp.Table{
 			amqp.QueueMessageTTLArg: d.Milliseconds(), amqp.QueueTTLArg: (d + waitMargin).Milliseconds(),
@@ -313,10 +310,6 @@ func (q *RabbitMQ) Delay(ctx context.Context, d time.Duration) error {
 		}
 		return l.channel.PublishWithContext(ctx, "", name, false, false, persistent(nil))
 	})
-	if err != nil {
-		return fmt.Errorf("delay a wake-up by RabbitMQ: %w", err)
-	}
-	return nil
 }
 
 // Wakes implements worker.Delayer.
@@ -331,18 +324,26 @@ func (q *RabbitMQ) wake() {
 
 // Ping checks that the broker answers and has the queue.
 func (q *RabbitMQ) Ping(ctx context.Context) error {
-	return q.publishing(ctx, func(l *link) error {
+	return q.publishing(ctx, "ask RabbitMQ for the queue", func(l *link) error {
 		_, err := l.channel.QueueDeclarePassive(q.name, true, false, false, false, nil)
 		return err
 	})
+}
+
+// Reach connects to the broker and disconnects. Unlike Ping it does not create missing queues.
+func (q *RabbitMQ) Reach(ctx context.Context) error {
+	l, err := q.dial(ctx, func(*link) error { return nil })
+	if err != nil {
+		return err
+	}
+	l.close()
+	return nil
 }
 
 // Close closes the publisher's connection.
 func (q *RabbitMQ) Close() error {
 	q.turn <- struct{}{}
 	defer func() { <-q.turn }()
-	if q.publisher != nil {
-		q.publisher.close()
-	}
+	q.hangUp()
 	return nil
 }

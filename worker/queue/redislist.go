@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"flashsale/internal/pause"
 	"flashsale/model"
 )
 
@@ -89,11 +91,11 @@ func (q *RedisList) Consume(ctx context.Context, settle settleFunc) error {
 		if len(messages) == 0 {
 			continue
 		}
-		dead, err := handOn(ctx, messages, settle, q.log)
+		dead, err := handOn(ctx, messages, func(text string) []byte { return []byte(text) }, settle, q.log)
 		if err != nil {
 			return err
 		}
-		if err := q.done(ctx, me, messages, dead); err != nil {
+		if err := q.done(ctx, me, dead); err != nil {
 			return fmt.Errorf("acknowledge to the list: %w", err)
 		}
 	}
@@ -102,7 +104,7 @@ func (q *RedisList) Consume(ctx context.Context, settle settleFunc) error {
 
 // take moves waiting messages to the consumer's own list and returns the messages of that list, the oldest first. If
 // the queue is empty, take waits up to listWait. An empty result is not an error.
-func (q *RedisList) take(ctx context.Context, me string) ([][]byte, error) {
+func (q *RedisList) take(ctx context.Context, me string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
 	err := q.client.BLMove(ctx, listKey(), takenKey(me), "RIGHT", "LEFT", listWait).Err()
@@ -123,21 +125,18 @@ func (q *RedisList) take(ctx context.Context, me string) ([][]byte, error) {
 	pipe.Expire(ctx, takenKey(me), listTTL)
 	taken := pipe.LRange(ctx, takenKey(me), 0, -1) // the whole list: a move may be done although its reply was lost
 	_, _ = pipe.Exec(ctx)                          // redis.Nil if another consumer was faster; taken has its own error
-	texts, err := taken.Result()
-	messages := make([][]byte, len(texts))
-	for i, text := range texts {
-		messages[len(texts)-1-i] = []byte(text)
-	}
+	messages, err := taken.Result()
+	slices.Reverse(messages)
 	return messages, err
 }
 
 // done deletes the consumer's own list and keeps the unreadable messages as dead letters.
-func (q *RedisList) done(ctx context.Context, me string, messages [][]byte, dead []int) error {
+func (q *RedisList) done(ctx context.Context, me string, dead []string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listTimeout)
 	defer cancel()
 	pipe := q.client.TxPipeline()
-	for _, i := range dead {
-		pipe.LPush(ctx, deadListKey(), messages[i])
+	for _, message := range dead {
+		pipe.LPush(ctx, deadListKey(), message)
 	}
 	if len(dead) > 0 {
 		pipe.LTrim(ctx, deadListKey(), 0, deadMost-1)
@@ -149,15 +148,8 @@ func (q *RedisList) done(ctx context.Context, me string, messages [][]byte, dead
 }
 
 func (q *RedisList) keepBeating(ctx context.Context, me string) {
-	ticker := time.NewTicker(beatPeriod)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-			_ = q.beat(ctx, me) // the consumer itself gets the same error and returns it
-		}
+	for pause.For(ctx, beatPeriod) {
+		_ = q.beat(ctx, me) // the consumer itself gets the same error and returns it
 	}
 }
 

@@ -92,8 +92,8 @@ func (s *sim) start(place int) {
 	for _, sale := range s.sales {
 		d, part := i.desks[sale], "auditor "+s.name(sale)
 		auditor := &worker.Auditor{
-			Audits: &service.Auditor{Store: auditView{i.database(part), sale}, Gate: i.redis(part)}, Leases: i.database(part),
-			Catalog: d.catalog, Instance: i.name, Replace: i.replace, Log: i.log,
+			Audits: &service.Auditor{Store: auditView{i.database(part), sale}, Gate: i.redis(part)}, Alone: worker.Alone{Leases: i.database(part), Instance: i.name},
+			AuditLog: i.database(part), Catalog: d.catalog, Replace: i.replace, Log: i.log,
 		}
 		s.work.Go(func() { auditor.Run(i.ctx) })
 		s.work.Go(func() { i.refresh(d) })
