@@ -208,9 +208,16 @@ func (a *App) wire(ctx context.Context) error {
 	if a.settings.Strategy == "mutex" {
 		db = db.Exclusive(lock) // every other write to stock rows takes the strategy's lock
 	}
-	a.gates = service.NewGates(db, a.gate, a.Catalog, a.Log)
-	a.soldOut = &service.SoldOut{Store: db, Gate: a.gate, Catalog: a.Catalog, Now: a.now}
-	a.gates.Observe = a.observe
+	var ok bool
+	if a.kind, ok = strategy.Of(a.settings.Strategy); !ok {
+		return fmt.Errorf("unknown strategy %q", a.settings.Strategy)
+	}
+	a.gates = service.NewGates(db, a.gate, a.Catalog, !a.kind.UsesGate, a.Log, a.observe...)
+	var units service.LiveGate
+	if a.kind.UsesGate {
+		units = a.gate
+	}
+	a.soldOut = &service.SoldOut{Store: db, Gate: units, Catalog: a.Catalog, Now: a.now}
 	linger := time.Duration(0)
 	if a.settings.Ack == "queued" {
 		linger = queuedLinger
@@ -220,20 +227,12 @@ func (a *App) wire(ctx context.Context) error {
 		Running: a.running, Queue: a.Stores.Queue, Grace: a.settings.PayGrace,
 		Linger: linger, AckPause: ackPause, Apart: a.Waiters.Apart, Wake: a.Waiters.Wake, Lost: a.lost, Now: a.now, Log: a.Log,
 	})
-	var ok bool
-	if a.kind, ok = strategy.Of(a.settings.Strategy); !ok {
-		return fmt.Errorf("unknown strategy %q", a.settings.Strategy)
-	}
 	a.Strategy = a.kind.New(strategy.Needs{
 		Gate: a.gate, Database: truth, Control: a.gates, Settler: a.Settler, Log: a.Log, Now: a.now, Lock: lock, Batch: a.settings.Batch,
 		LocalShare: a.settings.LocalShare, LocalBuffer: a.settings.LocalBuffer,
 	})
 	if a.kind.Oversells != strategy.Never {
 		a.Log.Warn("this strategy oversells", "strategy", a.kind.Name, "when", a.kind.Oversells)
-	}
-	if !a.kind.UsesGate {
-		a.gates.Retire()
-		a.soldOut.Gate = nil
 	}
 	auditor := &service.Auditor{Store: live, Gate: a.gate}
 	orders := &service.Orders{Desk: db, Ledger: db, IDs: a.IDs, Catalog: a.Catalog, Gate: a.gate, Gates: a.gates}
