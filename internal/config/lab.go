@@ -1,7 +1,7 @@
 package config
 
 import (
-	"errors"
+	"cmp"
 	"net"
 	"net/url"
 	"path/filepath"
@@ -18,19 +18,14 @@ func (s *Settings) validateLab() error {
 		if err := validateDatabase("--lab-database", s.LabDatabase); err != nil {
 			return err
 		}
-		if sameDatabase(s.LabDatabase, s.Database) {
-			return errors.New("--lab-database: names the shop's own database; the lab needs another")
-		}
 	}
-	if err := validateRedis("--lab-redis", s.LabRedis); err != nil {
-		return err
-	}
-	// Another database number on the shop's Redis is refused as well: all numbers share the pub/sub channels on which
-	// instances announce changes.
-	if s.LabRedis != EmbeddedRedis && shareServers(s.LabRedis, s.Redis) {
-		return errors.New("--lab-redis: names the shop's own Redis; the lab needs another")
-	}
-	return nil
+	return cmp.Or(
+		Refuse(s.LabDatabase != "" && sameDatabase(s.LabDatabase, s.Database), "--lab-database: names the shop's own database; the lab needs another"),
+		validateRedis("--lab-redis", s.LabRedis),
+		// Another database number on the shop's Redis is refused as well: all numbers share the pub/sub channels on which
+		// instances announce changes.
+		Refuse(s.LabRedis != EmbeddedRedis && shareServers(s.LabRedis, s.Redis), "--lab-redis: names the shop's own Redis; the lab needs another"),
+	)
 }
 
 // sameDatabase reports whether two valid addresses may lead to the same database, however they are spelled. It does not
