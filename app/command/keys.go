@@ -1,9 +1,7 @@
 package command
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -20,12 +18,7 @@ import (
 const commandActor = "command"
 
 // manageKeys makes, lists or revokes keys of the shop's servers. Running instances know a change within a second.
-func manageKeys(ctx context.Context, cmd config.Command, stdout io.Writer) (err error) {
-	db, err := repository.Open(ctx, cmd.Settings.Database, cmd.Settings.DBMaxConns)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
+func manageKeys(ctx context.Context, cmd config.Command, db *repository.Store, w io.Writer) error {
 	if err := db.CheckSchema(ctx); err != nil {
 		return err
 	}
@@ -35,7 +28,6 @@ func manageKeys(ctx context.Context, cmd config.Command, stdout io.Writer) (err 
 		return err
 	}
 	list = slices.DeleteFunc(list, func(a model.Account) bool { return !a.IsKey() })
-	w := bufio.NewWriter(stdout)
 	switch cmd.Name {
 	case "keys create":
 		_, secret, verdict, invalid, err := staff.Create(ctx, cmd.Keys.Create.Name, true, model.Role(cmd.Keys.Create.Role), commandActor)
@@ -65,5 +57,5 @@ func manageKeys(ctx context.Context, cmd config.Command, stdout io.Writer) (err 
 			fmt.Fprintf(w, "%s %s, created %s, last used %s\n", a.Name, a.Role, a.CreatedAt.UTC().Format(time.RFC3339), used)
 		}
 	}
-	return w.Flush()
+	return nil
 }
