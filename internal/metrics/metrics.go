@@ -35,7 +35,7 @@ type Metrics struct {
 	settleTime   prometheus.Histogram
 	lostRaces    prometheus.Counter
 	rebuilds     *prometheus.CounterVec
-	expired      expiry
+	expired      prometheus.Counter
 	refundsDue   prometheus.Gauge
 	deliveries   *prometheus.CounterVec
 	violations   prometheus.Counter
@@ -43,12 +43,7 @@ type Metrics struct {
 
 	drifts  drifts
 	audited atomic.Int64 // unix ms at which this instance last got the auditor's lease
-}
-
-// expiry holds the figures of the expirer.
-type expiry struct {
-	units   prometheus.Counter
-	emptied atomic.Int64 // unix ms of the last look that left nothing overdue
+	emptied atomic.Int64 // unix ms of the expirer's last look that left nothing overdue
 }
 
 // maxScrapes is how many requests for /metrics are answered at once; any more get 503. Each of them reads Redis. A
@@ -104,9 +99,9 @@ func New(now func() time.Time) *Metrics {
 		rebuilds: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "flashsale_gate_rebuilds_total", Help: "Gates that this instance installed, by why.",
 		}, []string{"reason"}),
-		expired: expiry{units: f.NewCounter(prometheus.CounterOpts{
+		expired: f.NewCounter(prometheus.CounterOpts{
 			Name: "flashsale_expired_units_total", Help: "Units that unpaid orders gave back when their time was over.",
-		})},
+		}),
 		refundsDue: f.NewGauge(prometheus.GaugeOpts{
 			Name: "flashsale_refunds_due", Help: "Payments whose money is to go back, as this instance's refunder last saw; 100 stands for that many or more.",
 		}),
@@ -173,9 +168,9 @@ func (m *Metrics) Note(e observe.Event) {
 	case observe.Uncounted:
 		m.counterFails.Inc()
 	case observe.Expired:
-		m.expired.units.Add(float64(e.N))
+		m.expired.Add(float64(e.N))
 	case observe.NothingOverdue:
-		m.expired.emptied.Store(m.now().UnixMilli())
+		m.emptied.Store(m.now().UnixMilli())
 	case observe.RefundsDue:
 		m.refundsDue.Set(float64(e.N))
 	case observe.Delivery:
