@@ -220,14 +220,10 @@ func (f *fileSettings) load(path string) error {
 		return fmt.Errorf("--config: %w", err)
 	}
 	if err := yaml.Unmarshal(text, &f.values); err != nil {
-		return fmt.Errorf("--config: %s is not flat YAML: %s", path, firstLine(err.Error()))
+		line, _, _ := strings.Cut(err.Error(), "\n")
+		return fmt.Errorf("--config: %s is not flat YAML: %s", path, line)
 	}
 	return nil
-}
-
-func firstLine(s string) string {
-	line, _, _ := strings.Cut(s, "\n")
-	return line
 }
 
 // unknown returns the first key of the file, in alphabetical order, that is not a setting; empty if there is none.

@@ -24,7 +24,7 @@ func (s *Settings) validateLab() error {
 		validateRedis("--lab-redis", s.LabRedis),
 		// Another database number on the shop's Redis is refused as well: all numbers share the pub/sub channels on which
 		// instances announce changes.
-		Refuse(s.LabRedis != EmbeddedRedis && shareServers(s.LabRedis, s.Redis), "--lab-redis: names the shop's own Redis; the lab needs another"),
+		Refuse(s.LabRedis != EmbeddedRedis && overlap(redisServers(s.LabRedis), redisServers(s.Redis)), "--lab-redis: names the shop's own Redis; the lab needs another"),
 	)
 }
 
@@ -38,7 +38,7 @@ func sameDatabase(a, b string) bool {
 	}
 	serversA, nameA := databaseServers(a)
 	serversB, nameB := databaseServers(b)
-	return nameA == nameB && slices.ContainsFunc(serversA, func(server string) bool { return slices.Contains(serversB, server) })
+	return nameA == nameB && overlap(serversA, serversB)
 }
 
 // databaseServers returns the servers of an address of MySQL as hostName spells them, and the name of the database.
@@ -56,10 +56,10 @@ func databaseServers(database string) (servers []string, name string) {
 	return servers, strings.ToLower(strings.Trim(u.Path, "/")) // some servers ignore case
 }
 
-// shareServers reports whether two addresses of Redis have a server in common, however they are spelled. It does not
-// recognize aliases of a host.
-func shareServers(a, b string) bool {
-	return slices.ContainsFunc(redisServers(a), func(server string) bool { return slices.Contains(redisServers(b), server) })
+// overlap reports whether two lists of servers, as hostName spells them, have one in common. It does not recognize aliases of
+// a host.
+func overlap(a, b []string) bool {
+	return slices.ContainsFunc(a, func(server string) bool { return slices.Contains(b, server) })
 }
 
 // hostName returns a server's host and port, or the path of its socket. All loopback addresses of this machine have the
