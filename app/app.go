@@ -2,8 +2,10 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +20,7 @@ import (
 
 	"flashsale/gate"
 	"flashsale/handler"
+	"flashsale/internal/beacon"
 	"flashsale/internal/config"
 	"flashsale/internal/metrics"
 	"flashsale/internal/observe"
@@ -260,9 +263,13 @@ func (a *App) wire(ctx context.Context) error {
 		Store: db, Sender: webhook.NewSender(a.settings.WebhookPrivate, a.now), Seals: seals, IDs: a.IDs, Private: a.settings.WebhookPrivate,
 		Kept: time.Duration(a.settings.EventDays) * 24 * time.Hour, Now: a.Catalog.Now, Observe: a.observe, Log: a.Log,
 	}
-	rounds, err := a.newBeacon()
-	if err != nil {
-		return err
+	chain := beacon.QuicknetChain()
+	if text := a.settings.BeaconChain; text != "" {
+		err = json.Unmarshal([]byte(text), &chain)
+	}
+	rounds, invalid := beacon.NewSource(a.settings.Beacon, chain)
+	if err := cmp.Or(err, invalid); err != nil {
+		return fmt.Errorf("--beacon-chain: %w", err)
 	}
 	a.called, a.lines = strategy.NewCalled(db), service.NewLines(db, a.Catalog, auth.NewTickets(secret), auth.NewWorks(secret, a.Catalog.Now))
 	a.streams = handler.NewStreams(a.Catalog)

@@ -15,16 +15,13 @@ import (
 
 // validateVerifyDraw checks the options of `verify-draw`.
 func validateVerifyDraw(options config.VerifyDraw) error {
-	if info, err := os.Stat(options.File); err != nil || info.IsDir() {
-		return fmt.Errorf("there is no file %s", options.File)
-	}
-	if options.Number != nil && *options.Number < 0 {
-		return errors.New("--number: must be 0 or more")
-	}
-	if key, err := hex.DecodeString(options.BeaconKey); err != nil || options.BeaconKey != "" && len(key) != beacon.PublicKeySize {
-		return fmt.Errorf("--beacon-key: must be %d hex digits", 2*beacon.PublicKeySize)
-	}
-	return nil
+	info, err := os.Stat(options.File)
+	key, odd := hex.DecodeString(options.BeaconKey)
+	return cmp.Or(
+		config.Refuse(err != nil || info.IsDir(), "there is no file %s", options.File),
+		config.Refuse(options.Number != nil && *options.Number < 0, "--number: must be 0 or more"),
+		config.Refuse(odd != nil || options.BeaconKey != "" && len(key) != beacon.PublicKeySize, "--beacon-key: must be %d hex digits", 2*beacon.PublicKeySize),
+	)
 }
 
 // verifyDraw checks the proof of a line or a draw and prints what agrees. The error says what does not.
