@@ -188,8 +188,6 @@ func (w *asWritten) UnmarshalYAML(node ast.Node) error {
 	switch value := node.(type) {
 	case *ast.NullNode:
 		return nil
-	case *ast.StringNode:
-		text = value.Value
 	case *ast.LiteralNode: // of several lines
 		text = value.Value.Value
 	case *ast.SequenceNode:

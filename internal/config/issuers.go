@@ -6,20 +6,15 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-)
 
-// Issuer is a server outside whose tokens are accepted.
-type Issuer struct {
-	Name    string // the claim iss
-	Prefix  string // of its users' ids
-	KeysURL string // of its JSON Web Key Set; empty: the discovery document has it
-}
+	"flashsale/model"
+)
 
 // prefixForm is the form of a prefix. The engine's own accounts have the prefixes operator and key.
 var prefixForm = regexp.MustCompile(`^[A-Za-z0-9.-]{1,32}$`)
 
 // Outside returns the issuers that the settings name.
-func (s *Settings) Outside() (list []Issuer, err error) {
+func (s *Settings) Outside() (list []model.Issuer, err error) {
 	for _, setting := range s.Issuers {
 		list = append(list, issuerOf(setting, ""))
 	}
@@ -57,8 +52,8 @@ func (s *Settings) Outside() (list []Issuer, err error) {
 }
 
 // issuerOf reads [PREFIX=]NAME. A URL may contain an equals sign, but not before its scheme.
-func issuerOf(setting, keysURL string) Issuer {
-	i := Issuer{Name: setting, KeysURL: keysURL}
+func issuerOf(setting, keysURL string) model.Issuer {
+	i := model.Issuer{Name: setting, KeysURL: keysURL}
 	if prefix, name, found := strings.Cut(setting, "="); found && !strings.ContainsAny(prefix, ":/") {
 		i.Prefix, i.Name = prefix, name
 		return i
