@@ -2,8 +2,10 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -18,6 +20,7 @@ import (
 
 	"flashsale/gate"
 	"flashsale/handler"
+	"flashsale/internal/beacon"
 	"flashsale/internal/config"
 	"flashsale/internal/metrics"
 	"flashsale/internal/observe"
@@ -206,9 +209,16 @@ func (a *App) wire(ctx context.Context) error {
 	if a.settings.Strategy == "mutex" {
 		db = db.Exclusive(lock) // every other write to stock rows takes the strategy's lock
 	}
-	a.gates = service.NewGates(db, a.gate, a.Catalog, a.Log)
-	a.soldOut = &service.SoldOut{Store: db, Gate: a.gate, Catalog: a.Catalog, Now: a.now}
-	a.gates.Observe = a.observe
+	var ok bool
+	if a.kind, ok = strategy.Of(a.settings.Strategy); !ok {
+		return fmt.Errorf("unknown strategy %q", a.settings.Strategy)
+	}
+	a.gates = service.NewGates(db, a.gate, a.Catalog, !a.kind.UsesGate, a.Log, a.observe...)
+	var units service.Peeker
+	if a.kind.UsesGate {
+		units = a.gate
+	}
+	a.soldOut = &service.SoldOut{Store: db, Gate: units, Catalog: a.Catalog, Now: a.now}
 	linger := time.Duration(0)
 	if a.settings.Ack == "queued" {
 		linger = queuedLinger
@@ -218,20 +228,12 @@ func (a *App) wire(ctx context.Context) error {
 		Running: a.running, Queue: a.Stores.Queue, Grace: a.settings.PayGrace,
 		Linger: linger, AckPause: ackPause, Apart: a.Waiters.Apart, Wake: a.Waiters.Wake, Lost: a.lost, Now: a.now, Log: a.Log,
 	})
-	var ok bool
-	if a.kind, ok = strategy.Of(a.settings.Strategy); !ok {
-		return fmt.Errorf("unknown strategy %q", a.settings.Strategy)
-	}
 	a.Strategy = a.kind.New(strategy.Needs{
 		Gate: a.gate, Database: truth, Control: a.gates, Settler: a.Settler, Log: a.Log, Now: a.now, Lock: lock, Batch: a.settings.Batch,
 		LocalShare: a.settings.LocalShare, LocalBuffer: a.settings.LocalBuffer,
 	})
 	if a.kind.Oversells != strategy.Never {
 		a.Log.Warn("this strategy oversells", "strategy", a.kind.Name, "when", a.kind.Oversells)
-	}
-	if !a.kind.UsesGate {
-		a.gates.Retire()
-		a.soldOut.Gate = nil
 	}
 	auditor := &service.Auditor{Store: live, Gate: a.gate}
 	a.Sales = &service.Sales{Store: db, Lines: db, History: db, Gate: a.gate, Gates: a.gates, Catalog: a.Catalog, IDs: a.IDs, Takes: Takes(a.settings), Log: a.Log}
@@ -258,9 +260,13 @@ func (a *App) wire(ctx context.Context) error {
 		Store: db, Sender: webhook.NewSender(a.settings.WebhookPrivate, a.now), Seals: seals, IDs: a.IDs, Private: a.settings.WebhookPrivate,
 		Kept: time.Duration(a.settings.EventDays) * 24 * time.Hour, Now: a.Catalog.Now, Observe: a.observe, Log: a.Log,
 	}
-	rounds, err := a.newBeacon()
-	if err != nil {
-		return err
+	chain := beacon.QuicknetChain()
+	if text := a.settings.BeaconChain; text != "" {
+		err = json.Unmarshal([]byte(text), &chain)
+	}
+	rounds, invalid := beacon.NewSource(a.settings.Beacon, chain)
+	if err := cmp.Or(err, invalid); err != nil {
+		return fmt.Errorf("--beacon-chain: %w", err)
 	}
 	a.called, a.lines = strategy.NewCalled(db), service.NewLines(db, a.Catalog, auth.NewTickets(secret), auth.NewWorks(secret, a.Catalog.Now))
 	offers, consoles := &handler.Offers{Catalog: a.Catalog, PublicURL: a.URL}, handler.NewConsoles(staff, a.closing)

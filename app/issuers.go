@@ -21,7 +21,7 @@ func (a *App) trust(ctx context.Context) error {
 	}
 	issuers := &auth.Issuers{Audience: a.settings.Audience, UserClaim: a.settings.UserClaim, Client: &http.Client{}, Now: a.now, Log: a.Log}
 	for _, i := range list {
-		issuers.Add(auth.Issuer(i))
+		issuers.Add(i)
 	}
 	for role, claim := range map[model.Role]string{
 		model.RoleViewer: a.settings.ViewerClaim, model.RoleSupport: a.settings.SupportClaim, model.RoleOperator: a.settings.OperatorClaim,

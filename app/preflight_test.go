@@ -163,7 +163,7 @@ func (f *fit) sale(change func(*model.Sale)) string {
 	change(&s)
 	check.NoError(f.t, f.db.CreateSale(f.t.Context(), s, 10, "op"))
 	catalog := service.NewCatalog(f.db, time.Now)
-	gates := service.NewGates(f.db, gate.New(f.redis, "test"), catalog, app.NewLog(&config.Settings{LogLevel: "error"}, f.t.Output()))
+	gates := service.NewGates(f.db, gate.New(f.redis, "test"), catalog, false, app.NewLog(&config.Settings{LogLevel: "error"}, f.t.Output()))
 	check.NoError(f.t, gates.Preheat(f.t.Context(), s.ID))
 	return s.ID
 }

@@ -134,7 +134,7 @@ var codeBody = fmt.Sprintf(`{"code":"c","verifier":%q,"nonce":"n"}`, strings.Rep
 // logsInOutside has people log in at an issuer.
 func (s *shop) logsInOutside(i *slowIssuer) {
 	issuers := &auth.Issuers{Audience: "shop", UserClaim: "sub", Client: &http.Client{Transport: i}, Now: time.Now, Log: slog.New(slog.DiscardHandler)}
-	issuers.Add(auth.Issuer{Name: "https://issuer.example", Prefix: "i"})
+	issuers.Add(model.Issuer{Name: "https://issuer.example", Prefix: "i"})
 	s.api.Accounts = NewAccounts(&service.Accounts{Outside: &auth.Login{
 		Issuers: issuers, Issuer: "https://issuer.example", ClientID: "shop", RedirectURL: func() string { return "https://shop.example/login" },
 	}})

@@ -53,6 +53,13 @@ func (i Identity) MayBuy() bool { return !i.Key && i.Role.May(RoleBuyer) }
 // any other sale for everybody else. The zero Identity is a stranger.
 func (i Identity) Sees(id string) bool { return IsShadow(id) == (i.Role == RoleCrowd) }
 
+// Issuer is an OpenID Connect provider outside, whose tokens are accepted.
+type Issuer struct {
+	Name    string // the claim iss
+	Prefix  string // of its users' ids, so that no two issuers share a user
+	KeysURL string // of its JSON Web Key Set; empty: by discovery, at Name
+}
+
 // Account is a built-in user: a buyer, a member of the staff, or a server of the shop, which has a key instead of a
 // password. Buyers whose tokens come from another issuer with the same secret have no Account.
 type Account struct {

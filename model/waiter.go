@@ -23,7 +23,9 @@ type answer struct {
 }
 
 // NewWaiter makes a buyer, who leaves when gone is closed.
-func NewWaiter(gone <-chan struct{}) *Waiter { return &Waiter{gone: gone, answer: make(chan answer, 1)} }
+func NewWaiter(gone <-chan struct{}) *Waiter {
+	return &Waiter{gone: gone, answer: make(chan answer, 1)}
+}
 
 // Hurry makes the admission of the attempt the buyer's answer, so that it does not wait for the settler.
 func (b *Waiter) Hurry() {

@@ -148,8 +148,7 @@ func newActionSale(t *testing.T, empty []byte) *actionSale {
 	raw := check.Must(sql.Open("sqlite", path+"?_pragma=busy_timeout(5000)"))
 	t.Cleanup(func() { _, _ = raw.Close(), db.Close() })
 	catalog, ids := NewCatalog(db, time.Now), purchaseIDs
-	gates := NewGates(db, newGatehouse(), catalog, discard)
-	gates.Retire()
+	gates := NewGates(db, newGatehouse(), catalog, true, discard)
 	s := &actionSale{T: t, db: db, raw: raw, caller: &Caller{Store: db, Catalog: catalog, IDs: ids}}
 	s.sales = &Sales{Store: db, Lines: db, History: db, Gate: &shop{gatehouse: newGatehouse()}, Gates: gates, Catalog: catalog, IDs: ids, Takes: model.TakesAll, Log: discard}
 	s.campaigns = &Campaigns{Store: db, Sales: s.sales}

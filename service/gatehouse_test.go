@@ -34,7 +34,7 @@ func newGatehouse(offers ...model.Offer) *gatehouse {
 func newGates(t *testing.T, offers ...model.Offer) (*Gates, *gatehouse) {
 	t.Helper()
 	h := newGatehouse(offers...)
-	return NewGates(h, h, refreshed(t, h), discard), h
+	return NewGates(h, h, refreshed(t, h), false, discard), h
 }
 
 // step notes a step, and fails if it is the failing one. The caller holds mu.

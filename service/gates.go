@@ -61,8 +61,6 @@ type GateListener interface {
 // this in the database, so any instance finds it at its next look, even if the instance that ran the transaction has
 // died.
 type Gates struct {
-	Observe observe.All
-
 	store interface {
 		GateStore
 		GateChanges
@@ -73,6 +71,7 @@ type Gates struct {
 	}
 	catalog   *Catalog
 	log       *slog.Logger
+	observe   observe.All
 	retired   bool
 	atOnce    int // gates rebuilt at the same time
 	requests  chan GateRequest
@@ -88,17 +87,18 @@ type GateRequest struct {
 	Epoch  int64 // 0: any open gate of the newest epoch is enough
 }
 
-// NewGates creates the service.
+// NewGates creates the service. retired is true for a strategy that uses no gates. Gates then installs none, and closes those
+// that an earlier strategy left open, because they would not count what such a strategy sells.
 func NewGates(store interface {
 	GateStore
 	GateChanges
 }, gate interface {
 	GateLife
 	GateListener
-}, catalog *Catalog, log *slog.Logger,
+}, catalog *Catalog, retired bool, log *slog.Logger, observers ...observe.Observer,
 ) *Gates {
 	return &Gates{
-		store: store, gate: gate, catalog: catalog, log: log, atOnce: rebuildsAtOnce,
+		store: store, gate: gate, catalog: catalog, retired: retired, log: log, observe: observers, atOnce: rebuildsAtOnce,
 		requests: make(chan GateRequest, gateRequests), forgotten: map[string]int64{},
 	}
 }
@@ -106,10 +106,6 @@ func NewGates(store interface {
 // closes reports whether the gate of a sale is to be closed for good: no strategy uses it, or the sale is in line, where
 // units are not open to all any more.
 func (g *Gates) closes(o model.Offer) bool { return g.retired || o.Stock.Lined == model.InLine }
-
-// Retire is for a strategy that uses no gates. Gates then installs none, and closes those that an earlier strategy
-// left open, because they would not count what such a strategy sells. Retire must be called before any other method.
-func (g *Gates) Retire() { g.retired = true }
 
 // Epoch returns the epoch of a sale's gate as this instance last read it from the database.
 func (g *Gates) Epoch(saleID string) int64 { return g.catalog.Epoch(saleID) }
@@ -150,7 +146,7 @@ func (g *Gates) Requests() <-chan GateRequest { return g.requests }
 
 // rebuild installs a new gate of a sale in place of an absent or older one. If several callers on any instances try
 // this, one wins and the others return nil at once. rebuild also returns nil at once if another rebuild of the gate
-// began, or renewed the epoch, within rebuildPause. After Retire, and for a sale in line, rebuild only closes an open gate.
+// began, or renewed the epoch, within rebuildPause. If gates are retired, and for a sale in line, rebuild only closes an open gate.
 func (g *Gates) rebuild(ctx context.Context, r GateRequest) error {
 	saleID := r.SaleID
 	offer, ok, err := g.store.Offer(ctx, saleID)
@@ -174,7 +170,7 @@ func (g *Gates) rebuild(ctx context.Context, r GateRequest) error {
 		return err
 	}
 	defer g.renew(ctx, saleID, epoch)()
-	ctx, rebuilt := g.Observe.Begin(ctx, observe.Step{Name: observe.Rebuild, Label: string(r.Reason)})
+	ctx, rebuilt := g.observe.Begin(ctx, observe.Step{Name: observe.Rebuild, Label: string(r.Reason)})
 	// The old gate is closed and admits nothing. Each ErrStreamMoved means that entries were settled meanwhile; the
 	// stream has only so many entries, so the loop ends.
 	for err = model.ErrStreamMoved; errors.Is(err, model.ErrStreamMoved); {
@@ -283,7 +279,7 @@ func (g *Gates) catchUp(ctx context.Context, gate model.GateRef, version int64) 
 
 // Ensure checks the gates of the sales that have not ended. It rebuilds a gate that is missing, closed, wrong or of
 // an older epoch, or that missed an operator's change, and applies to the other gates the changes of the stock that
-// they lack. After Retire it closes open gates instead.
+// they lack. If gates are retired, it closes open gates instead.
 func (g *Gates) Ensure(ctx context.Context) error {
 	now := g.catalog.Now()
 	live := g.catalog.live.Load().those(func(o *model.Offer) bool { return o.Judge(now) != model.Ended })

@@ -83,9 +83,7 @@ func TestRebuild(t *testing.T) {
 		o.Stock.Epoch = 3
 		g, h := newGates(t, o)
 		h.states[o.ID] = tc.state
-		if tc.retired {
-			g.Retire()
-		}
+		g.retired = tc.retired
 		if tc.change != nil {
 			tc.change(h)
 		}
@@ -106,7 +104,7 @@ func TestHole53_LongRebuildIsRenewed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := newGatehouse(openOffer())
 		h.renewed = make(chan int64)
-		g := NewGates(h, slowGate{h, 10 * rebuildPause}, refreshed(t, h), discard)
+		g := NewGates(h, slowGate{h, 10 * rebuildPause}, refreshed(t, h), false, discard)
 		ended := make(chan error, 1)
 		go func() { ended <- g.Serve(t.Context(), GateRequest{SaleID: h.offers[0].ID}) }()
 		for renewals, last := 0, time.Now(); ; renewals++ {
@@ -200,7 +198,7 @@ func TestEnsure(t *testing.T) {
 	for i := range h.offers {
 		h.offers[i].Revision = 0 // no change that a gate could have missed
 	}
-	g := NewGates(h, h, refreshed(t, h), discard)
+	g := NewGates(h, h, refreshed(t, h), false, discard)
 	g.atOnce = 1 // the fake notes steps in their order
 	h.states[fine.ID] = openGate(1, 0)
 	h.states[older.ID] = openGate(4, 0)
@@ -254,7 +252,7 @@ func TestEnsureTellsGates(t *testing.T) {
 	for _, o := range h.offers {
 		h.states[o.ID] = model.GateState{Exists: true, Open: true, Epoch: o.Stock.Epoch, Revision: o.Revision, Version: 4}
 	}
-	g := NewGates(h, h, refreshed(t, h), discard)
+	g := NewGates(h, h, refreshed(t, h), false, discard)
 	check.Done(g.Ensure(t.Context()))
 	want := model.GateState{Exists: true, Open: true, Epoch: 1, Revision: behind.Revision, Version: 6, Left: 2}
 	check.Same(t, "the gate that was behind", h.states[behind.ID], want)
@@ -287,7 +285,7 @@ func TestChangedTellsTheGate(t *testing.T) {
 		id := h.offers[0].ID
 		h.record(id, 5)
 		h.states[id], h.failing = tc.state, tc.failing
-		g := NewGates(h, h, refreshed(t, h), discard)
+		g := NewGates(h, h, refreshed(t, h), false, discard)
 		g.catalog.Latch(id)
 		g.Changed(t.Context(), id)
 		check.Same(t, "the gate is told", h.states[id].Version == 5, tc.told)
@@ -300,7 +298,7 @@ func TestChangedLeavesALineAlone(t *testing.T) {
 	h := newGatehouse(openOffer())
 	h.offers[0].Stock.Lined, h.failing = model.InLine, "peek"
 	log := &check.Log{}
-	g := NewGates(h, h, refreshed(t, h), slog.New(log))
+	g := NewGates(h, h, refreshed(t, h), false, slog.New(log))
 	g.Changed(t.Context(), h.offers[0].ID)
 	check.Same(t, "lines in the log", log.Count(""), 0)
 }
@@ -325,7 +323,7 @@ func openStores(t *testing.T, stores kit.Stores) realStores {
 	t.Cleanup(func() { _ = client.Close() })
 	s := realStores{T: t, db: db, catalog: NewCatalog(db, time.Now)}
 	s.gate = gate.New(client, "here")
-	s.gates = NewGates(db, s.gate, s.catalog, discard)
+	s.gates = NewGates(db, s.gate, s.catalog, false, discard)
 	return s
 }
 

@@ -187,7 +187,7 @@ func (p *Proofs) Path(ctx context.Context, userID, saleID string) (number int64,
 	if err != nil || e.Number >= int64(len(tags)) || offer.Line.Sealed != int64(len(tags)) {
 		return 0, tag, nil, model.NotFound, err
 	}
-	return e.Number, tags[e.Number], ranks.NewTree(tags).Path(e.Number), model.Accepted, nil
+	return e.Number, tags[e.Number], ranks.Path(tags, e.Number), model.Accepted, nil
 }
 
 // tags returns the tags of the entries from before the seal, by their numbers: 32 bytes each.

@@ -225,7 +225,7 @@ func TestLatchKeepsTheOrderOfRefusals(t *testing.T) {
 		x.Catalog.Latch(x.offer.ID)
 		r := x.request("")
 		for name, memory := range map[string]func() model.Outcome{
-			"purchase":    func() model.Outcome { return check.Must(x.Purchase(t.Context(), r)) },
+			"purchase": func() model.Outcome { return check.Must(x.Purchase(t.Context(), r)) },
 			"from memory": func() model.Outcome {
 				verdict, _ := x.fromMemory(r, x.Catalog.InMemory(x.offer.ID))
 				return model.Outcome{Verdict: verdict}

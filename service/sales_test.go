@@ -76,7 +76,7 @@ func newShop(t *testing.T, offers ...model.Offer) (*Sales, *shop) {
 	t.Helper()
 	s := &shop{gatehouse: newGatehouse(offers...)}
 	catalog := refreshed(t, s)
-	return &Sales{Store: s, Gate: s, Gates: NewGates(s, s, catalog, discard), Catalog: catalog, Takes: model.TakesAll, Log: discard}, s
+	return &Sales{Store: s, Gate: s, Gates: NewGates(s, s, catalog, false, discard), Catalog: catalog, Takes: model.TakesAll, Log: discard}, s
 }
 
 // draft returns a sale as an operator describes it.

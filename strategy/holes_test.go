@@ -181,7 +181,7 @@ func TestHole11_RebuildBetweenDeductionAndPersistence(t *testing.T) {
 				}
 			}
 			moving := &movingGate{Gate: e.gate, afterMeasured: at(1), beforeInstall: at(2), whileStaging: at(3)}
-			gates := service.NewGates(e.db, moving, e.catalog, discard)
+			gates := service.NewGates(e.db, moving, e.catalog, false, discard)
 			at(4)()
 			e.allowRebuild(o)
 			request := service.GateRequest{SaleID: o.ID, Reason: model.RebuildReason(moment), Epoch: e.peek(o).Epoch}

@@ -141,7 +141,7 @@ func (s *stores) engine(strategyName string, change ...func(*Needs)) *engine {
 	e.catalog = service.NewCatalog(s.db, time.Now)
 	e.gate = gate.New(e.client, instance)
 	e.gate.TransferTime = check.Patience
-	e.gates = service.NewGates(s.db, e.gate, e.catalog, discard)
+	e.gates = service.NewGates(s.db, e.gate, e.catalog, !kind.UsesGate, discard)
 	e.waiters = service.NewWaiters(time.Now)
 	lock, db := make(chan struct{}, 1), s.db
 	if strategyName == "mutex" {
@@ -161,9 +161,6 @@ func (s *stores) engine(strategyName string, change ...func(*Needs)) *engine {
 	}
 	e.strategy = kind.New(needs)
 	s.Cleanup(e.strategy.Close)
-	if !kind.UsesGate {
-		e.gates.Retire()
-	}
 	e.purchases = &service.Purchases{
 		Catalog: e.catalog, IDs: orderIDs, Strategy: e.strategy, Orders: s.db, Waiters: e.waiters,
 		SoldOut: &service.SoldOut{Store: db, Gate: e.gate, Catalog: e.catalog, Now: time.Now}, AckWait: ackWait,

@@ -25,7 +25,7 @@ func testController(t *testing.T, test func(t *testing.T, c *controlling)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		c := &controlling{fakeStores: newFakeStores(), changed: make(chan struct{}, 1)}
-		c.gates = service.NewGates(c, fakeGate{c.fakeStores}, c.catalog, slog.New(slog.DiscardHandler))
+		c.gates = service.NewGates(c, fakeGate{c.fakeStores}, c.catalog, false, slog.New(slog.DiscardHandler))
 		controller := &Controller{
 			Catalog: c.catalog, Gates: c.gates, SoldOut: &service.SoldOut{}, Changed: c.changed, Log: slog.New(c.log),
 			Report: func(context.Context) error {

@@ -3,6 +3,7 @@ package command
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"flashsale/app"
@@ -21,7 +23,6 @@ import (
 	"flashsale/lab/trial"
 	"flashsale/model"
 	"flashsale/repository"
-	"flashsale/service"
 	"flashsale/service/auth"
 )
 
@@ -29,16 +30,18 @@ import (
 var ErrViolation = errors.New("the books don't balance")
 
 // Execute runs a command to its end. The settings must be valid for the command, see Validate.
-func Execute(ctx context.Context, cmd config.Command, version string, stdout, stderr io.Writer) error {
+func Execute(ctx context.Context, cmd config.Command, version string, stdout, stderr io.Writer) (err error) {
+	w := bufio.NewWriter(stdout) // whose Flush returns any error of the commands that print to it
+	defer func() { err = errors.Join(err, w.Flush()) }()
 	switch cmd.Name {
 	case "serve":
-		return serve(ctx, cmd.Settings, version, stdout, stderr)
+		return serve(ctx, cmd.Settings, version, w, stderr)
 	case "tokens":
-		return printTokens(cmd, stdout)
+		return printTokens(cmd, w)
 	case "audit":
-		return auditStores(ctx, cmd, stdout)
+		return auditStores(ctx, cmd, w)
 	case "verify-draw":
-		return verifyDraw(cmd.VerifyDraw, stdout)
+		return verifyDraw(cmd.VerifyDraw, w)
 	case "preflight":
 		return preflight.Run(ctx, cmd, version, stdout)
 	case "rehearse":
@@ -47,13 +50,19 @@ func Execute(ctx context.Context, cmd config.Command, version string, stdout, st
 		return runLab(ctx, cmd, version, stdout, stderr)
 	case "health":
 		return askHealth(ctx, cmd.Settings.HTTPAddr)
-	case "keys create", "keys list", "keys revoke":
-		return manageKeys(ctx, cmd, stdout)
 	case "version":
-		_, err := fmt.Fprintln(stdout, "flashsale", version)
+		fmt.Fprintln(w, "flashsale", version)
+		return nil
+	}
+	db, err := repository.Open(ctx, cmd.Settings.Database, cmd.Settings.DBMaxConns)
+	if err != nil {
 		return err
 	}
-	return migrate(ctx, cmd, stdout)
+	defer func() { err = errors.Join(err, db.Close()) }()
+	if strings.HasPrefix(cmd.Name, "keys ") {
+		return manageKeys(ctx, cmd, db, w)
+	}
+	return migrate(ctx, cmd.Name, db, w)
 }
 
 // Validate checks the settings and options that a command needs. The error is one line.
@@ -64,22 +73,17 @@ func Validate(cmd *config.Command) error {
 	case "serve":
 		return cmd.Settings.Validate()
 	case "tokens":
-		switch t := cmd.Tokens; {
-		case t.Users < 1 || t.Users > 10_000_000:
-			return errors.New("--users: must be 1 to 10000000")
-		case !model.ValidUserID(t.Prefix + strconv.Itoa(t.Users)):
-			return errors.New("--prefix: ids must be 1 to 64 of A-Z a-z 0-9 . _ : -")
-		case t.TTL < time.Second:
-			return errors.New("--ttl: must be at least 1s")
-		}
-		return cmd.Settings.ValidateSecret()
+		t := cmd.Tokens
+		return cmp.Or(
+			config.Refuse(t.Users < 1 || t.Users > 10_000_000, "--users: must be 1 to 10000000"),
+			config.Refuse(!model.ValidUserID(t.Prefix+strconv.Itoa(t.Users)), "--prefix: ids must be 1 to 64 of A-Z a-z 0-9 . _ : -"),
+			config.Refuse(t.TTL < time.Second, "--ttl: must be at least 1s"),
+			cmd.Settings.ValidateSecret(),
+		)
 	case "verify-draw":
 		return validateVerifyDraw(cmd.VerifyDraw)
 	case "lab":
-		if err := validateLab(&cmd.Lab); err != nil {
-			return err
-		}
-		return cmd.Settings.ValidateStrategies()
+		return cmp.Or(validateLab(&cmd.Lab), cmd.Settings.ValidateStrategies())
 	}
 	if err := cmd.Settings.ValidateStores(); err != nil {
 		return err
@@ -111,7 +115,7 @@ const (
 	memoryLimit = 400 << 20
 )
 
-func serve(ctx context.Context, settings config.Settings, version string, stdout, stderr io.Writer) error {
+func serve(ctx context.Context, settings config.Settings, version string, w *bufio.Writer, stderr io.Writer) error {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(gcPercent)
 	}
@@ -132,17 +136,15 @@ func serve(ctx context.Context, settings config.Settings, version string, stdout
 	if limit, known := app.OpenFiles(); known { // the Go runtime has raised the soft limit to the hard limit
 		a.Log.Info("open files", "limit", limit)
 	}
-	err = greet(a, version, stdout)
-	if err == nil {
+	greet(a, version, w)
+	if err = w.Flush(); err == nil {
 		err = a.Run(ctx)
 	}
 	return errors.Join(err, a.Close())
 }
 
-// greet prints where the server is and what to do next. This and the other commands print to a bufio.Writer, whose
-// Flush returns any error.
-func greet(a *app.App, version string, stdout io.Writer) error {
-	w := bufio.NewWriter(stdout)
+// greet prints where the server is and what to do next.
+func greet(a *app.App, version string, w io.Writer) {
 	fmt.Fprintf(w, "flashsale %s is at %s\n", version, a.URL())
 	if ops := a.OpsURL(); ops != "" {
 		fmt.Fprintf(w, "figures for operators: %s/metrics\n", ops)
@@ -153,17 +155,15 @@ func greet(a *app.App, version string, stdout io.Writer) error {
 	if live, _ := a.Catalog.Live(); len(live) > 0 {
 		fmt.Fprintf(w, "next: open %s/sales/%s, which shows how to buy\n", a.URL(), live[0].ID)
 	}
-	return w.Flush()
 }
 
 // printTokens prints signed tokens of made-up buyers, for load tools.
-func printTokens(cmd config.Command, stdout io.Writer) error {
+func printTokens(cmd config.Command, w io.Writer) error {
 	secret, err := app.SecretOf(&cmd.Settings)
 	if err != nil {
 		return err
 	}
 	tokens := auth.NewTokens([]byte(secret), time.Now)
-	w := bufio.NewWriter(stdout)
 	fmt.Fprintln(w, "user_id,token")
 	for i := range cmd.Tokens.Users {
 		id := cmd.Tokens.Prefix + strconv.Itoa(i+1)
@@ -173,16 +173,11 @@ func printTokens(cmd config.Command, stdout io.Writer) error {
 		}
 		fmt.Fprintf(w, "%s,%s\n", id, token)
 	}
-	return w.Flush()
+	return nil
 }
 
-func migrate(ctx context.Context, cmd config.Command, stdout io.Writer) (err error) {
-	db, err := repository.Open(ctx, cmd.Settings.Database, cmd.Settings.DBMaxConns)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	switch cmd.Name {
+func migrate(ctx context.Context, command string, db *repository.Store, w io.Writer) (err error) {
+	switch command {
 	case "migrate up":
 		err = db.MigrateUp(ctx)
 	case "migrate down":
@@ -195,7 +190,6 @@ func migrate(ctx context.Context, cmd config.Command, stdout io.Writer) (err err
 	if err != nil {
 		return err
 	}
-	w := bufio.NewWriter(stdout)
 	for _, m := range status {
 		state := "pending"
 		if m.Applied {
@@ -203,11 +197,11 @@ func migrate(ctx context.Context, cmd config.Command, stdout io.Writer) (err err
 		}
 		fmt.Fprintf(w, "%05d %s %s\n", m.Version, state, m.Name)
 	}
-	return w.Flush()
+	return nil
 }
 
 // auditStores checks the sales in the stores as they are, without changing anything.
-func auditStores(ctx context.Context, cmd config.Command, stdout io.Writer) (err error) {
+func auditStores(ctx context.Context, cmd config.Command, w io.Writer) (err error) {
 	st, reached, err := app.OpenRunning(ctx, cmd.Settings, "audit")
 	if err != nil {
 		return err
@@ -221,25 +215,15 @@ func auditStores(ctx context.Context, cmd config.Command, stdout io.Writer) (err
 		}
 		ids = slices.Sorted(maps.Keys(codes))
 	}
-	wrong, err := auditSales(ctx, st.Auditor(reached), ids, cmd.Audit.Sale != "", stdout)
-	if err == nil && wrong > 0 {
-		err = ErrViolation
-	}
-	return err
-}
-
-// auditSales prints a line for each sale and returns how many sales are wrong.
-func auditSales(ctx context.Context, auditor *service.Auditor, ids []string, named bool, stdout io.Writer) (wrong int, err error) {
-	audited, w := 0, bufio.NewWriter(stdout)
+	auditor, audited, wrong := st.Auditor(reached), 0, 0
 	for _, id := range ids {
 		audit, ok, err := auditor.AuditSettled(ctx, id)
-		if err != nil {
-			return wrong, errors.Join(err, w.Flush())
-		}
-		if !ok && named {
-			return wrong, errors.Join(fmt.Errorf("--sale: there is no sale %s", id), w.Flush())
-		}
-		if !ok { // it is the id of a campaign that has no line, or of a sale that was erased meanwhile
+		switch {
+		case err != nil:
+			return err
+		case !ok && cmd.Audit.Sale != "":
+			return fmt.Errorf("--sale: there is no sale %s", id)
+		case !ok: // it is the id of a campaign that has no line, or of a sale that was erased meanwhile
 			continue
 		}
 		audited++
@@ -259,5 +243,8 @@ func auditSales(ctx context.Context, auditor *service.Auditor, ids []string, nam
 		}
 	}
 	fmt.Fprintf(w, "sales: %d, wrong: %d\n", audited, wrong)
-	return wrong, w.Flush()
+	if wrong > 0 {
+		return ErrViolation
+	}
+	return nil
 }

@@ -1,9 +1,7 @@
 package command
 
 import (
-	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -20,12 +18,7 @@ import (
 const commandActor = "command"
 
 // manageKeys makes, lists or revokes keys of the shop's servers. Running instances know a change within a second.
-func manageKeys(ctx context.Context, cmd config.Command, stdout io.Writer) (err error) {
-	db, err := repository.Open(ctx, cmd.Settings.Database, cmd.Settings.DBMaxConns)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, db.Close()) }()
+func manageKeys(ctx context.Context, cmd config.Command, db *repository.Store, w io.Writer) error {
 	if err := db.CheckSchema(ctx); err != nil {
 		return err
 	}
@@ -35,27 +28,26 @@ func manageKeys(ctx context.Context, cmd config.Command, stdout io.Writer) (err 
 		return err
 	}
 	list = slices.DeleteFunc(list, func(a model.Account) bool { return !a.IsKey() })
-	w := bufio.NewWriter(stdout)
 	switch cmd.Name {
 	case "keys create":
-		_, secret, verdict, invalid, err := staff.Create(ctx, cmd.KeyCreate.Name, true, model.Role(cmd.KeyCreate.Role), commandActor)
+		_, secret, verdict, invalid, err := staff.Create(ctx, cmd.Keys.Create.Name, true, model.Role(cmd.Keys.Create.Role), commandActor)
 		switch {
 		case err != nil:
 			return err
 		case invalid != nil:
 			return fmt.Errorf("--%s: must be %d to %d of A-Z a-z 0-9 . _ -", invalid.Field, invalid.Min, invalid.Max)
 		case verdict != model.Accepted:
-			return fmt.Errorf("--name: another account or key is called %s", cmd.KeyCreate.Name)
+			return fmt.Errorf("--name: another account or key is called %s", cmd.Keys.Create.Name)
 		}
 		fmt.Fprintln(w, secret)
 	case "keys revoke":
-		if !slices.ContainsFunc(list, func(a model.Account) bool { return a.Name == cmd.KeyRevoke.Name }) {
-			return fmt.Errorf("--name: there is no key %s", cmd.KeyRevoke.Name)
+		if !slices.ContainsFunc(list, func(a model.Account) bool { return a.Name == cmd.Keys.Revoke.Name }) {
+			return fmt.Errorf("--name: there is no key %s", cmd.Keys.Revoke.Name)
 		}
-		if _, _, err := staff.Remove(ctx, cmd.KeyRevoke.Name, commandActor); err != nil {
+		if _, _, err := staff.Remove(ctx, cmd.Keys.Revoke.Name, commandActor); err != nil {
 			return err
 		}
-		fmt.Fprintf(w, "revoked %s\n", cmd.KeyRevoke.Name)
+		fmt.Fprintf(w, "revoked %s\n", cmd.Keys.Revoke.Name)
 	default:
 		for _, a := range list {
 			used := "never"
@@ -65,5 +57,5 @@ func manageKeys(ctx context.Context, cmd config.Command, stdout io.Writer) (err 
 			fmt.Fprintf(w, "%s %s, created %s, last used %s\n", a.Name, a.Role, a.CreatedAt.UTC().Format(time.RFC3339), used)
 		}
 	}
-	return w.Flush()
+	return nil
 }

@@ -1,6 +1,7 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,21 +32,14 @@ func validateLab(l *config.Lab) error {
 		}
 		seen[name] = true
 	}
-	switch {
-	case l.Buyers < 1 || l.Buyers > 1_000_000:
-		return errors.New("--buyers: must be 1 to 1000000")
-	case l.Stock < 1 || l.Stock > 1_000_000:
-		return errors.New("--stock: must be 1 to 1000000")
-	case l.Concurrency < 1 || l.Concurrency > 10_000:
-		return errors.New("--concurrency: must be 1 to 10000")
-	case l.Instances < 1 || l.Instances > 8:
-		return errors.New("--instances: must be 1 to 8")
-	case l.Kill && l.Instances < 2:
-		return errors.New("--kill: needs --instances 2 or more, so that one is left")
-	case l.Out == "":
-		return errors.New("--out: needs a folder")
-	}
-	return nil
+	return cmp.Or(
+		config.Refuse(l.Buyers < 1 || l.Buyers > 1_000_000, "--buyers: must be 1 to 1000000"),
+		config.Refuse(l.Stock < 1 || l.Stock > 1_000_000, "--stock: must be 1 to 1000000"),
+		config.Refuse(l.Concurrency < 1 || l.Concurrency > 10_000, "--concurrency: must be 1 to 10000"),
+		config.Refuse(l.Instances < 1 || l.Instances > 8, "--instances: must be 1 to 8"),
+		config.Refuse(l.Kill && l.Instances < 2, "--kill: needs --instances 2 or more, so that one is left"),
+		config.Refuse(l.Out == "", "--out: needs a folder"),
+	)
 }
 
 // runLab runs the strategies and writes the results to stdout and to files. Progress goes to stderr if that is a

@@ -1,7 +1,6 @@
 package command
 
 import (
-	"bufio"
 	"cmp"
 	"encoding/hex"
 	"errors"
@@ -16,25 +15,21 @@ import (
 
 // validateVerifyDraw checks the options of `verify-draw`.
 func validateVerifyDraw(options config.VerifyDraw) error {
-	if info, err := os.Stat(options.File); err != nil || info.IsDir() {
-		return fmt.Errorf("there is no file %s", options.File)
-	}
-	if options.Number != nil && *options.Number < 0 {
-		return errors.New("--number: must be 0 or more")
-	}
-	if key, err := hex.DecodeString(options.BeaconKey); err != nil || options.BeaconKey != "" && len(key) != beacon.PublicKeySize {
-		return fmt.Errorf("--beacon-key: must be %d hex digits", 2*beacon.PublicKeySize)
-	}
-	return nil
+	info, err := os.Stat(options.File)
+	key, odd := hex.DecodeString(options.BeaconKey)
+	return cmp.Or(
+		config.Refuse(err != nil || info.IsDir(), "there is no file %s", options.File),
+		config.Refuse(options.Number != nil && *options.Number < 0, "--number: must be 0 or more"),
+		config.Refuse(odd != nil || options.BeaconKey != "" && len(key) != beacon.PublicKeySize, "--beacon-key: must be %d hex digits", 2*beacon.PublicKeySize),
+	)
 }
 
 // verifyDraw checks the proof of a line or a draw and prints what agrees. The error says what does not.
-func verifyDraw(options config.VerifyDraw, stdout io.Writer) error {
+func verifyDraw(options config.VerifyDraw, w io.Writer) error {
 	doc, err := checkedDocument(options)
 	if err != nil {
 		return fmt.Errorf("%s: %w", options.File, err)
 	}
-	w := bufio.NewWriter(stdout)
 	fmt.Fprintf(w, "%s of sale %s: %d entries, %d of them void\n", doc.Mode, doc.Sale, doc.N, len(doc.Void))
 	fmt.Fprintf(w, "commitment %s agrees with the secret\n", doc.Commitment)
 	fmt.Fprintf(w, "root %s agrees with the entries\n", doc.Root)
@@ -56,7 +51,7 @@ func verifyDraw(options config.VerifyDraw, stdout io.Writer) error {
 	}
 	fmt.Fprintln(w, "This proves the order if these are the values that were published: the commitment before the first entry,")
 	fmt.Fprintln(w, "the number of entries, the root and the beacon round at the seal.")
-	return w.Flush()
+	return nil
 }
 
 // checkedDocument reads a document and checks it.

@@ -43,7 +43,6 @@ type accounts struct {
 // grant is what a code stands for.
 type grant struct {
 	customer, redirect, challenge, nonce string
-	until                                time.Time
 }
 
 func (a *accounts) makeKey() (err error) {
@@ -95,7 +94,7 @@ func (s *Shop) authorize(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	code := rand.Text()
-	if !s.accounts.keep(code, grant{name, form["redirect_uri"], form["code_challenge"], form["nonce"], time.Now().Add(codeLife)}) {
+	if !s.accounts.keep(code, grant{name, form["redirect_uri"], form["code_challenge"], form["nonce"]}) {
 		s.show(w, http.StatusServiceUnavailable, "message.html", "Too many people are logging in. Please try again in a minute.")
 		return
 	}
@@ -103,19 +102,15 @@ func (s *Shop) authorize(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, form["redirect_uri"]+"?"+back.Encode(), http.StatusSeeOther)
 }
 
-// keep stores a grant under its code and deletes the expired grants. It returns false if maxGrants others are still valid.
+// keep stores a grant under its code for codeLife. It returns false if there are maxGrants others.
 func (a *accounts) keep(code string, g grant) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	for old, other := range a.grants {
-		if time.Now().After(other.until) {
-			delete(a.grants, old)
-		}
-	}
 	if len(a.grants) >= maxGrants {
 		return false
 	}
 	a.grants[code] = g
+	time.AfterFunc(codeLife, func() { a.take(code) })
 	return true
 }
 
@@ -125,7 +120,7 @@ func (a *accounts) take(code string) (g grant, ok bool) {
 	defer a.mu.Unlock()
 	g, ok = a.grants[code]
 	delete(a.grants, code)
-	return g, ok && time.Now().Before(g.until)
+	return g, ok
 }
 
 // token exchanges a code for tokens. Whoever has the code needs the verifier as well.

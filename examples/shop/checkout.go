@@ -50,8 +50,7 @@ type checkout struct {
 	mu       sync.Mutex
 	payments map[string]*payment // by order
 	verifier *oidc.IDTokenVerifier
-	engine   string        // whose verifier that is
-	wake     chan struct{} // a payment is not finished
+	engine   string // whose verifier that is
 }
 
 // of returns the payment of an order, which may be unpaid.
@@ -128,7 +127,6 @@ func (s *Shop) atCheckout(w http.ResponseWriter, r *http.Request, do func(contex
 	if do != nil {
 		if err = do(r.Context(), c, p); err != nil {
 			fmt.Fprintf(s.log, "order %s: %v\n", p.order, err)
-			s.hurry()
 		}
 	}
 	s.show(w, http.StatusOK, "checkout.html", map[string]any{
@@ -177,32 +175,19 @@ func (s *Shop) owe(orderID, reference string) {
 	defer p.mu.Unlock()
 	if p.reference == reference && (p.state == taken || p.state == settled) {
 		p.state = owed
-		s.hurry()
 	}
 }
 
-func (s *Shop) hurry() {
-	select {
-	case s.checkout.wake <- struct{}{}:
-	default:
-	}
-}
-
-// finishPayments repeats calls that have failed, until ctx ends.
+// finishPayments makes the calls that are due or have failed, until ctx ends.
 func (s *Shop) finishPayments(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-s.checkout.wake:
+		case <-time.After(repeatEvery):
 		}
-		if c, err := s.connection(); err != nil || !s.finish(ctx, c) {
-			select {
-			case <-ctx.Done():
-				return
-			case <-time.After(repeatEvery):
-				s.hurry()
-			}
+		if c, err := s.connection(); err == nil {
+			s.finish(ctx, c)
 		}
 	}
 }

@@ -7,6 +7,5 @@ require (
 	github.com/go-jose/go-jose/v4 v4.1.4
 	github.com/golang-jwt/jwt/v5 v5.3.1
 	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1
+	golang.org/x/oauth2 v0.37.0
 )
-
-require golang.org/x/oauth2 v0.37.0 // indirect

@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// engineTimeout bounds a call to the engine, and repeatEvery is the pause before an unfinished one is repeated.
+// engineTimeout bounds a call to the engine, and repeatEvery is the pause before unfinished ones are repeated.
 const (
 	engineTimeout = 5 * time.Second
 	repeatEvery   = 2 * time.Second
@@ -52,7 +52,7 @@ type Shop struct {
 
 func newShop(url string, connection func() (Connection, error), log io.Writer) (*Shop, error) {
 	s := &Shop{url: url, connection: connection, client: &http.Client{Timeout: engineTimeout}, log: log}
-	s.checkout.payments, s.checkout.wake = map[string]*payment{}, make(chan struct{}, 1)
+	s.checkout.payments = map[string]*payment{}
 	s.orders.seen, s.orders.byID = map[string]bool{}, map[string]order{}
 	var err error
 	s.pages, err = template.New("").Funcs(template.FuncMap{"money": money}).ParseFS(files, "pages/*.html")

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -21,27 +22,9 @@ const envPrefix = "FLASHSALE_"
 
 // Command is what the user asked for. Name is a command's path, such as "serve" or "migrate up".
 type Command struct {
-	Name       string
-	Settings   Settings
-	Tokens     Tokens
-	Audit      Audit
-	VerifyDraw VerifyDraw
-	Preflight  Preflight
-	Rehearse   Rehearse
-	Lab        Lab
-	KeyCreate  KeyCreate
-	KeyRevoke  KeyRevoke
-}
-
-// KeyCreate are the options of `keys create`.
-type KeyCreate struct {
-	Name string `required:"" help:"Name of the key, for example of the server that gets it."`
-	Role string `default:"support" enum:"viewer,support,operator,holds" help:"What the key may do: ${enum}."`
-}
-
-// KeyRevoke are the options of `keys revoke`.
-type KeyRevoke struct {
-	Name string `required:"" help:"Name of the key."`
+	Name     string
+	Settings Settings
+	Commands
 }
 
 // Tokens are the options of `tokens`.
@@ -49,11 +32,6 @@ type Tokens struct {
 	Users  int           `required:"" help:"How many buyers."`
 	Prefix string        `default:"u" help:"Prefix of the user ids; a number from 1 follows."`
 	TTL    time.Duration `default:"24h" help:"How long the tokens are valid."`
-}
-
-// Audit are the options of `audit`.
-type Audit struct {
-	Sale string `help:"Only the sale of this id."`
 }
 
 // VerifyDraw are the options of `verify-draw`. Number is nil if no entry is asked for.
@@ -92,11 +70,8 @@ type Lab struct {
 // server needs all settings to be valid.
 type flags Settings
 
-type cli struct {
-	Config configFile  `help:"YAML file of settings, with the names of the flags." placeholder:"FILE"`
-	Flags  flags       `embed:""`
-	Files  secretFiles `embed:""`
-
+// Commands are all commands with their options.
+type Commands struct {
 	Serve   struct{} `cmd:"" default:"1" help:"Run the server."`
 	Migrate struct {
 		Up     struct{} `cmd:"" help:"Bring the schema up to date."`
@@ -105,11 +80,18 @@ type cli struct {
 	} `cmd:"" help:"Change the database's schema."`
 	Tokens Tokens `cmd:"" help:"Print buyers with signed tokens for load tools, as CSV: user_id,token."`
 	Keys   struct {
-		Create KeyCreate `cmd:"" help:"Make a key, which a server of the shop sends in place of a token, and print it once."`
-		List   struct{}  `cmd:"" help:"List the keys."`
-		Revoke KeyRevoke `cmd:"" help:"Revoke a key."`
+		Create struct {
+			Name string `required:"" help:"Name of the key, for example of the server that gets it."`
+			Role string `default:"support" enum:"viewer,support,operator,holds" help:"What the key may do: ${enum}."`
+		} `cmd:"" help:"Make a key, which a server of the shop sends in place of a token, and print it once."`
+		List   struct{} `cmd:"" help:"List the keys."`
+		Revoke struct {
+			Name string `required:"" help:"Name of the key."`
+		} `cmd:"" help:"Revoke a key."`
 	} `cmd:"" help:"Manage the keys of the shop's servers."`
-	Audit      Audit      `cmd:"" help:"Check that every unit is accounted for; exit 1 if not."`
+	Audit struct {
+		Sale string `help:"Only the sale of this id."`
+	} `cmd:"" help:"Check that every unit is accounted for; exit 1 if not."`
 	VerifyDraw VerifyDraw `cmd:"" help:"Recompute a line or a draw from its proof, without any store; exit 1 if a part does not agree."`
 	Preflight  Preflight  `cmd:"" help:"Check before a sale that stores, settings, machine and instances are fit for it; exit 1 if not."`
 	Rehearse   Rehearse   `cmd:"" help:"Rehearse a sale in full size: a crowd buys a hidden sale at --url, and what it was told is compared with the books; exit 1 if it has not passed."`
@@ -123,7 +105,12 @@ var ErrHelp = errors.New("help was printed")
 
 // Parse reads the command and its settings. Any error other than ErrHelp means wrong usage and is one line.
 func Parse(args []string, getenv func(string) string, stdout, stderr io.Writer) (cmd Command, err error) {
-	var c cli
+	var c struct {
+		Config   configFile  `help:"YAML file of settings, with the names of the flags." placeholder:"FILE"`
+		Flags    flags       `embed:""`
+		Files    secretFiles `embed:""`
+		Commands `embed:""`
+	}
 	file := &fileSettings{}
 	helped := false
 	parser, err := kong.New(&c,
@@ -161,15 +148,15 @@ func Parse(args []string, getenv func(string) string, stdout, stderr io.Writer) 
 	if unknown := file.unknown(parser.Model); unknown != "" {
 		return cmd, fmt.Errorf("%s: unknown setting %q", file.path, unknown)
 	}
+	if err := readSecrets(parser.Model); err != nil {
+		return cmd, err
+	}
 	settings := Settings(c.Flags)
-	if err := c.Files.read(&settings); err != nil {
+	if err := settings.putPasswords(); err != nil {
 		return cmd, err
 	}
 	name, _, _ := strings.Cut(ctx.Command(), " <") // the path ends with the command's arguments
-	return Command{
-		Name: name, Settings: settings, Tokens: c.Tokens, Audit: c.Audit, VerifyDraw: c.VerifyDraw, Preflight: c.Preflight, Rehearse: c.Rehearse, Lab: c.Lab,
-		KeyCreate: c.Keys.Create, KeyRevoke: c.Keys.Revoke,
-	}, nil
+	return Command{name, settings, c.Commands}, nil
 }
 
 func envName(flag string) string {
@@ -201,8 +188,6 @@ func (w *asWritten) UnmarshalYAML(node ast.Node) error {
 	switch value := node.(type) {
 	case *ast.NullNode:
 		return nil
-	case *ast.StringNode:
-		text = value.Value
 	case *ast.LiteralNode: // of several lines
 		text = value.Value.Value
 	case *ast.SequenceNode:
@@ -233,31 +218,28 @@ func (f *fileSettings) load(path string) error {
 		return fmt.Errorf("--config: %w", err)
 	}
 	if err := yaml.Unmarshal(text, &f.values); err != nil {
-		return fmt.Errorf("--config: %s is not flat YAML: %s", path, firstLine(err.Error()))
+		line, _, _ := strings.Cut(err.Error(), "\n")
+		return fmt.Errorf("--config: %s is not flat YAML: %s", path, line)
 	}
 	return nil
 }
 
-func firstLine(s string) string {
-	line, _, _ := strings.Cut(s, "\n")
-	return line
-}
-
 // unknown returns the first key of the file, in alphabetical order, that is not a setting; empty if there is none.
 func (f *fileSettings) unknown(app *kong.Application) string {
-	keys := make([]string, 0, len(f.values))
-	for key := range f.values {
-		if !slices.ContainsFunc(app.Flags, func(flag *kong.Flag) bool {
-			return flag.Name == key && key != "help" && key != "config"
-		}) {
-			keys = append(keys, key)
+	for _, key := range slices.Sorted(maps.Keys(f.values)) {
+		if flagOf(app, key) == nil || key == "help" || key == "config" {
+			return key
 		}
 	}
-	slices.Sort(keys)
-	if len(keys) == 0 {
-		return ""
+	return ""
+}
+
+// flagOf returns the flag of a name that all commands have, nil if there is none.
+func flagOf(app *kong.Application, name string) *kong.Flag {
+	if i := slices.IndexFunc(app.Flags, func(flag *kong.Flag) bool { return flag.Name == name }); i >= 0 {
+		return app.Flags[i]
 	}
-	return keys[0]
+	return nil
 }
 
 // resolver gives a flag that is not on the command line its value from the environment, or else from the file.

@@ -1,43 +1,32 @@
 package config
 
 import (
-	"errors"
-	"fmt"
+	"cmp"
 	"net/url"
 	"regexp"
 	"slices"
 	"strings"
-)
 
-// Issuer is a server outside whose tokens are accepted.
-type Issuer struct {
-	Name    string // the claim iss
-	Prefix  string // of its users' ids
-	KeysURL string // of its JSON Web Key Set; empty: the discovery document has it
-}
+	"flashsale/model"
+)
 
 // prefixForm is the form of a prefix. The engine's own accounts have the prefixes operator and key.
 var prefixForm = regexp.MustCompile(`^[A-Za-z0-9.-]{1,32}$`)
 
 // Outside returns the issuers that the settings name.
-func (s *Settings) Outside() (list []Issuer, err error) {
-	if (s.JWKS == "") != (s.IssuerName == "") {
-		return nil, errors.New("--jwks: is for --issuer-name; want both or none")
-	}
+func (s *Settings) Outside() (list []model.Issuer, err error) {
 	for _, setting := range s.Issuers {
 		list = append(list, issuerOf(setting, ""))
 	}
 	if s.JWKS != "" {
 		list = append(list, issuerOf(s.IssuerName, s.JWKS))
 	}
-	if s.ClientID != "" && len(s.Issuers) == 0 || s.ClientSecret != "" && s.ClientID == "" {
-		return nil, errors.New("--client-id: needs an --issuer, and --client-secret a --client-id")
-	}
-	if s.Scopes != "" && (s.ClientID == "" || !slices.Contains(strings.Fields(s.Scopes), "openid")) {
-		return nil, errors.New("--scopes: is for --client-id, and must have openid among the scopes, with spaces between them")
-	}
-	if len(list) > 0 && s.Audience == "" {
-		return nil, errors.New("--audience: required with --issuer or --jwks, or tokens for other services would be accepted")
+	checks := []error{
+		Refuse((s.JWKS == "") != (s.IssuerName == ""), "--jwks: is for --issuer-name; want both or none"),
+		Refuse(s.ClientID != "" && len(s.Issuers) == 0 || s.ClientSecret != "" && s.ClientID == "", "--client-id: needs an --issuer, and --client-secret a --client-id"),
+		Refuse(s.Scopes != "" && (s.ClientID == "" || !slices.Contains(strings.Fields(s.Scopes), "openid")),
+			"--scopes: is for --client-id, and must have openid among the scopes, with spaces between them"),
+		Refuse(len(list) > 0 && s.Audience == "", "--audience: required with --issuer or --jwks, or tokens for other services would be accepted"),
 	}
 	names, prefixes := map[string]bool{}, map[string]bool{"operator": true, "key": true}
 	for _, i := range list {
@@ -46,27 +35,25 @@ func (s *Settings) Outside() (list []Issuer, err error) {
 			flag, address = "--jwks", i.KeysURL
 		}
 		u, err := url.Parse(address)
-		switch {
-		case err != nil || u.Host == "" || u.Scheme != "https" && (u.Scheme != "http" || !isNear(hostName(u, "80"))):
-			return nil, errors.New(flag + ": want https://host/..., or http:// on this machine")
-		case !prefixForm.MatchString(i.Prefix):
-			return nil, fmt.Errorf("%s: the prefix %q must be 1 to 32 of A-Z a-z 0-9 . -", flag, i.Prefix)
-		case names[i.Name] || prefixes[i.Prefix]:
-			return nil, fmt.Errorf("%s: the issuer or its prefix %q is taken; want PREFIX=URL with another prefix", flag, i.Prefix)
-		}
+		checks = append(checks,
+			Refuse(err != nil || !httpURL(address) || u.Scheme != "https" && !isNear(hostName(u, "80")), "%s: want https://host/..., or http:// on this machine", flag),
+			Refuse(!prefixForm.MatchString(i.Prefix), "%s: the prefix %q must be 1 to 32 of A-Z a-z 0-9 . -", flag, i.Prefix),
+			Refuse(names[i.Name] || prefixes[i.Prefix], "%s: the issuer or its prefix %q is taken; want PREFIX=URL with another prefix", flag, i.Prefix))
 		names[i.Name], prefixes[i.Prefix] = true, true
 	}
 	for flag, claim := range map[string]string{"--viewer-claim": s.ViewerClaim, "--support-claim": s.SupportClaim, "--operator-claim": s.OperatorClaim} {
-		if name, value, _ := strings.Cut(claim, "="); claim != "" && (name == "" || value == "" || len(list) == 0) {
-			return nil, errors.New(flag + ": want CLAIM=VALUE, beside an issuer")
-		}
+		name, value, _ := strings.Cut(claim, "=")
+		checks = append(checks, Refuse(claim != "" && (name == "" || value == "" || len(list) == 0), "%s: want CLAIM=VALUE, beside an issuer", flag))
+	}
+	if err := cmp.Or(checks...); err != nil {
+		return nil, err
 	}
 	return list, nil
 }
 
 // issuerOf reads [PREFIX=]NAME. A URL may contain an equals sign, but not before its scheme.
-func issuerOf(setting, keysURL string) Issuer {
-	i := Issuer{Name: setting, KeysURL: keysURL}
+func issuerOf(setting, keysURL string) model.Issuer {
+	i := model.Issuer{Name: setting, KeysURL: keysURL}
 	if prefix, name, found := strings.Cut(setting, "="); found && !strings.ContainsAny(prefix, ":/") {
 		i.Prefix, i.Name = prefix, name
 		return i

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"flashsale/model"
 	"flashsale/test/kit/check"
 )
 
@@ -11,8 +12,8 @@ func TestIssuers(t *testing.T) {
 	const id = "https://id.shop.example"
 	list, err := settingsOf(t, "--audience=shop", "--issuer="+id+"/realms/a,b="+id+"/realms/b?x=y", "--jwks=http://127.0.0.1:1/keys", "--issuer-name=old=shop").Outside()
 	check.NoError(t, err)
-	check.Same(t, "issuers", list, []Issuer{
-		{id + "/realms/a", "id.shop.example", ""}, {id + "/realms/b?x=y", "b", ""}, {"shop", "old", "http://127.0.0.1:1/keys"},
+	check.Same(t, "issuers", list, []model.Issuer{
+		{Name: id + "/realms/a", Prefix: "id.shop.example"}, {Name: id + "/realms/b?x=y", Prefix: "b"}, {Name: "shop", Prefix: "old", KeysURL: "http://127.0.0.1:1/keys"},
 	})
 	list, err = settingsOf(t).Outside()
 	if err != nil || list != nil {

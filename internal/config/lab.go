@@ -1,7 +1,7 @@
 package config
 
 import (
-	"errors"
+	"cmp"
 	"net"
 	"net/url"
 	"path/filepath"
@@ -18,19 +18,14 @@ func (s *Settings) validateLab() error {
 		if err := validateDatabase("--lab-database", s.LabDatabase); err != nil {
 			return err
 		}
-		if sameDatabase(s.LabDatabase, s.Database) {
-			return errors.New("--lab-database: names the shop's own database; the lab needs another")
-		}
 	}
-	if err := validateRedis("--lab-redis", s.LabRedis); err != nil {
-		return err
-	}
-	// Another database number on the shop's Redis is refused as well: all numbers share the pub/sub channels on which
-	// instances announce changes.
-	if s.LabRedis != EmbeddedRedis && shareServers(s.LabRedis, s.Redis) {
-		return errors.New("--lab-redis: names the shop's own Redis; the lab needs another")
-	}
-	return nil
+	return cmp.Or(
+		Refuse(s.LabDatabase != "" && sameDatabase(s.LabDatabase, s.Database), "--lab-database: names the shop's own database; the lab needs another"),
+		validateRedis("--lab-redis", s.LabRedis),
+		// Another database number on the shop's Redis is refused as well: all numbers share the pub/sub channels on which
+		// instances announce changes.
+		Refuse(s.LabRedis != EmbeddedRedis && overlap(redisServers(s.LabRedis), redisServers(s.Redis)), "--lab-redis: names the shop's own Redis; the lab needs another"),
+	)
 }
 
 // sameDatabase reports whether two valid addresses may lead to the same database, however they are spelled. It does not
@@ -43,7 +38,7 @@ func sameDatabase(a, b string) bool {
 	}
 	serversA, nameA := databaseServers(a)
 	serversB, nameB := databaseServers(b)
-	return nameA == nameB && slices.ContainsFunc(serversA, func(server string) bool { return slices.Contains(serversB, server) })
+	return nameA == nameB && overlap(serversA, serversB)
 }
 
 // databaseServers returns the servers of an address of MySQL as hostName spells them, and the name of the database.
@@ -61,10 +56,10 @@ func databaseServers(database string) (servers []string, name string) {
 	return servers, strings.ToLower(strings.Trim(u.Path, "/")) // some servers ignore case
 }
 
-// shareServers reports whether two addresses of Redis have a server in common, however they are spelled. It does not
-// recognize aliases of a host.
-func shareServers(a, b string) bool {
-	return slices.ContainsFunc(redisServers(a), func(server string) bool { return slices.Contains(redisServers(b), server) })
+// overlap reports whether two lists of servers, as hostName spells them, have one in common. It does not recognize aliases of
+// a host.
+func overlap(a, b []string) bool {
+	return slices.ContainsFunc(a, func(server string) bool { return slices.Contains(b, server) })
 }
 
 // hostName returns a server's host and port, or the path of its socket. All loopback addresses of this machine have the

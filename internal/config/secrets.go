@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"os"
 	"strings"
+
+	"github.com/alecthomas/kong"
 )
 
 // secretFiles are the flags that name files with secrets, as orchestrators provide them. A setting and its file are
@@ -22,57 +24,50 @@ type secretFiles struct {
 	QueueURLFile            string `name:"queue-url-file" placeholder:"FILE" help:"File with the value of --queue-url."`
 }
 
-// read sets the settings whose files are given, and then puts the passwords of the stores into their addresses.
-func (f *secretFiles) read(s *Settings) error {
-	for _, secret := range []struct {
-		flag, file string
-		value      *string
-	}{
-		{"--secret", f.SecretFile, &s.Secret},
-		{"--payment-secret", f.PaymentSecretFile, &s.PaymentSecret},
-		{"--admin-password", f.AdminPasswordFile, &s.AdminPassword},
-		{"--database-password", f.DatabasePasswordFile, &s.DatabasePassword},
-		{"--redis-password", f.RedisPasswordFile, &s.RedisPassword},
-		{"--client-secret", f.ClientSecretFile, &s.ClientSecret},
-		{"--stripe-key", f.StripeKeyFile, &s.StripeKey},
-		{"--stripe-webhook-secret", f.StripeWebhookSecretFile, &s.StripeWebhookSecret},
-		{"--queue-url", f.QueueURLFile, &s.QueueURL},
-	} {
-		if secret.file == "" {
+// readSecrets sets the settings whose files are given. The flag of a file has the name of its setting and -file behind it.
+func readSecrets(app *kong.Application) error {
+	for _, file := range app.Flags {
+		name, isFile := strings.CutSuffix(file.Name, "-file")
+		if !isFile || file.Target.String() == "" {
 			continue
 		}
-		if *secret.value != "" {
-			return fmt.Errorf("%s: is given, and %s-file as well; want one of them", secret.flag, secret.flag)
+		setting := flagOf(app, name).Target
+		if setting.String() != "" {
+			return fmt.Errorf("--%s: is given, and --%s-file as well; want one of them", name, name)
 		}
-		text, err := os.ReadFile(secret.file)
+		text, err := os.ReadFile(file.Target.String())
 		if err != nil {
-			return fmt.Errorf("%s-file: %w", secret.flag, err)
+			return fmt.Errorf("--%s-file: %w", name, err)
 		}
 		// Editors and echo end a file with a new line.
-		if *secret.value = strings.TrimRight(string(text), "\r\n"); *secret.value == "" {
-			return fmt.Errorf("%s-file: %s is empty", secret.flag, secret.file)
+		if setting.SetString(strings.TrimRight(string(text), "\r\n")); setting.String() == "" {
+			return fmt.Errorf("--%s-file: %s is empty", name, file.Target)
 		}
 	}
-	var err error
-	if s.DatabasePassword != "" {
-		if _, isFile := s.SQLitePath(); isFile {
-			return errors.New("--database-password: SQLite has none")
-		}
-		if s.Database, err = withPassword(s.Database, s.DatabasePassword); err != nil {
-			return fmt.Errorf("--database-password: --database %w", err)
-		}
+	return nil
+}
+
+// putPasswords puts the passwords of the stores into their addresses.
+func (s *Settings) putPasswords() (err error) {
+	if _, isFile := s.SQLitePath(); isFile && s.DatabasePassword != "" {
+		return errors.New("--database-password: SQLite has none")
 	}
-	if s.RedisPassword != "" {
-		if s.Redis == EmbeddedRedis {
-			return errors.New("--redis-password: the embedded Redis needs none")
+	if s.Redis == EmbeddedRedis && s.RedisPassword != "" {
+		return errors.New("--redis-password: the embedded Redis needs none")
+	}
+	for _, store := range []struct {
+		flag, of, password string
+		address            *string
+	}{
+		{"--database-password", "--database", s.DatabasePassword, &s.Database},
+		{"--redis-password", "--redis", s.RedisPassword, &s.Redis},
+		{"--redis-password", "--redis-replicas", s.RedisPassword, &s.RedisReplicas},
+	} {
+		if store.password == "" || *store.address == "" {
+			continue
 		}
-		if s.Redis, err = withPassword(s.Redis, s.RedisPassword); err != nil {
-			return fmt.Errorf("--redis-password: --redis %w", err)
-		}
-		if s.RedisReplicas != "" {
-			if s.RedisReplicas, err = withPassword(s.RedisReplicas, s.RedisPassword); err != nil {
-				return fmt.Errorf("--redis-password: --redis-replicas %w", err)
-			}
+		if *store.address, err = withPassword(*store.address, store.password); err != nil {
+			return fmt.Errorf("%s: %s %w", store.flag, store.of, err)
 		}
 	}
 	return nil

@@ -3,7 +3,7 @@
 package config
 
 import (
-	"errors"
+	"cmp"
 	"fmt"
 	"net"
 	"net/netip"
@@ -169,32 +169,28 @@ func (s *Settings) LabFolder() string {
 	return filepath.Join("data", "lab")
 }
 
+// Refuse returns an error with this text if bad is true. cmp.Or of such checks is the first that fails.
+func Refuse(bad bool, text string, values ...any) error {
+	if !bad {
+		return nil
+	}
+	return fmt.Errorf(text, values...)
+}
+
 // ValidateStores checks the settings of the stores, which every command that opens them needs.
 func (s *Settings) ValidateStores() error {
-	if err := validateDatabase("--database", s.Database); err != nil {
-		return err
-	}
-	if err := validateRedis("--redis", s.Redis); err != nil {
-		return err
-	}
-	switch {
-	case s.RedisReplicas != "" && !redisAddress(s.RedisReplicas):
-		return errors.New("--redis-replicas: want " + redisForms)
-	case s.RedisReplicas != "" && s.Redis == EmbeddedRedis:
-		return errors.New("--redis-replicas: the embedded Redis has no replicas")
-	}
-	if s.DBMaxConns < 4 || s.DBMaxConns > 10_000 {
-		return errors.New("--db-max-conns: must be 4 to 10000")
-	}
-	return nil
+	return cmp.Or(
+		validateDatabase("--database", s.Database),
+		validateRedis("--redis", s.Redis),
+		Refuse(s.RedisReplicas != "" && !redisAddress(s.RedisReplicas), "--redis-replicas: want "+redisForms),
+		Refuse(s.RedisReplicas != "" && s.Redis == EmbeddedRedis, "--redis-replicas: the embedded Redis has no replicas"),
+		Refuse(s.DBMaxConns < 4 || s.DBMaxConns > 10_000, "--db-max-conns: must be 4 to 10000"),
+	)
 }
 
 func validateDatabase(flag, database string) error {
 	if path, isFile := strings.CutPrefix(database, "sqlite:"); isFile {
-		if path == "" || strings.ContainsRune(path, '?') {
-			return errors.New(flag + ": sqlite: needs a path without '?'")
-		}
-		return nil
+		return Refuse(path == "" || strings.ContainsRune(path, '?'), "%s: sqlite: needs a path without '?'", flag)
 	}
 	if _, _, err := address.MySQL(database); err != nil {
 		return fmt.Errorf("%s: %w", flag, err)
@@ -203,109 +199,63 @@ func validateDatabase(flag, database string) error {
 }
 
 func validateRedis(flag, redis string) error {
-	if redis != EmbeddedRedis && !redisAddress(redis) {
-		return errors.New(flag + ": want embedded, " + redisForms)
-	}
-	return nil
+	return Refuse(redis != EmbeddedRedis && !redisAddress(redis), "%s: want embedded, "+redisForms, flag)
 }
 
 // ValidateStrategies checks the settings of the stores and of the strategies.
 func (s *Settings) ValidateStrategies() error {
-	if err := s.ValidateStores(); err != nil {
-		return err
-	}
-	switch {
-	case !(s.LocalShare > 0) || s.LocalShare > 1:
-		return errors.New("--local-share: must be above 0 and at most 1")
-	case s.LocalBuffer < 0 || s.LocalBuffer > 1_000_000:
-		return errors.New("--local-buffer: must be 0 to 1000000 units")
-	}
-	return nil
+	return cmp.Or(
+		s.ValidateStores(),
+		Refuse(!(s.LocalShare > 0) || s.LocalShare > 1, "--local-share: must be above 0 and at most 1"),
+		Refuse(s.LocalBuffer < 0 || s.LocalBuffer > 1_000_000, "--local-buffer: must be 0 to 1000000 units"),
+	)
 }
 
 // Validate checks the settings of a server and fills in those that follow from others. An error is one line that
 // names the setting.
 func (s *Settings) Validate() error {
-	if err := s.ValidateStrategies(); err != nil {
-		return err
-	}
-	if err := s.ValidateSecret(); err != nil {
-		return err
-	}
-	if err := s.validateLab(); err != nil {
-		return err
-	}
-	if _, err := s.Outside(); err != nil {
-		return err
-	}
-	if err := s.validateQueue(); err != nil {
-		return err
-	}
-	if err := s.validatePayment(); err != nil {
-		return err
-	}
 	if s.OpsAddr == "off" {
 		s.OpsAddr = ""
 	}
-	if err := s.validateAddresses(); err != nil {
-		return err
-	}
-	if s.PaymentSecret == "" {
-		s.PaymentSecret = s.Secret
-	}
-	switch {
-	case s.Strategy == "naive" && !s.AllowOversell:
-		return errors.New("--strategy: naive sells units twice; it starts only with --allow-oversell")
-	case s.Batch < 1 || s.Batch > 512:
-		return errors.New("--batch: must be 1 to 512")
-	case s.AckWait < 0 || s.AckWait > 10*time.Second:
-		return errors.New("--ack-wait: must be 0s to 10s")
-	case s.PayGrace < 0 || s.PayGrace > 24*time.Hour:
-		return errors.New("--pay-grace: must be 0s to 24h")
-	case !(s.LimitRate > 0) || s.LimitRate > 1e9:
-		return errors.New("--limit-rate: must be above 0 and at most 1e9 a second")
-	case s.LimitBurst < 1 || s.LimitBurst > 1_000_000_000:
-		return errors.New("--limit-burst: must be 1 to 1000000000")
-	case s.LimitWait < 0 || s.LimitWait > 10*time.Second:
-		return errors.New("--limit-wait: must be 0s to 10s")
-	case !(s.IPRate >= 0) || s.IPRate > 1e9:
-		return errors.New("--ip-rate: must be 0 to 1e9 a second")
-	case s.UserRequests < 0 || s.UserRequests > 1_000_000:
-		return errors.New("--user-requests: must be 0 to 1000000")
-	case s.UserRequests > 0 && (s.UserWindow < time.Millisecond || s.UserWindow > 24*time.Hour):
-		return errors.New("--user-window: must be 1ms to 24h")
-	case s.PaymentSecret != "" && len(s.PaymentSecret) < MinSecret:
-		return fmt.Errorf("--payment-secret (FLASHSALE_PAYMENT_SECRET): has %d bytes, needs at least %d", len(s.PaymentSecret), MinSecret)
-	case !httpURL(s.Beacon):
-		return errors.New("--beacon: want http(s)://host")
-	case s.EventDays < 2 || s.EventDays > 3650:
-		return errors.New("--event-days: must be 2 to 3650")
-	case !(s.TraceRatio >= 0) || s.TraceRatio > 1:
-		return errors.New("--trace-ratio: must be 0 to 1")
-	case s.BuiltIn() == "off" && len(s.Issuers) == 0 && s.JWKS == "" && s.Embedded():
-		return errors.New("--accounts: off needs an --issuer, or nobody can log in")
-	case s.AdminPassword == "" && !s.Embedded() && s.BuiltIn() != "off":
-		return errors.New("--admin-password (FLASHSALE_ADMIN_PASSWORD): required")
-	case s.AdminPassword != "" && (len(s.AdminPassword) < 8 || len(s.AdminPassword) > 128):
-		return errors.New("--admin-password (FLASHSALE_ADMIN_PASSWORD): must be 8 to 128 bytes")
-	}
-	return nil
+	s.PaymentSecret = cmp.Or(s.PaymentSecret, s.Secret)
+	_, badIssuers := s.Outside()
+	return cmp.Or(
+		s.ValidateStrategies(),
+		s.ValidateSecret(),
+		s.validateLab(),
+		badIssuers,
+		s.validateQueue(),
+		s.validatePayment(),
+		s.validateAddresses(),
+		Refuse(s.Strategy == "naive" && !s.AllowOversell, "--strategy: naive sells units twice; it starts only with --allow-oversell"),
+		Refuse(s.Batch < 1 || s.Batch > 512, "--batch: must be 1 to 512"),
+		Refuse(s.AckWait < 0 || s.AckWait > 10*time.Second, "--ack-wait: must be 0s to 10s"),
+		Refuse(s.PayGrace < 0 || s.PayGrace > 24*time.Hour, "--pay-grace: must be 0s to 24h"),
+		Refuse(!(s.LimitRate > 0) || s.LimitRate > 1e9, "--limit-rate: must be above 0 and at most 1e9 a second"),
+		Refuse(s.LimitBurst < 1 || s.LimitBurst > 1_000_000_000, "--limit-burst: must be 1 to 1000000000"),
+		Refuse(s.LimitWait < 0 || s.LimitWait > 10*time.Second, "--limit-wait: must be 0s to 10s"),
+		Refuse(!(s.IPRate >= 0) || s.IPRate > 1e9, "--ip-rate: must be 0 to 1e9 a second"),
+		Refuse(s.UserRequests < 0 || s.UserRequests > 1_000_000, "--user-requests: must be 0 to 1000000"),
+		Refuse(s.UserRequests > 0 && (s.UserWindow < time.Millisecond || s.UserWindow > 24*time.Hour), "--user-window: must be 1ms to 24h"),
+		longEnough("--payment-secret (FLASHSALE_PAYMENT_SECRET)", s.PaymentSecret),
+		Refuse(!httpURL(s.Beacon), "--beacon: want http(s)://host"),
+		Refuse(s.EventDays < 2 || s.EventDays > 3650, "--event-days: must be 2 to 3650"),
+		Refuse(!(s.TraceRatio >= 0) || s.TraceRatio > 1, "--trace-ratio: must be 0 to 1"),
+		Refuse(s.BuiltIn() == "off" && len(s.Issuers) == 0 && s.JWKS == "" && s.Embedded(), "--accounts: off needs an --issuer, or nobody can log in"),
+		Refuse(s.AdminPassword == "" && !s.Embedded() && s.BuiltIn() != "off", "--admin-password (FLASHSALE_ADMIN_PASSWORD): required"),
+		Refuse(s.AdminPassword != "" && (len(s.AdminPassword) < 8 || len(s.AdminPassword) > 128), "--admin-password (FLASHSALE_ADMIN_PASSWORD): must be 8 to 128 bytes"),
+	)
 }
 
 func (s *Settings) validatePayment() error {
-	switch provider := s.Provider(); {
-	case provider == "":
-		return errors.New("--payment: required: stripe, handoff or, for trials, sandbox")
-	case provider == "stripe" && (s.StripeKey == "" || s.StripeWebhookSecret == ""):
-		return errors.New("--payment: stripe needs --stripe-key and --stripe-webhook-secret, from the environment or files")
-	case provider == "handoff" && !httpURL(s.CheckoutURL):
-		return errors.New("--checkout-url: handoff wants http(s)://host/path")
-	case provider != "stripe" && s.StripeKey+s.StripeWebhookSecret != "":
-		return errors.New("--stripe-key: is for --payment stripe")
-	case provider != "handoff" && s.CheckoutURL != "":
-		return errors.New("--checkout-url: is for --payment handoff")
-	}
-	return nil
+	provider := s.Provider()
+	return cmp.Or(
+		Refuse(provider == "", "--payment: required: stripe, handoff or, for trials, sandbox"),
+		Refuse(provider == "stripe" && (s.StripeKey == "" || s.StripeWebhookSecret == ""), "--payment: stripe needs --stripe-key and --stripe-webhook-secret, from the environment or files"),
+		Refuse(provider == "handoff" && !httpURL(s.CheckoutURL), "--checkout-url: handoff wants http(s)://host/path"),
+		Refuse(provider != "stripe" && s.StripeKey+s.StripeWebhookSecret != "", "--stripe-key: is for --payment stripe"),
+		Refuse(provider != "handoff" && s.CheckoutURL != "", "--checkout-url: is for --payment handoff"),
+	)
 }
 
 func httpURL(text string) bool {
@@ -319,32 +269,27 @@ func (s *Settings) QueueBrokers() []string { return strings.Split(s.QueueURL, ",
 func (s *Settings) validateQueue() error {
 	switch s.Queue {
 	case "rabbitmq":
-		if u, err := url.Parse(s.QueueURL); err != nil || u.Scheme != "amqp" && u.Scheme != "amqps" || u.Hostname() == "" {
-			return errors.New("--queue-url: rabbitmq wants amqp://user:pass@host:5672/vhost, or amqps://")
-		}
+		u, err := url.Parse(s.QueueURL)
+		return Refuse(err != nil || u.Scheme != "amqp" && u.Scheme != "amqps" || u.Hostname() == "", "--queue-url: rabbitmq wants amqp://user:pass@host:5672/vhost, or amqps://")
 	case "kafka":
-		for _, broker := range s.QueueBrokers() {
-			if !validAddress(broker) || strings.HasPrefix(broker, ":") || strings.Contains(broker, "/") {
-				return errors.New("--queue-url: kafka wants host:port, or several with commas between them")
-			}
-		}
-	default:
-		if s.QueueURL != "" {
-			return fmt.Errorf("--queue-url: %s has no broker of its own", s.Queue)
-		}
+		return Refuse(slices.ContainsFunc(s.QueueBrokers(), func(broker string) bool {
+			return !validAddress(broker) || strings.HasPrefix(broker, ":") || strings.Contains(broker, "/")
+		}), "--queue-url: kafka wants host:port, or several with commas between them")
 	}
-	return nil
+	return Refuse(s.QueueURL != "", "--queue-url: %s has no broker of its own", s.Queue)
 }
 
 // ValidateSecret checks the secret that signs tokens.
 func (s *Settings) ValidateSecret() error {
-	switch {
-	case s.Secret == "" && !s.Embedded():
-		return errors.New("--secret (FLASHSALE_SECRET): required, at least 32 bytes")
-	case s.Secret != "" && len(s.Secret) < MinSecret:
-		return fmt.Errorf("--secret (FLASHSALE_SECRET): has %d bytes, needs at least %d", len(s.Secret), MinSecret)
-	}
-	return nil
+	return cmp.Or(
+		Refuse(s.Secret == "" && !s.Embedded(), "--secret (FLASHSALE_SECRET): required, at least 32 bytes"),
+		longEnough("--secret (FLASHSALE_SECRET)", s.Secret),
+	)
+}
+
+// longEnough refuses a secret that is given and too short.
+func longEnough(flag, secret string) error {
+	return Refuse(secret != "" && len(secret) < MinSecret, "%s: has %d bytes, needs at least %d", flag, len(secret), MinSecret)
 }
 
 func validAddress(addr string) bool {
@@ -357,30 +302,23 @@ func validAddress(addr string) bool {
 }
 
 func (s *Settings) validateAddresses() error {
-	if !validAddress(s.HTTPAddr) {
-		return errors.New("--http-addr: want host:port")
-	}
-	if s.OpsAddr != "" && !validAddress(s.OpsAddr) {
-		return errors.New("--ops-addr: want host:port, or off")
-	}
-	if u, err := url.Parse(s.PublicURL); s.PublicURL != "" && (!httpURL(s.PublicURL) || err != nil || strings.Trim(u.Path, "/")+u.RawQuery+u.Fragment != "") {
-		return errors.New("--public-url: want http(s)://host, without a path: the pages are at the root of a host of their own")
-	}
-	if s.OTLPEndpoint != "" && !httpURL(s.OTLPEndpoint) {
-		return errors.New("--otlp-endpoint: want http(s)://host:4318")
+	u, err := url.Parse(s.PublicURL)
+	badURL := s.PublicURL != "" && (err != nil || !httpURL(s.PublicURL) || strings.Trim(u.Path, "/")+u.RawQuery+u.Fragment != "")
+	checks := []error{
+		Refuse(!validAddress(s.HTTPAddr), "--http-addr: want host:port"),
+		Refuse(s.OpsAddr != "" && !validAddress(s.OpsAddr), "--ops-addr: want host:port, or off"),
+		Refuse(badURL, "--public-url: want http(s)://host, without a path: the pages are at the root of a host of their own"),
+		Refuse(s.OTLPEndpoint != "" && !httpURL(s.OTLPEndpoint), "--otlp-endpoint: want http(s)://host:4318"),
 	}
 	for _, origin := range s.AllowOrigins {
-		if u, err := url.Parse(origin); err != nil || u.Scheme+"://"+u.Host != origin || u.Scheme != "http" && u.Scheme != "https" || u.Hostname() == "" || strings.ContainsAny(u.Host, "*") || strings.ToLower(origin) != origin {
-			return fmt.Errorf("--allow-origin: %q: want an exact origin in small letters, as https://shop.example", origin)
-		}
+		u, err := url.Parse(origin)
+		bad := err != nil || !httpURL(origin) || u.Scheme+"://"+u.Host != origin || u.Hostname() == "" || strings.ContainsAny(u.Host, "*") || strings.ToLower(origin) != origin
+		checks = append(checks, Refuse(bad, "--allow-origin: %q: want an exact origin in small letters, as https://shop.example", origin))
 	}
-	for _, p := range s.TrustedProxies {
-		if _, err := netip.ParsePrefix(p); err == nil {
-			continue
-		}
-		if _, err := netip.ParseAddr(p); err != nil {
-			return fmt.Errorf("--trusted-proxies: %q is neither an address nor a network", p)
-		}
+	for _, proxy := range s.TrustedProxies {
+		_, noNetwork := netip.ParsePrefix(proxy)
+		_, noAddress := netip.ParseAddr(proxy)
+		checks = append(checks, Refuse(noNetwork != nil && noAddress != nil, "--trusted-proxies: %q is neither an address nor a network", proxy))
 	}
-	return nil
+	return cmp.Or(checks...)
 }

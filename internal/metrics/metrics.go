@@ -35,7 +35,7 @@ type Metrics struct {
 	settleTime   prometheus.Histogram
 	lostRaces    prometheus.Counter
 	rebuilds     *prometheus.CounterVec
-	expired      expiry
+	expired      prometheus.Counter
 	refundsDue   prometheus.Gauge
 	deliveries   *prometheus.CounterVec
 	violations   prometheus.Counter
@@ -43,12 +43,7 @@ type Metrics struct {
 
 	drifts  drifts
 	audited atomic.Int64 // unix ms at which this instance last got the auditor's lease
-}
-
-// expiry holds the figures of the expirer.
-type expiry struct {
-	units   prometheus.Counter
-	emptied atomic.Int64 // unix ms of the last look that left nothing overdue
+	emptied atomic.Int64 // unix ms of the expirer's last look that left nothing overdue
 }
 
 // maxScrapes is how many requests for /metrics are answered at once; any more get 503. Each of them reads Redis. A
@@ -63,18 +58,22 @@ func New(now func() time.Time) *Metrics {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	f := promauto.With(registry)
-	purchases := f.NewCounterVec(prometheus.CounterOpts{
-		Name: "flashsale_purchases_total", Help: "Purchase requests that reached the engine, by verdict.",
-	}, []string{"verdict"})
-	stages := f.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "flashsale_purchase_stage_seconds", Help: "Time in each stage of a purchase.", Buckets: latencies,
-	}, []string{"stage"})
-	requests := f.NewHistogramVec(prometheus.HistogramOpts{
-		Name: "flashsale_http_request_seconds", Help: "Time of HTTP requests by route and status.", Buckets: latencies,
-	}, []string{"method", "route", "status"})
-	deliveries := f.NewCounterVec(prometheus.CounterOpts{
-		Name: "flashsale_deliveries_total", Help: "Messages that this instance sent to endpoints, by outcome: delivered or failed.",
-	}, []string{"outcome"})
+	counter := func(name, help string) prometheus.Counter {
+		return f.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	counters := func(name, help, label string) *prometheus.CounterVec {
+		return f.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+	}
+	histogram := func(name, help string, bounds []float64) prometheus.Histogram {
+		return f.NewHistogram(prometheus.HistogramOpts{Name: name, Help: help, Buckets: bounds})
+	}
+	histograms := func(name, help string, labels ...string) *prometheus.HistogramVec {
+		return f.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: latencies}, labels)
+	}
+	purchases := counters("flashsale_purchases_total", "Purchase requests that reached the engine, by verdict.", "verdict")
+	stages := histograms("flashsale_purchase_stage_seconds", "Time in each stage of a purchase.", "stage")
+	requests := histograms("flashsale_http_request_seconds", "Time of HTTP requests by route and status.", "method", "route", "status")
+	deliveries := counters("flashsale_deliveries_total", "Messages that this instance sent to endpoints, by outcome: delivered or failed.", "outcome")
 	for _, outcome := range []string{observe.Delivered, observe.Undelivered} {
 		deliveries.WithLabelValues(outcome) // so that a rate can be computed from the first message on
 	}
@@ -86,38 +85,20 @@ func New(now func() time.Time) *Metrics {
 		requests: newHandles(func(r request) prometheus.Observer {
 			return requests.WithLabelValues(r.method, r.route, strconv.Itoa(r.status))
 		}),
-		admitBatch: f.NewHistogram(prometheus.HistogramOpts{
-			Name: "flashsale_admit_batch_attempts", Help: "Attempts that went to the gate in one call.", Buckets: prometheus.ExponentialBuckets(1, 2, 9),
-		}),
-		admitTime: f.NewHistogram(prometheus.HistogramOpts{
-			Name: "flashsale_admit_seconds", Help: "Time of one call of the gate.", Buckets: latencies,
-		}),
-		settleBatch: f.NewHistogram(prometheus.HistogramOpts{
-			Name: "flashsale_settle_batch_entries", Help: "Entries settled in one transaction.", Buckets: prometheus.ExponentialBuckets(1, 2, 10),
-		}),
-		settleTime: f.NewHistogram(prometheus.HistogramOpts{
-			Name: "flashsale_settle_seconds", Help: "Time of one settle transaction.", Buckets: latencies,
-		}),
-		lostRaces: f.NewCounter(prometheus.CounterOpts{
-			Name: "flashsale_lost_races_total", Help: "Optimistic transactions that another writer overtook.",
-		}),
-		rebuilds: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "flashsale_gate_rebuilds_total", Help: "Gates that this instance installed, by why.",
-		}, []string{"reason"}),
-		expired: expiry{units: f.NewCounter(prometheus.CounterOpts{
-			Name: "flashsale_expired_units_total", Help: "Units that unpaid orders gave back when their time was over.",
-		})},
+		admitBatch:  histogram("flashsale_admit_batch_attempts", "Attempts that went to the gate in one call.", prometheus.ExponentialBuckets(1, 2, 9)),
+		admitTime:   histogram("flashsale_admit_seconds", "Time of one call of the gate.", latencies),
+		settleBatch: histogram("flashsale_settle_batch_entries", "Entries settled in one transaction.", prometheus.ExponentialBuckets(1, 2, 10)),
+		settleTime:  histogram("flashsale_settle_seconds", "Time of one settle transaction.", latencies),
+		lostRaces:   counter("flashsale_lost_races_total", "Optimistic transactions that another writer overtook."),
+		rebuilds:    counters("flashsale_gate_rebuilds_total", "Gates that this instance installed, by why.", "reason"),
+		expired:     counter("flashsale_expired_units_total", "Units that unpaid orders gave back when their time was over."),
 		refundsDue: f.NewGauge(prometheus.GaugeOpts{
 			Name: "flashsale_refunds_due", Help: "Payments whose money is to go back, as this instance's refunder last saw; 100 stands for that many or more.",
 		}),
-		deliveries: deliveries,
-		drifts:     drifts{seen: map[string]sighting{}},
-		violations: f.NewCounter(prometheus.CounterOpts{
-			Name: "flashsale_book_violations_total", Help: "Audits that found sums which disagree, and sales whose books did not let their orders expire.",
-		}),
-		counterFails: f.NewCounter(prometheus.CounterOpts{
-			Name: "flashsale_uncounted_requests_total", Help: "Requests that passed because the user's counter could not be reached.",
-		}),
+		deliveries:   deliveries,
+		drifts:       drifts{seen: map[string]sighting{}},
+		violations:   counter("flashsale_book_violations_total", "Audits that found sums which disagree, and sales whose books did not let their orders expire."),
+		counterFails: counter("flashsale_uncounted_requests_total", "Requests that passed because the user's counter could not be reached."),
 	}
 }
 
@@ -173,9 +154,9 @@ func (m *Metrics) Note(e observe.Event) {
 	case observe.Uncounted:
 		m.counterFails.Inc()
 	case observe.Expired:
-		m.expired.units.Add(float64(e.N))
+		m.expired.Add(float64(e.N))
 	case observe.NothingOverdue:
-		m.expired.emptied.Store(m.now().UnixMilli())
+		m.emptied.Store(m.now().UnixMilli())
 	case observe.RefundsDue:
 		m.refundsDue.Set(float64(e.N))
 	case observe.Delivery:

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"runtime"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,107 +42,107 @@ type Sources struct {
 // sourced collects the figures that are read from Sources.
 type sourced struct {
 	Sources
-	m *Metrics
-
-	build, sales, streams, breaker, reachable, queueAge, drift, look, expiryLag *prometheus.Desc
-	units, requests, open, epoch, left, inflight, entries, bypassed             *prometheus.Desc
-	lineEntries, lineServing, lineCalled, lineIdle, lineCalls, lineRound        *prometheus.Desc
+	m       *Metrics
+	figures map[string]*prometheus.Desc // by name
 }
 
 // Watch registers the figures of the sources. It may be called once.
 func (m *Metrics) Watch(s Sources) {
-	desc := func(name, help string, labels ...string) *prometheus.Desc {
-		return prometheus.NewDesc(name, help, labels, nil)
+	figures := map[string]*prometheus.Desc{}
+	for _, f := range []struct {
+		name, help string
+		labels     []string
+	}{
+		{"flashsale_build_info", "1, with the version, the strategy and Go's version.", []string{"version", "strategy", "go_version"}},
+		{"flashsale_sales", "Sales that this instance watches, of which the first 20 have figures of their own.", nil},
+		{"flashsale_sale_units", "Units of a sale that are available, held or paid, as this instance last read the database.", []string{"sale", "state"}},
+		{"flashsale_sale_requests_total", "Purchase requests of a sale by what became of them, those that the front door refused too.", []string{"sale", "verdict"}},
+		{"flashsale_event_streams", "Open streams of stock events.", nil},
+		{"flashsale_gate_breaker_closed", "1 while attempts go to the gate, 0 while the circuit breaker leaves Redis alone.", nil},
+		{"flashsale_gate_reachable", "1 if Redis answered when these figures were asked for.", nil},
+		{"flashsale_gate_open", "1 if a sale's gate admits.", []string{"sale"}},
+		{"flashsale_gate_epoch", "Generation of a sale's gate.", []string{"sale"}},
+		{"flashsale_gate_left_units", "Units that a sale's gate may still admit.", []string{"sale"}},
+		{"flashsale_gate_inflight_units", "Units that were admitted and not settled.", []string{"sale"}},
+		{"flashsale_gate_stream_entries", "Entries in a sale's stream, which wait to be settled.", []string{"sale"}},
+		{"flashsale_queue_bypassed_entries_total", "Entries that were settled from the stream itself although a queue should have brought them.", nil},
+		{"flashsale_line_entries", "Entries of a sale's line.", []string{"sale"}},
+		{"flashsale_line_serving", "Ranks of a sale's line that have been called, or at which a draw has looked.", []string{"sale"}},
+		{"flashsale_line_called_units", "Units behind the calls of a sale's line.", []string{"sale"}},
+		{"flashsale_line_idle_units", "Units that are behind no call although entrants wait for them.", []string{"sale"}},
+		{"flashsale_line_ended_calls_total", "Calls of a sale's line that have ended, by whether with an order.", []string{"sale", "ended"}},
+		{"flashsale_line_awaits_round", "1 while a sealed line waits for its round of the beacon.", []string{"sale"}},
+		{"flashsale_queue_age_seconds", "Age of the oldest entry in any stream, 0 if there is none.", nil},
+		{"flashsale_gate_drift_units", "The gate's units minus the database's, as this instance's auditor saw them within the last ten seconds.", []string{"sale"}},
+		{"flashsale_auditor_last_look_timestamp_seconds", "When this instance last held the auditor's lease, 0 if it never did: one instance at a time holds it.", nil},
+		{"flashsale_expiry_lag_seconds", "Time since the expirer last found no order overdue: none waits longer for its end.", nil},
+	} {
+		figures[f.name] = prometheus.NewDesc(f.name, f.help, f.labels, nil)
 	}
-	m.registry.MustRegister(&sourced{
-		Sources: s, m: m,
-		build:       desc("flashsale_build_info", "1, with the version, the strategy and Go's version.", "version", "strategy", "go_version"),
-		sales:       desc("flashsale_sales", "Sales that this instance watches, of which the first 20 have figures of their own."),
-		units:       desc("flashsale_sale_units", "Units of a sale that are available, held or paid, as this instance last read the database.", "sale", "state"),
-		requests:    desc("flashsale_sale_requests_total", "Purchase requests of a sale by what became of them, those that the front door refused too.", "sale", "verdict"),
-		streams:     desc("flashsale_event_streams", "Open streams of stock events."),
-		breaker:     desc("flashsale_gate_breaker_closed", "1 while attempts go to the gate, 0 while the circuit breaker leaves Redis alone."),
-		reachable:   desc("flashsale_gate_reachable", "1 if Redis answered when these figures were asked for."),
-		open:        desc("flashsale_gate_open", "1 if a sale's gate admits.", "sale"),
-		epoch:       desc("flashsale_gate_epoch", "Generation of a sale's gate.", "sale"),
-		left:        desc("flashsale_gate_left_units", "Units that a sale's gate may still admit.", "sale"),
-		inflight:    desc("flashsale_gate_inflight_units", "Units that were admitted and not settled.", "sale"),
-		entries:     desc("flashsale_gate_stream_entries", "Entries in a sale's stream, which wait to be settled.", "sale"),
-		bypassed:    desc("flashsale_queue_bypassed_entries_total", "Entries that were settled from the stream itself although a queue should have brought them."),
-		lineEntries: desc("flashsale_line_entries", "Entries of a sale's line.", "sale"),
-		lineServing: desc("flashsale_line_serving", "Ranks of a sale's line that have been called, or at which a draw has looked.", "sale"),
-		lineCalled:  desc("flashsale_line_called_units", "Units behind the calls of a sale's line.", "sale"),
-		lineIdle:    desc("flashsale_line_idle_units", "Units that are behind no call although entrants wait for them.", "sale"),
-		lineCalls:   desc("flashsale_line_ended_calls_total", "Calls of a sale's line that have ended, by whether with an order.", "sale", "ended"),
-		lineRound:   desc("flashsale_line_awaits_round", "1 while a sealed line waits for its round of the beacon.", "sale"),
-		queueAge:    desc("flashsale_queue_age_seconds", "Age of the oldest entry in any stream, 0 if there is none."),
-		drift:       desc("flashsale_gate_drift_units", "The gate's units minus the database's, as this instance's auditor saw them within the last ten seconds.", "sale"),
-		look:        desc("flashsale_auditor_last_look_timestamp_seconds", "When this instance last held the auditor's lease, 0 if it never did: one instance at a time holds it."),
-		expiryLag:   desc("flashsale_expiry_lag_seconds", "Time since the expirer last found no order overdue: none waits longer for its end."),
-	})
+	m.registry.MustRegister(&sourced{s, m, figures})
 }
 
-// setter adds a gauge to the answer of a scrape.
-type setter func(d *prometheus.Desc, value float64, labels ...string)
+// setter adds a figure to the answer of a scrape.
+type setter func(name string, value float64, labels ...string)
 
 // Describe is part of prometheus.Collector.
 func (s *sourced) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{
-		s.build, s.sales, s.streams, s.breaker, s.reachable, s.queueAge, s.drift, s.look, s.expiryLag,
-		s.units, s.requests, s.open, s.epoch, s.left, s.inflight, s.entries, s.bypassed,
-		s.lineEntries, s.lineServing, s.lineCalled, s.lineIdle, s.lineCalls, s.lineRound,
-	} {
-		to <- d
+	for _, figure := range s.figures {
+		to <- figure
 	}
 }
 
 // Collect is part of prometheus.Collector.
 func (s *sourced) Collect(to chan<- prometheus.Metric) {
-	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
-		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	show := func(name string, value float64, labels ...string) {
+		kind := prometheus.GaugeValue
+		if strings.HasSuffix(name, "_total") { // which no other kind has
+			kind = prometheus.CounterValue
+		}
+		to <- prometheus.MustNewConstMetric(s.figures[name], kind, value, labels...)
 	}
 	version, strategy := s.Build()
-	gauge(s.build, 1, version, strategy, runtime.Version())
-	gauge(s.streams, float64(s.Streams()))
-	gauge(s.breaker, number(s.Breaker()))
-	to <- prometheus.MustNewConstMetric(s.bypassed, prometheus.CounterValue, float64(s.Bypassed()))
+	show("flashsale_build_info", 1, version, strategy, runtime.Version())
+	show("flashsale_event_streams", float64(s.Streams()))
+	show("flashsale_gate_breaker_closed", number(s.Breaker()))
+	show("flashsale_queue_bypassed_entries_total", float64(s.Bypassed()))
 	now := s.m.now()
-	gauge(s.look, seconds(s.m.audited.Load()))
-	if emptied := s.m.expired.emptied.Load(); emptied != 0 {
-		gauge(s.expiryLag, now.Sub(time.UnixMilli(emptied)).Seconds())
+	show("flashsale_auditor_last_look_timestamp_seconds", seconds(s.m.audited.Load()))
+	if emptied := s.m.emptied.Load(); emptied != 0 {
+		show("flashsale_expiry_lag_seconds", now.Sub(time.UnixMilli(emptied)).Seconds())
 	}
 
 	sales := s.Sales()
-	gauge(s.sales, float64(len(sales)))
+	show("flashsale_sales", float64(len(sales)))
 	slices.SortStableFunc(sales, func(a, b model.Offer) int { return byNeed(a, b, now) })
 	shown := sales[:min(len(sales), maxSales)]
 	requests := s.Requests()
 	for _, sale := range shown {
-		gauge(s.units, float64(sale.Stock.Free()), sale.ID, "available")
-		gauge(s.units, float64(sale.Stock.Held), sale.ID, "held")
-		gauge(s.units, float64(sale.Stock.Paid), sale.ID, "paid")
+		show("flashsale_sale_units", float64(sale.Stock.Free()), sale.ID, "available")
+		show("flashsale_sale_units", float64(sale.Stock.Held), sale.ID, "held")
+		show("flashsale_sale_units", float64(sale.Stock.Paid), sale.ID, "paid")
 		for verdict, n := range requests[sale.ID] {
-			to <- prometheus.MustNewConstMetric(s.requests, prometheus.CounterValue, float64(n), sale.ID, string(verdict))
+			show("flashsale_sale_requests_total", float64(n), sale.ID, string(verdict))
 		}
 	}
 	lines := slices.DeleteFunc(s.Lines(), func(o model.Offer) bool { return o.Stock.Lined != model.InLine })
 	slices.SortStableFunc(lines, func(a, b model.Offer) int { return byNeed(a, b, now) })
 	for _, sale := range lines[:min(len(lines), maxSales)] {
-		s.collectLine(to, sale, gauge)
+		s.collectLine(sale, show)
 	}
-	s.collectDrifts(shown, now, gauge)
-	s.collectGates(sales, shown, gauge)
+	s.collectDrifts(shown, now, show)
+	s.collectGates(sales, shown, show)
 }
 
 // collectLine reports the figures of a sale in line.
-func (s *sourced) collectLine(to chan<- prometheus.Metric, sale model.Offer, gauge setter) {
-	gauge(s.lineEntries, float64(sale.Line.Entries), sale.ID)
-	gauge(s.lineServing, float64(sale.Line.Serving), sale.ID)
-	gauge(s.lineCalled, float64(sale.Stock.Called), sale.ID)
-	gauge(s.lineIdle, float64(idle(sale)), sale.ID)
-	gauge(s.lineRound, number(sale.Line.Phase == model.PhaseSealed && sale.Line.AwaitsSeed()), sale.ID)
+func (s *sourced) collectLine(sale model.Offer, show setter) {
+	show("flashsale_line_entries", float64(sale.Line.Entries), sale.ID)
+	show("flashsale_line_serving", float64(sale.Line.Serving), sale.ID)
+	show("flashsale_line_called_units", float64(sale.Stock.Called), sale.ID)
+	show("flashsale_line_idle_units", float64(idle(sale)), sale.ID)
+	show("flashsale_line_awaits_round", number(sale.Line.Phase == model.PhaseSealed && sale.Line.AwaitsSeed()), sale.ID)
 	for ended, calls := range map[string]int64{"spent": sale.Stock.SpentCalls, "lapsed": sale.Stock.LapsedCalls} {
-		to <- prometheus.MustNewConstMetric(s.lineCalls, prometheus.CounterValue, float64(calls), sale.ID, ended)
+		show("flashsale_line_ended_calls_total", float64(calls), sale.ID, ended)
 	}
 }
 
@@ -155,32 +156,32 @@ func idle(sale model.Offer) int64 {
 
 // collectDrifts reports the drifts of the sales shown and, for at most maxSales of the others, the drifts that are
 // not 0.
-func (s *sourced) collectDrifts(shown []model.Offer, now time.Time, gauge setter) {
+func (s *sourced) collectDrifts(shown []model.Offer, now time.Time, show setter) {
 	drifts := s.m.drifts.recent(now)
 	for _, sale := range shown {
 		if units, judged := drifts[sale.ID]; judged {
-			gauge(s.drift, float64(units), sale.ID)
+			show("flashsale_gate_drift_units", float64(units), sale.ID)
 			delete(drifts, sale.ID)
 		}
 	}
 	maps.DeleteFunc(drifts, func(_ string, units int64) bool { return units == 0 })
 	wrong := slices.Sorted(maps.Keys(drifts))
 	for _, id := range wrong[:min(len(wrong), maxSales)] {
-		gauge(s.drift, float64(drifts[id]), id)
+		show("flashsale_gate_drift_units", float64(drifts[id]), id)
 	}
 }
 
 // collectGates reads the gates from Redis. If Redis does not answer, the figures of the gates are left out;
 // flashsale_gate_reachable shows whether it answered the first call.
-func (s *sourced) collectGates(sales, shown []model.Offer, gauge setter) {
+func (s *sourced) collectGates(sales, shown []model.Offer, show setter) {
 	ctx, cancel := context.WithTimeout(context.Background(), collectLimit)
 	defer cancel()
 	age, err := s.QueueAge(ctx, model.GateRefs(sales)...)
-	gauge(s.reachable, number(err == nil))
+	show("flashsale_gate_reachable", number(err == nil))
 	if err != nil {
 		return
 	}
-	gauge(s.queueAge, age.Seconds())
+	show("flashsale_queue_age_seconds", age.Seconds())
 	states, err := s.Peek(ctx, model.GateRefs(shown)...)
 	if err != nil {
 		return
@@ -190,11 +191,11 @@ func (s *sourced) collectGates(sales, shown []model.Offer, gauge setter) {
 			continue
 		}
 		id := shown[i].ID
-		gauge(s.open, number(state.Open), id)
-		gauge(s.epoch, float64(state.Epoch), id)
-		gauge(s.left, float64(state.Left), id)
-		gauge(s.inflight, float64(state.Inflight), id)
-		gauge(s.entries, float64(state.Stream), id)
+		show("flashsale_gate_open", number(state.Open), id)
+		show("flashsale_gate_epoch", float64(state.Epoch), id)
+		show("flashsale_gate_left_units", float64(state.Left), id)
+		show("flashsale_gate_inflight_units", float64(state.Inflight), id)
+		show("flashsale_gate_stream_entries", float64(state.Stream), id)
 	}
 }
 

@@ -49,6 +49,6 @@ func BenchmarkWrite(b *testing.B) {
 func BenchmarkTree(b *testing.B) {
 	doc := million()
 	for b.Loop() {
-		NewTree(doc.Tags)
+		Path(doc.Tags, 0)
 	}
 }

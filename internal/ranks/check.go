@@ -15,11 +15,7 @@ func Check(doc *Document, beaconKey []byte) error {
 	if got := Commitment(doc.Secret); got != doc.Commitment {
 		return fmt.Errorf("the commitment does not agree with the secret, whose SHA-256 is %s", got)
 	}
-	var root Root
-	for _, tag := range doc.Tags {
-		root.Add(tag)
-	}
-	if got := root.Sum(); got != doc.Root {
+	if got := RootOf(doc.Tags); got != doc.Root {
 		return fmt.Errorf("the root does not agree with the tags, whose root is %s", got)
 	}
 	var randomness []byte

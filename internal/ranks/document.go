@@ -191,29 +191,23 @@ func Read(r io.Reader) (*Document, error) {
 
 // complete checks that the fields of a document that was read fit together.
 func complete(doc *Document, seen []string) error {
-	need, never := []string{"version", "sale", "mode", "n", "commitment", "root", "secret", "void", "quantities", "tags"}, []string{}
-	switch doc.Mode {
-	case Draw:
-		need = append(need, "units", "winners")
-	case Line:
-		never = append(never, "units", "winners")
-	case "": // missing
-	default:
-		return fmt.Errorf("mode: is %s, want %s or %s", doc.Mode, Line, Draw)
-	}
-	if doc.N > 0 {
-		need = append(need, "seed")
-	} else {
-		never = append(never, "seed")
-	}
-	for _, name := range need {
+	for _, name := range []string{"version", "sale", "mode", "n", "commitment", "root", "secret", "void", "quantities", "tags"} {
 		if !slices.Contains(seen, name) {
 			return fmt.Errorf("%s: is missing", name)
 		}
 	}
-	for _, name := range never {
-		if slices.Contains(seen, name) {
-			return fmt.Errorf("%s: must not be there in a %s of %d entries", name, doc.Mode, doc.N)
+	if doc.Mode != Line && doc.Mode != Draw {
+		return fmt.Errorf("mode: is %s, want %s or %s", doc.Mode, Line, Draw)
+	}
+	for _, field := range []struct {
+		name string
+		need bool
+	}{{"units", doc.Mode == Draw}, {"winners", doc.Mode == Draw}, {"seed", doc.N > 0}} {
+		switch there := slices.Contains(seen, field.name); {
+		case field.need && !there:
+			return fmt.Errorf("%s: is missing", field.name)
+		case there && !field.need:
+			return fmt.Errorf("%s: must not be there in a %s of %d entries", field.name, doc.Mode, doc.N)
 		}
 	}
 	if len(doc.Tags) != int(doc.N) || len(doc.Quantities) != int(doc.N) {

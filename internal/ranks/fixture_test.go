@@ -17,18 +17,34 @@ func ascending(first byte) (h Hash) {
 	return h
 }
 
-func rootOf(tags []Hash) Hash {
-	var root Root
-	for _, tag := range tags {
-		root.Add(tag)
+// verify reports whether an entry, by its number and tag, is one of the n entries under a root (RFC 9162, section
+// 2.1.3.2).
+func verify(root Hash, n, number int64, tag Hash, path []Hash) bool {
+	if number < 0 || number >= n {
+		return false
 	}
-	return root.Sum()
+	sum := leaf(number, tag)
+	for last := n - 1; last > 0; last, number = last/2, number/2 {
+		if number == last && number%2 == 0 {
+			continue // no partner on this level
+		}
+		if len(path) == 0 {
+			return false
+		}
+		if number%2 == 1 {
+			sum = node(path[0], sum)
+		} else {
+			sum = node(sum, path[0])
+		}
+		path = path[1:]
+	}
+	return len(path) == 0 && sum == root
 }
 
 // line makes a valid document of a line.
 func line(tags []Hash, quantities, void []int64) *Document {
 	doc := &Document{Void: void, Quantities: quantities, Tags: tags}
-	root := rootOf(tags)
+	root := RootOf(tags)
 	doc.Head = Head{
 		Version: Version, Sale: "S1", Mode: Line, N: int64(len(tags)), Commitment: Commitment(secret), Root: root, Secret: secret,
 	}

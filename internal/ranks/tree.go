@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 )
 
 // Hash is a SHA-256, an HMAC-SHA256 or a secret of the same size. Its text is 64 hex digits.
@@ -109,74 +110,35 @@ func (r *Root) Sum() Hash {
 	return sum
 }
 
-// Tree holds all hashes over the entries of a sale, so that the path of any entry can be given at once. It takes 64 bytes
-// for each entry.
-type Tree struct {
-	levels [][]Hash // the leaves first; each level is half as long as the one before, rounded up
-}
-
-// NewTree makes the tree over the tags of the entries, by their numbers.
-func NewTree(tags []Hash) Tree {
-	level := make([]Hash, len(tags))
-	for number, tag := range tags {
-		level[number] = leaf(int64(number), tag)
+// RootOf returns the root over the entries with these tags, which are by the numbers of the entries.
+func RootOf(tags []Hash) Hash {
+	var root Root
+	for _, tag := range tags {
+		root.Add(tag)
 	}
-	t := Tree{levels: [][]Hash{level}}
-	for len(level) > 1 {
-		above := make([]Hash, 0, (len(level)+1)/2)
-		for i := 0; i+1 < len(level); i += 2 {
-			above = append(above, node(level[i], level[i+1]))
-		}
-		if len(level)%2 == 1 { // the last hash has no partner on this level
-			above = append(above, level[len(level)-1])
-		}
-		level = above
-		t.levels = append(t.levels, level)
-	}
-	return t
-}
-
-// Root returns the root, the same as that of Root.Sum.
-func (t Tree) Root() Hash {
-	if top := t.levels[len(t.levels)-1]; len(top) == 1 {
-		return top[0]
-	}
-	return sha256.Sum256(nil)
+	return root.Sum()
 }
 
 // Path returns the audit path of an entry (RFC 6962, section 2.1.1): the hashes that, with the leaf of the entry, give the
-// root, the lowest first. It is empty for the only entry. The number must be less than the number of entries.
-func (t Tree) Path(number int64) []Hash {
+// root over the tags, the lowest first. It is empty for the only entry. The number must be less than the number of entries.
+func Path(tags []Hash, number int64) []Hash {
+	level := make([]Hash, len(tags)) // the leaves first; each level is half as long as the one before, rounded up
+	for i, tag := range tags {
+		level[i] = leaf(int64(i), tag)
+	}
 	path := []Hash{}
-	for _, level := range t.levels {
+	for ; len(level) > 1; number /= 2 {
 		if sibling := number ^ 1; sibling < int64(len(level)) {
 			path = append(path, level[sibling])
 		}
-		number /= 2
+		above := level[:0]
+		for pair := range slices.Chunk(level, 2) {
+			if len(pair) == 2 {
+				pair[0] = node(pair[0], pair[1])
+			}
+			above = append(above, pair[0]) // the last hash has no partner if their number is odd
+		}
+		level = above
 	}
 	return path
-}
-
-// Verify reports whether an entry, by its number and tag, is one of the n entries under a root (RFC 9162, section
-// 2.1.3.2).
-func Verify(root Hash, n, number int64, tag Hash, path []Hash) bool {
-	if number < 0 || number >= n {
-		return false
-	}
-	sum := leaf(number, tag)
-	for last := n - 1; last > 0; last, number = last/2, number/2 {
-		if number == last && number%2 == 0 {
-			continue // no partner on this level
-		}
-		if len(path) == 0 {
-			return false
-		}
-		if number%2 == 1 {
-			sum = node(path[0], sum)
-		} else {
-			sum = node(sum, path[0])
-		}
-		path = path[1:]
-	}
-	return len(path) == 0 && sum == root
 }

@@ -42,28 +42,27 @@ func TestRootsOfCertificateTransparency(t *testing.T) {
 	}
 }
 
-// Every entry of a tree of any shape has a path to the root. Verify refuses the same path for another number, tag, root
+// Every entry of a tree of any shape has a path to the root. verify refuses the same path for another number, tag, root
 // or size, and a path with a hash added, changed or left out.
 func TestPaths(t *testing.T) {
 	for n := range 40 {
 		tags := tagsOf(n)
-		tree, root := NewTree(tags), rootOf(tags)
-		check.Same(t, fmt.Sprintf("the root of %d entries", n), tree.Root(), root)
+		root := RootOf(tags)
 		for i, tag := range tags {
 			number := int64(i)
-			path := tree.Path(number)
-			if !Verify(root, int64(n), number, tag, path) {
+			path := Path(tags, number)
+			if !verify(root, int64(n), number, tag, path) {
 				t.Errorf("entry %d of %d is not under the root", number, n)
 			}
 			for name, wrong := range map[string]bool{
-				"another tag":         Verify(root, int64(n), number, Hash{}, path),
-				"another root":        Verify(Hash{}, int64(n), number, tag, path),
-				"the next number":     Verify(root, int64(n), number+1, tag, path),
-				"the number before":   Verify(root, int64(n), number-1, tag, path),
-				"no entries":          Verify(root, 0, number, tag, path),
-				"fewer entries":       Verify(root, number, number, tag, path),
-				"one hash more":       Verify(root, int64(n), number, tag, append(slices.Clone(path), Hash{})),
-				"a node as the entry": n > 1 && Verify(root, int64(n), number, leaf(number, tag), path[1:]),
+				"another tag":         verify(root, int64(n), number, Hash{}, path),
+				"another root":        verify(Hash{}, int64(n), number, tag, path),
+				"the next number":     verify(root, int64(n), number+1, tag, path),
+				"the number before":   verify(root, int64(n), number-1, tag, path),
+				"no entries":          verify(root, 0, number, tag, path),
+				"fewer entries":       verify(root, number, number, tag, path),
+				"one hash more":       verify(root, int64(n), number, tag, append(slices.Clone(path), Hash{})),
+				"a node as the entry": n > 1 && verify(root, int64(n), number, leaf(number, tag), path[1:]),
 			} {
 				if wrong {
 					t.Errorf("entry %d of %d: %s is accepted", number, n, name)
@@ -72,7 +71,7 @@ func TestPaths(t *testing.T) {
 			for at := range path {
 				changed := slices.Clone(path)
 				changed[at][0] ^= 1
-				if Verify(root, int64(n), number, tag, changed) || Verify(root, int64(n), number, tag, slices.Delete(slices.Clone(path), at, at+1)) {
+				if verify(root, int64(n), number, tag, changed) || verify(root, int64(n), number, tag, slices.Delete(slices.Clone(path), at, at+1)) {
 					t.Errorf("entry %d of %d: a path with hash %d changed or missing is accepted", number, n, at)
 				}
 			}

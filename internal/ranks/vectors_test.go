@@ -76,11 +76,11 @@ func vectors() string {
 	}
 	print("\n| n | root |\n|---|---|")
 	for _, n := range []int{0, 1, 2, 3, 7} {
-		print("| %d | `%s` |", n, rootOf(tags[:n]))
+		print("| %d | `%s` |", n, RootOf(tags[:n]))
 	}
 	for _, number := range []int64{2, 6} {
 		print("\nThe path of entry %d of 7:\n", number)
-		for _, hash := range NewTree(tags).Path(number) {
+		for _, hash := range Path(tags, number) {
 			print("- `%s`", hash)
 		}
 	}
@@ -89,7 +89,7 @@ func vectors() string {
 	random := round1000().Randomness
 	print("The secret is `40..5f`, the root that of 7 entries, the randomness that of round 1000 of quicknet, `%s`.\n", random)
 	print("| | |\n|---|---|\n| commitment | `%s` |", Commitment(secret))
-	print("| seed | `%s` |\n| seed with the beacon | `%s` |", Seed(secret, rootOf(tags), nil), Seed(secret, rootOf(tags), random[:]))
+	print("| seed | `%s` |\n| seed with the beacon | `%s` |", Seed(secret, RootOf(tags), nil), Seed(secret, RootOf(tags), random[:]))
 
 	print("\n### A document\n\nA draw of 3 units with these 7 entries and the beacon, which `flashsale verify-draw` accepts.\n")
 	doc := draw(tags, []int64{1, 2, 1, 3, 1, 2, 1}, []int64{3}, 3)

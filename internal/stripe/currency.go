@@ -10,15 +10,19 @@ import (
 	"flashsale/model"
 )
 
-// Stripe takes amounts in the smallest unit of a currency: https://docs.stripe.com/currencies. These have no cents, or
-// thousandths instead. Stripe treats the others, also HUF, ISK, TWD and UGX, as currencies with cents, although an amount in ISK or
-// UGX must be whole (model.AllAmounts).
-var (
-	withoutCents = []string{
-		"bif", "clp", "djf", "gnf", "jpy", "kmf", "krw", "mga", "pyg", "rwf", "vnd", "vuv", "xaf", "xof", "xpf",
+// smallest returns the smallest unit of a currency, in which Stripe takes amounts, in thousandths of the currency:
+// https://docs.stripe.com/currencies. Stripe treats ISK and UGX as currencies with cents, although an amount in them must be
+// whole (model.AllAmounts), and MGA, which has fifths, as one without.
+func smallest(currency string) int64 {
+	code := strings.ToUpper(currency)
+	switch whole := model.AllAmounts(code, 1).Step == 100; {
+	case code == "MGA" || whole && code != "ISK" && code != "UGX":
+		return 1000
+	case slices.Contains([]string{"BHD", "JOD", "KWD", "OMR", "TND"}, code):
+		return 1
 	}
-	withThousandths = []string{"bhd", "jod", "kwd", "omr", "tnd"}
-)
+	return 10
+}
 
 // least is the least charge of a currency, in hundredths, where Stripe has one that is more than its smallest unit:
 // https://docs.stripe.com/currencies#minimum-and-maximum-charge-amounts. Stripe takes less by some means of payment. Where it
@@ -43,9 +47,7 @@ const taken = `aed afn all amd ang aoa ars aud awg azn bam bbd bdt bgn bhd bif b
 func (p *Provider) Takes(currency string) (amounts model.AmountRange, ok bool) {
 	code := strings.ToLower(currency)
 	amounts = model.AllAmounts(currency, 1)
-	if slices.Contains(withoutCents, code) {
-		amounts.Step = 100
-	}
+	amounts.Step = max(amounts.Step, smallest(code)/10)
 	largest := int64(most)
 	if code == "idr" {
 		largest = mostRupiahs
@@ -59,25 +61,15 @@ var errFraction = errors.New("the amount is not a whole number in a currency wit
 
 // toSmallest converts hundredths of a currency.
 func toSmallest(currency string, cents int64) (int64, error) {
-	switch {
-	case slices.Contains(withoutCents, currency) && cents%100 != 0:
+	unit := smallest(currency)
+	if 10*cents%unit != 0 {
 		return 0, errFraction
-	case slices.Contains(withoutCents, currency):
-		return cents / 100, nil
-	case slices.Contains(withThousandths, currency):
-		return 10 * cents, nil
 	}
-	return cents, nil
+	return 10 * cents / unit, nil
 }
 
 // moneyOf is the reverse of toSmallest.
 func moneyOf(currency api.Currency, amount int64) model.Money {
-	money := model.Money{Cents: amount, Currency: strings.ToUpper(string(currency))}
-	switch code := strings.ToLower(string(currency)); {
-	case slices.Contains(withoutCents, code):
-		money.Cents = 100 * amount
-	case slices.Contains(withThousandths, code):
-		money.Cents, money.Rounded = amount/10, amount%10 != 0
-	}
-	return money
+	thousandths := amount * smallest(string(currency))
+	return model.Money{Cents: thousandths / 10, Currency: strings.ToUpper(string(currency)), Rounded: thousandths%10 != 0}
 }

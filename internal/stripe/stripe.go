@@ -182,14 +182,12 @@ func (p *Provider) Refund(ctx context.Context, payment model.Payment) (done bool
 	refund, err := p.client.V1Refunds.Create(ctx, params)
 	var refused *api.Error
 	switch {
-	case err == nil && slices.Contains(underWay, refund.Status): // it sends the rest; another one may have sent a part
+	case err == nil && slices.Contains(underWay, refund.Status), // it sends the rest; another one may have sent a part
+		errors.As(err, &refused) && refused.Code == api.ErrorCodeChargeAlreadyRefunded:
 		_, waits, err := p.sentBack(ctx, payment)
 		return err == nil && !waits, err
 	case err == nil:
 		return false, fmt.Errorf("%w: the refund %s is %s", model.ErrRefundRefused, refund.ID, refund.Status)
-	case errors.As(err, &refused) && refused.Code == api.ErrorCodeChargeAlreadyRefunded:
-		_, waits, err := p.sentBack(ctx, payment)
-		return err == nil && !waits, err
 	case refused != nil && slices.Contains(refusals, refused.HTTPStatusCode):
 		return false, fmt.Errorf("%w: %w", model.ErrRefundRefused, p.hide(err))
 	}

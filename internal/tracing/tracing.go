@@ -42,7 +42,6 @@ const closeTimeout = 500 * time.Millisecond
 type Tracing struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
-	close    func() error
 
 	followed sync.Map // sampled requests under way: trace.Span by the order's id
 	count    atomic.Int64
@@ -64,12 +63,7 @@ func New(ctx context.Context, endpoint string, ratio float64, instance string, l
 			attribute.String("service.name", name), attribute.String("service.instance.id", instance),
 		)),
 	)
-	stop := func() error {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
-		defer cancel()
-		return provider.Shutdown(ctx)
-	}
-	return &Tracing{provider: provider, tracer: provider.Tracer(name), close: stop}, nil
+	return &Tracing{provider: provider, tracer: provider.Tracer(name)}, nil
 }
 
 // failurePause is the least time between two log lines about failures. Every batch that the collector does not take
@@ -132,7 +126,9 @@ func (t *Tracing) Close() error {
 	if t == nil {
 		return nil
 	}
-	return t.close()
+	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
+	defer cancel()
+	return t.provider.Shutdown(ctx)
 }
 
 // Tracer returns the tracer for the spans of requests.

@@ -51,13 +51,6 @@ var ErrOtherIssuer = errors.New("another issuer")
 // can also make one.
 var algorithms = []string{oidc.RS256, oidc.ES256, oidc.EdDSA}
 
-// Issuer is an OpenID Connect provider outside, whose tokens are accepted.
-type Issuer struct {
-	Name    string // the claim iss
-	Prefix  string // of its users' ids, so that no two issuers share a user
-	KeysURL string // of its JSON Web Key Set; empty: by discovery, at Name
-}
-
 // RoleClaim gives a role to the users whose tokens have a claim with this value, or with a list that has it.
 type RoleClaim struct {
 	Role        model.Role
@@ -78,7 +71,7 @@ type Issuers struct {
 
 // issuer keeps the keys of an Issuer.
 type issuer struct {
-	Issuer
+	model.Issuer
 	of       *Issuers
 	keys     atomic.Pointer[issuerKeys]
 	waiting  atomic.Int64
@@ -119,7 +112,7 @@ func (d discovery) secretIn() oauth2.AuthStyle {
 }
 
 // Add adds an issuer. It must not be called after the first check.
-func (s *Issuers) Add(i Issuer) {
+func (s *Issuers) Add(i model.Issuer) {
 	if s.all == nil {
 		s.all = map[string]*issuer{}
 	}

@@ -91,7 +91,7 @@ func (p *provider) tokens(more ...*provider) *Tokens {
 	}}
 	for i, one := range append([]*provider{p}, more...) {
 		all[one.URL] = one
-		tokens.Outside.Add(Issuer{Name: one.URL, Prefix: fmt.Sprint("i", i)})
+		tokens.Outside.Add(model.Issuer{Name: one.URL, Prefix: fmt.Sprint("i", i)})
 	}
 	return tokens
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"flag"
 	"fmt"
@@ -65,20 +66,17 @@ type example struct {
 	shop, engine string // URLs
 	password     string // of the operator
 	sale         string
-	shopLog      *output
-	processes    []*process
-	ended        chan error // a process has ended by itself
+	shopLog      <-chan string
+	stops        []func() error // end the processes
+	ended        chan error     // a process has ended by itself
 }
 
 func (e *example) say(format string, values ...any) { fmt.Fprintf(e.out, format+"\n", values...) }
 
 // start builds both programs, starts them and connects them. What it returns has to be stopped, also after an error.
 func start(ctx context.Context, o options) (e *example, err error) {
-	e = &example{options: o, shopLog: newOutput(), ended: make(chan error, 2)}
+	e = &example{options: o, password: rand.Text(), ended: make(chan error, 2)}
 	if e.folder, err = os.MkdirTemp("", "flashsale-example-"); err != nil {
-		return e, err
-	}
-	if e.password, err = randomText(); err != nil {
 		return e, err
 	}
 	shop, engine := filepath.Join(e.folder, "shop"), filepath.Join(e.folder, "flashsale")
@@ -89,17 +87,21 @@ func start(ctx context.Context, o options) (e *example, err error) {
 
 	// The shop is first, because the engine asks it for the keys of customers' tokens.
 	connection := filepath.Join(e.folder, "connection.json")
-	e.start(e.shopLog, nil, shop, "-addr="+o.shopAddr, "-connection="+connection)
-	if e.shop, err = e.shopLog.find(ctx, e.ended, `shop is at (\S+)`); err != nil {
+	if e.shopLog, err = e.start(nil, shop, "-addr="+o.shopAddr, "-connection="+connection); err != nil {
+		return e, err
+	}
+	if e.shop, err = e.find(ctx, e.shopLog, `shop is at (\S+)`); err != nil {
 		return e, err
 	}
 	e.say("the shop runs")
-	engineLog := newOutput()
-	e.start(engineLog, []string{"FLASHSALE_ADMIN_PASSWORD=" + e.password}, engine,
+	engineLog, err := e.start([]string{"FLASHSALE_ADMIN_PASSWORD=" + e.password}, engine,
 		"--http-addr="+o.engineAddr, "--ops-addr=off", "--database=sqlite:"+filepath.Join(e.folder, "flashsale.db"), "--demo=false",
 		"--issuer=shop="+e.shop, "--client-id=storefront", "--audience=flashsale", "--accounts=closed",
 		"--payment=handoff", "--checkout-url="+e.shop+"/checkout", "--webhook-private", "--log-level=warn")
-	if e.engine, err = engineLog.find(ctx, e.ended, `is at (\S+)`); err != nil {
+	if err != nil {
+		return e, err
+	}
+	if e.engine, err = e.find(ctx, engineLog, `is at (\S+)`); err != nil {
 		return e, err
 	}
 	e.say("the engine runs, with the shop as its issuer and its checkout")

@@ -1,7 +1,7 @@
 package main
 
 import (
-	"bytes"
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -9,16 +9,19 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"sync"
+	"slices"
+	"strings"
 	"syscall"
 	"time"
 )
 
-// startTimeout is far above what a process needs to start, or an event to arrive, on a busy machine. stopTimeout is what a
-// process gets to stop.
 const (
+	// startTimeout is far above what a process needs to start, or an event to arrive, on a busy machine.
 	startTimeout = time.Minute
-	stopTimeout  = 20 * time.Second
+	// stopTimeout is what a process gets to stop before it is killed.
+	stopTimeout = 20 * time.Second
+	// mostLines is how many lines of a process wait to be read. Further ones are dropped, since nobody reads them after the purchase.
+	mostLines = 100
 )
 
 func (e *example) build(ctx context.Context, folder, program string) error {
@@ -30,42 +33,49 @@ func (e *example) build(ctx context.Context, folder, program string) error {
 	return nil
 }
 
-// process is a child process.
-type process struct {
-	cmd  *exec.Cmd
-	done chan struct{} // closed when the process has ended
-}
-
-// start starts a program. Its end before stop is an error in e.ended.
-func (e *example) start(stdout *output, env []string, program string, args ...string) {
-	cmd := exec.Command(program, args...) //nolint:gosec,noctx // built a moment ago; stop ends it, in the order that is right
-	cmd.Dir, cmd.Stdout, cmd.Stderr = e.folder, stdout, e.logs
+// start starts a program and returns the lines that it prints. Its end before stop is an error in e.ended.
+func (e *example) start(env []string, program string, args ...string) (<-chan string, error) {
+	ctx, stop := context.WithCancel(context.Background())
+	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // built a moment ago
+	cmd.Dir, cmd.Stderr, cmd.WaitDelay = e.folder, e.logs, stopTimeout
 	cmd.Env = append(os.Environ(), env...)
-	name := filepath.Base(program)
-	if err := cmd.Start(); err != nil {
-		e.ended <- fmt.Errorf("start %s: %w", name, err)
-		return
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	stdout, err := cmd.StdoutPipe()
+	if err == nil {
+		err = cmd.Start()
 	}
-	p := &process{cmd, make(chan struct{})}
-	e.processes = append(e.processes, p)
+	name := filepath.Base(program)
+	if err != nil {
+		stop()
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	lines, done := make(chan string, mostLines), make(chan struct{})
 	go func() {
+		defer close(done)
+		for s := bufio.NewScanner(stdout); s.Scan(); {
+			select {
+			case lines <- s.Text():
+			default:
+			}
+		}
 		_ = cmd.Wait() // the state has what it says
-		close(p.done)
 		e.ended <- fmt.Errorf("%s has ended: %s", name, cmd.ProcessState)
 	}()
+	e.stops = append(e.stops, func() error {
+		stop()
+		<-done
+		if strings.Contains(cmd.ProcessState.String(), "killed") {
+			return fmt.Errorf("%s does not stop", name)
+		}
+		return nil
+	})
+	return lines, nil
 }
 
 // stop ends the processes that start has started, the last one first, and removes their data.
 func (e *example) stop() (err error) {
-	for i := len(e.processes) - 1; i >= 0; i-- {
-		p := e.processes[i]
-		_ = p.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
-		select {
-		case <-p.done:
-		case <-time.After(stopTimeout):
-			err = errors.Join(err, fmt.Errorf("%s does not stop", filepath.Base(p.cmd.Path)), p.cmd.Process.Kill())
-			<-p.done
-		}
+	for _, stop := range slices.Backward(e.stops) {
+		err = errors.Join(err, stop())
 	}
 	if e.folder == "" {
 		return err
@@ -73,44 +83,21 @@ func (e *example) stop() (err error) {
 	return errors.Join(err, os.RemoveAll(e.folder))
 }
 
-// output is what a process prints. Others may wait for a part of it.
-type output struct {
-	mu      sync.Mutex
-	text    bytes.Buffer
-	changed chan struct{}
-}
-
-func newOutput() *output { return &output{changed: make(chan struct{}, 1)} }
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	select {
-	case o.changed <- struct{}{}:
-	default:
-	}
-	return o.text.Write(p)
-}
-
-// find waits for a whole line that matches a pattern, and returns the pattern's first group.
-func (o *output) find(ctx context.Context, ended <-chan error, pattern string) (string, error) {
-	line := regexp.MustCompile(pattern + `.*\n`)
-	timeout := time.After(startTimeout)
+// find waits for a line that matches a pattern, and returns the pattern's first group.
+func (e *example) find(ctx context.Context, lines <-chan string, pattern string) (string, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("after %s there is no line like %q", startTimeout, pattern))
+	defer cancel()
+	form := regexp.MustCompile(pattern)
 	for {
-		o.mu.Lock()
-		found := line.FindStringSubmatch(o.text.String())
-		o.mu.Unlock()
-		if found != nil {
-			return found[1], nil
-		}
 		select {
-		case <-o.changed:
-		case err := <-ended:
+		case line := <-lines:
+			if found := form.FindStringSubmatch(line); found != nil {
+				return found[1], nil
+			}
+		case err := <-e.ended:
 			return "", err
 		case <-ctx.Done():
-			return "", ctx.Err()
-		case <-timeout:
-			return "", fmt.Errorf("after %s there is no line like %q", startTimeout, pattern)
+			return "", context.Cause(ctx)
 		}
 	}
 }

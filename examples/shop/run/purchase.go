@@ -1,11 +1,8 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -14,6 +11,9 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
+	"golang.org/x/oauth2"
 )
 
 const callTimeout = 30 * time.Second
@@ -26,62 +26,16 @@ var client = &http.Client{
 
 type fields = map[string]any
 
-// randomText returns 43 characters that nobody can guess, as a verifier of PKCE needs them.
-func randomText() (string, error) {
-	raw := make([]byte, 32)
-	_, err := rand.Read(raw)
-	return base64.RawURLEncoding.EncodeToString(raw), err
-}
-
-// api calls the engine and reads its answer into into, unless that is nil.
-func (e *example) api(ctx context.Context, method, path, token string, body, into any) error {
-	var text io.Reader
-	if body != nil {
-		encoded, err := json.Marshal(body)
-		if err != nil {
-			return err
-		}
-		text = bytes.NewReader(encoded)
-	}
-	request, err := http.NewRequestWithContext(ctx, method, e.engine+"/api/v1"+path, text)
-	if err != nil {
-		return err
-	}
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Prefer", "wait=10")
-	if token != "" {
-		request.Header.Set("Authorization", "Bearer "+token)
-	}
-	response, err := client.Do(request)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = response.Body.Close() }()
-	answer, err := io.ReadAll(response.Body)
-	if err != nil {
-		return err
-	}
-	if response.StatusCode != http.StatusOK && response.StatusCode != http.StatusCreated {
-		return fmt.Errorf("%s %s: the engine answers %s: %s", method, path, response.Status, answer)
-	}
-	if into == nil {
-		return nil
-	}
-	return json.Unmarshal(answer, into)
-}
-
-// page sends a GET request, or a POST request if form is not nil. It returns the page and the address that the page leads to.
-func (e *example) page(ctx context.Context, address string, form url.Values) (text, location string, err error) {
-	method, body := http.MethodGet, io.Reader(nil)
-	if form != nil {
-		method, body = http.MethodPost, strings.NewReader(form.Encode())
-	}
-	request, err := http.NewRequestWithContext(ctx, method, address, body)
+// send sends a request, with a body of this type unless that is empty. It returns the answer and the address that it leads to.
+func send(ctx context.Context, method, address, token, contentType, body string) (answer, location string, err error) {
+	request, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(body))
 	if err != nil {
 		return "", "", err
 	}
-	if form != nil {
-		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	request.Header.Set("Content-Type", contentType)
+	request.Header.Set("Prefer", "wait=10")
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
 	}
 	response, err := client.Do(request)
 	if err != nil {
@@ -90,9 +44,34 @@ func (e *example) page(ctx context.Context, address string, form url.Values) (te
 	defer func() { _ = response.Body.Close() }()
 	raw, err := io.ReadAll(response.Body)
 	if err == nil && response.StatusCode >= http.StatusBadRequest {
-		err = fmt.Errorf("%s %s: the shop answers %s", method, address, response.Status)
+		err = fmt.Errorf("%s %s: the answer is %s: %s", method, address, response.Status, raw)
 	}
 	return string(raw), response.Header.Get("Location"), err
+}
+
+// api calls the engine and reads its answer into into, unless that is nil.
+func (e *example) api(ctx context.Context, method, path, token string, body, into any) error {
+	var text []byte
+	if body != nil {
+		var err error
+		if text, err = json.Marshal(body); err != nil {
+			return err
+		}
+	}
+	answer, _, err := send(ctx, method, e.engine+"/api/v1"+path, token, "application/json", string(text))
+	if err != nil || into == nil {
+		return err
+	}
+	return json.Unmarshal([]byte(answer), into)
+}
+
+// page sends a GET request, or a POST request if form is not nil. It returns the page and the address that the page leads to.
+func page(ctx context.Context, address string, form url.Values) (text, location string, err error) {
+	method := http.MethodGet
+	if form != nil {
+		method = http.MethodPost
+	}
+	return send(ctx, method, address, "", "application/x-www-form-urlencoded", form.Encode())
 }
 
 // connect does what an operator does once: a sale, a key and an endpoint for the shop.
@@ -142,24 +121,16 @@ func (e *example) logIn(ctx context.Context) (token string, err error) {
 	if err := e.api(ctx, "GET", "/login", "", nil, &login); err != nil {
 		return "", err
 	}
-	var secrets [3]string
-	for i := range secrets {
-		if secrets[i], err = randomText(); err != nil {
-			return "", err
-		}
+	verifier, state, nonce := oauth2.GenerateVerifier(), rand.Text(), rand.Text()
+	shop := oauth2.Config{
+		ClientID: login.Issuer.ClientID, RedirectURL: login.Issuer.RedirectURL, Scopes: strings.Fields(login.Issuer.Scope),
+		Endpoint: oauth2.Endpoint{AuthURL: login.Issuer.AuthorizationURL},
 	}
-	verifier, state, nonce := secrets[0], secrets[1], secrets[2]
-	sum := sha256.Sum256([]byte(verifier))
-	form := url.Values{
-		"response_type": {"code"}, "client_id": {login.Issuer.ClientID}, "redirect_uri": {login.Issuer.RedirectURL}, "scope": {login.Issuer.Scope},
-		"code_challenge": {base64.RawURLEncoding.EncodeToString(sum[:])}, "code_challenge_method": {"S256"}, "state": {state}, "nonce": {nonce},
-	}
-	if _, _, err := e.page(ctx, login.Issuer.AuthorizationURL+"?"+form.Encode(), nil); err != nil {
+	address := shop.AuthCodeURL(state, oauth2.S256ChallengeOption(verifier), oidc.Nonce(nonce))
+	if _, _, err := page(ctx, address, nil); err != nil {
 		return "", err
 	}
-	form.Set("name", "ann")
-	form.Set("password", "tea for two")
-	_, location, err := e.page(ctx, login.Issuer.AuthorizationURL, form)
+	_, location, err := page(ctx, address, url.Values{"name": {"ann"}, "password": {"tea for two"}})
 	if err != nil {
 		return "", err
 	}
@@ -180,7 +151,7 @@ func (e *example) logIn(ctx context.Context) (token string, err error) {
 
 // purchase buys one unit as a customer, pays for it at the shop's checkout, and returns the order's id.
 func (e *example) purchase(ctx context.Context) (orderID string, err error) {
-	if text, _, err := e.page(ctx, e.shop+"/", nil); err != nil || !strings.Contains(text, e.engine+"/sales/"+e.sale) {
+	if text, _, err := page(ctx, e.shop+"/", nil); err != nil || !strings.Contains(text, e.engine+"/sales/"+e.sale) {
 		return "", fmt.Errorf("the shop's first page has no link to the sale: %w", err)
 	}
 	token, err := e.logIn(ctx)
@@ -206,11 +177,11 @@ func (e *example) purchase(ctx context.Context) (orderID string, err error) {
 	if err != nil || !strings.HasPrefix(payment.PayURL, e.shop+"/checkout?") {
 		return "", fmt.Errorf("the engine leads to %q for the payment", payment.PayURL)
 	}
-	if text, _, err := e.page(ctx, payment.PayURL, nil); err != nil || !strings.Contains(text, "CNY 9.90") {
+	if text, _, err := page(ctx, payment.PayURL, nil); err != nil || !strings.Contains(text, "CNY 9.90") {
 		return "", fmt.Errorf("the checkout does not show the amount: %w", err)
 	}
 	e.say("customer: at the shop's checkout, which shows CNY 9.90")
-	if text, _, err := e.page(ctx, e.shop+"/checkout", url.Values{"hold": {checkout.Query().Get("hold")}}); err != nil || !strings.Contains(text, "Paid. Thank you!") {
+	if text, _, err := page(ctx, e.shop+"/checkout", url.Values{"hold": {checkout.Query().Get("hold")}}); err != nil || !strings.Contains(text, "Paid. Thank you!") {
 		return "", fmt.Errorf("the checkout did not take the payment: %w", err)
 	}
 	if err := e.api(ctx, "GET", "/orders/"+order.ID, token, nil, &order); err != nil {
@@ -220,10 +191,10 @@ func (e *example) purchase(ctx context.Context) (orderID string, err error) {
 		return "", fmt.Errorf("the order is %s in the engine after the payment", order.Status)
 	}
 	e.say("customer: paid; the shop has settled the order, and in the engine it is %s", order.Status)
-	if _, err := e.shopLog.find(ctx, e.ended, `event \d+: (order\.paid), order `+order.ID); err != nil {
+	if _, err := e.find(ctx, e.shopLog, `event \d+: (order\.paid), order `+order.ID); err != nil {
 		return "", err
 	}
-	if text, _, err := e.page(ctx, e.shop+"/orders", nil); err != nil || !strings.Contains(text, order.ID) {
+	if text, _, err := page(ctx, e.shop+"/orders", nil); err != nil || !strings.Contains(text, order.ID) {
 		return "", fmt.Errorf("the shop does not list the order: %w", err)
 	}
 	e.say("shop: heard of the order by a webhook, and lists it")

@@ -66,7 +66,7 @@ func (s *sim) start(place int) {
 	for _, sale := range s.sales {
 		d := &desk{sale: sale, changed: make(chan struct{}, 1), expired: make(chan struct{}, 1)}
 		d.catalog = service.NewCatalog(catalogView{i.database("catalog").view, sale}, time.Now)
-		d.gates = service.NewGates(i.database("gates "+s.name(sale)), i.redis("gates "+s.name(sale)), d.catalog, i.log)
+		d.gates = service.NewGates(i.database("gates "+s.name(sale)), i.redis("gates "+s.name(sale)), d.catalog, false, i.log)
 		s.must(d.catalog.Refresh(i.ctx))
 		i.desks[sale] = d
 	}
@@ -158,7 +158,7 @@ func (i *instance) replace(sale string, epoch int64, _ model.RebuildReason) {
 
 // teller returns a service.Gates for a part of the instance that makes its own calls to the stores.
 func (i *instance) teller(part, sale string) *service.Gates {
-	return service.NewGates(i.database(part), i.redis(part), i.desks[sale].catalog, i.log)
+	return service.NewGates(i.database(part), i.redis(part), i.desks[sale].catalog, false, i.log)
 }
 
 // front is the settler as the strategy uses it.

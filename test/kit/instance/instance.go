@@ -53,7 +53,7 @@ func (i *Instance) Beside(name string) *Instance {
 	i.Cleanup(func() { _ = other.Client.Close() })
 	other.Gate = gate.New(other.Client, name)
 	other.Catalog = service.NewCatalog(i.DB, time.Now)
-	other.Gates = service.NewGates(i.DB, other.Gate, other.Catalog, slog.New(slog.DiscardHandler))
+	other.Gates = service.NewGates(i.DB, other.Gate, other.Catalog, false, slog.New(slog.DiscardHandler))
 	check.NoError(i, other.Catalog.Refresh(i.Context()))
 	return other
 }
