@@ -342,6 +342,9 @@ func TestStripeRefundFails(t *testing.T) {
 	}
 	account.refund("pi_1", "failed", "succeeded")
 	s.eventually("the money is sent again", func() bool { return strings.Contains(payments("refunded"), "pi_1") })
+	account.mu.Lock()
+	check.Same(t, "refunds", account.refunds["pi_1"], []string{"failed", "succeeded"})
+	account.mu.Unlock()
 	lost := text(fields{"id": "re_2", "object": "refund", "status": "failed", "payment_intent": "pi_1", "amount": 990, "currency": "cny"})
 	for range 2 {
 		s.stripeSays(time.Now(), "refund.failed", lost).want(200)
@@ -367,7 +370,13 @@ func TestStripeAmounts(t *testing.T) {
 			}
 		}
 	}
-	op.call("POST", adminSales, newSale(fields{"currency": "USD", "price_cents": 50_000_000, "limit_per_user": 2})).refused(400, "bad_request")
+	for field, changes := range map[string]fields{
+		"price_cents":          {"currency": "USD", "price_cents": 100_000_000, "limit_per_user": 1},
+		"original_price_cents": {"currency": "JPY", "price_cents": 5000, "original_price_cents": 10_050},
+		"limit_per_user":       {"currency": "USD", "price_cents": 50_000_000, "limit_per_user": 2},
+	} {
+		check.Same(t, "the field", op.call("POST", adminSales, newSale(changes)).refused(400, "bad_request").Field, field)
+	}
 	one := s.createSale(fields{"currency": "USD", "price_cents": 50_000_000, "limit_per_user": 1})
 	op.call("PATCH", adminSales+"/"+one.ID, fields{"limit_per_user": 2}).refused(400, "bad_request")
 

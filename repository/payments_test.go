@@ -495,8 +495,16 @@ func (d *testDB) moneyGoesBack(t *testing.T, owed bool) {
 	}
 	check.Same(t, "payments", d.statuses(t, o.ID), payments{a: want, b: want})
 	d.exec(t, "UPDATE payments SET status = 'refunded' WHERE order_id = ?", o.ID)
+	told := func() (counts [2]int64) {
+		counts[0] = d.count(t, "SELECT COUNT(*) FROM audit_log WHERE action = 'refund_failed' AND subject = ?", sale.ID)
+		counts[1] = d.count(t, "SELECT COUNT(*) FROM events WHERE type = ? AND ids = ?", string(model.EventRefundDue), p.ID)
+		return counts
+	}
+	before := told()
 	fails(a, true)
 	fails(a, false)
+	check.Same(t, "operations and events", told(), [2]int64{before[0] + 1, before[1] + 1})
+	check.Same(t, "refunds that are tried at once", len(d.refundsDue(t, o)), 0)
 	check.Same(t, "payments", d.statuses(t, o.ID), payments{a: model.PaymentRefundDue, b: model.PaymentRefunded})
 	d.wantUnits(t, sale.ID, units{available: 2})
 }

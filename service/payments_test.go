@@ -53,3 +53,34 @@ func TestLooksAtAPayment(t *testing.T) {
 		looks(errors.New("away"), age, age+failedLook)
 	}
 }
+
+// decided is a store whose free order becomes what it says by the report of its payment.
+type decided struct {
+	PaymentStore
+	order model.OrderStatus
+}
+
+func (decided) StartPayment(context.Context, string, string, string) (model.Payment, model.Verdict, error) {
+	return model.Payment{ID: "P", Currency: "CNY"}, model.Accepted, nil
+}
+
+func (d decided) ApplyReport(context.Context, string, model.Report, bool) (model.Order, bool, model.Verdict, error) {
+	return model.Order{Status: d.order}, false, model.Accepted, nil
+}
+
+// dear is a provider that takes no free orders.
+type dear struct{ Provider }
+
+func (dear) Name() string { return "dear" }
+
+func (dear) Takes(string) (model.AmountRange, bool) { return model.AmountRange{Low: 1}, true }
+
+// A free order is paid at once, unless it is cancelled between the look at it and its payment.
+func TestFreeOrder(t *testing.T) {
+	id := purchaseIDs.Derive("ann", model.NewSaleID(), "key")
+	for status, want := range map[model.OrderStatus]model.Verdict{model.OrderPaid: model.Accepted, model.OrderCancelled: model.NotPayable} {
+		p := Payments{Provider: dear{}, Store: decided{order: status}, IDs: purchaseIDs, Orders: func() string { return "/orders" }}
+		_, page, verdict, err := p.Start(t.Context(), "ann", id)
+		check.Same(t, string(status), []any{page, verdict, err}, []any{"/orders", want, nil})
+	}
+}

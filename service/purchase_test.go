@@ -29,6 +29,7 @@ type till struct {
 	looked   int
 	inLine   bool
 	errLine  error
+	leave    func() // of the buyer
 }
 
 func newTill(t *testing.T, deduct func(a model.Attempt) (model.Outcome, error)) *till {
@@ -145,17 +146,35 @@ func TestRefusedBeforeTheStrategy(t *testing.T) {
 	quantity := func(n int) func(*till, *Request) { return func(_ *till, r *Request) { r.Quantity = n } }
 	paused := func(x *till, _ *Request) { x.alter(func(o *model.Offer) { o.Status = model.SalePaused }) }
 	latched := func(x *till, r *Request) { x.Catalog.Latch(x.offer.ID); r.Key = "key" }
+	inLine := func(x *till, _ *Request) {
+		x.Called = strategyFunc(refuse(model.NotYourTurn))
+		x.alter(func(o *model.Offer) { o.Stock.Lined = model.InLine })
+	}
+	madeSince := func(change func(o *model.Offer, r *Request)) func(*till, *Request) {
+		return func(x *till, r *Request) {
+			other := openOffer()
+			if r.SaleID = other.ID; change != nil {
+				change(&other, r)
+			}
+			x.store.add(other)
+		}
+	}
 	check.EachInBubble(t, map[string]test{
-		"a sale that sells":  {func(*till, *Request) {}, "", asked},
-		"unknown sale":       {func(_ *till, r *Request) { r.SaleID = "NONE" }, "", model.NotFound},
-		"no units":           {quantity(0), model.BadRequest, model.BadRequest},
-		"negative quantity":  {quantity(-5), model.BadRequest, model.BadRequest},
-		"above the limit":    {quantity(3), model.BadRequest, model.BadRequest},
-		"more than 32 bits":  {quantity(1 << 40), model.BadRequest, model.BadRequest},
-		"at the limit":       {quantity(2), "", asked},
-		"paused":             {paused, model.Paused, model.Paused},
-		"sold out, no latch": {func(x *till, _ *Request) { x.alter(func(*model.Offer) {}) }, "", asked},
-		"latched":            {func(x *till, _ *Request) { x.Catalog.Latch(x.offer.ID) }, model.SoldOut, model.SoldOut},
+		"a sale that sells":                      {func(*till, *Request) {}, "", asked},
+		"unknown sale":                           {func(_ *till, r *Request) { r.SaleID = "NONE" }, "", model.NotFound},
+		"no units":                               {quantity(0), model.BadRequest, model.BadRequest},
+		"negative quantity":                      {quantity(-5), model.BadRequest, model.BadRequest},
+		"above the limit":                        {quantity(3), model.BadRequest, model.BadRequest},
+		"more than 32 bits":                      {quantity(1 << 40), model.BadRequest, model.BadRequest},
+		"at the limit":                           {quantity(2), "", asked},
+		"more than anybody may buy, under a key": {func(_ *till, r *Request) { r.Quantity, r.Key = 1<<40, "key" }, "", model.BadRequest},
+		"in line, where the database decides":    {inLine, "", model.NotYourTurn},
+		"made since the last refresh":            {madeSince(nil), "", asked},
+		"no units of that":                       {madeSince(func(_ *model.Offer, r *Request) { r.Quantity = 0 }), "", model.BadRequest},
+		"the line of a campaign":                 {madeSince(func(o *model.Offer, _ *Request) { o.Campaign.ID = o.ID }), "", model.NotFound},
+		"paused":                                 {paused, model.Paused, model.Paused},
+		"sold out, no latch":                     {func(x *till, _ *Request) { x.alter(func(*model.Offer) {}) }, "", asked},
+		"latched":                                {func(x *till, _ *Request) { x.Catalog.Latch(x.offer.ID) }, model.SoldOut, model.SoldOut},
 		"latched, under a key that may have an order": {latched, "", asked},
 		"latched, under a key that is certainly new": {func(x *till, r *Request) {
 			latched(x, r)
@@ -290,6 +309,20 @@ func TestDurableAnswers(t *testing.T) {
 	})
 }
 
+// A sale that is not in memory can't be bought while the database is away.
+func TestSaleThatCantBeLookedUp(t *testing.T) {
+	x := newTill(t, refuse(asked))
+	other := openOffer()
+	x.store.add(other)
+	x.store.change(func(f *fakeStores) { f.err = errAway })
+	r := x.request("")
+	r.SaleID = other.ID
+	got, err := x.Purchase(t.Context(), r)
+	check.Error(t, "purchase", err, errAway)
+	check.Same(t, "outcome", got, model.Outcome{})
+	x.metered(t, model.Unavailable)
+}
+
 func TestStrategyError(t *testing.T) {
 	x := newTill(t, func(model.Attempt) (model.Outcome, error) { return model.Outcome{}, model.ErrUnavailable })
 	got, err := x.Purchase(t.Context(), x.request("key"))
@@ -414,6 +447,8 @@ func TestRepeatedQueuedAttempt(t *testing.T) {
 	made := func(status model.OrderStatus, reason model.Verdict) func(*till) {
 		return func(x *till) { x.made(x.keyed(1), status, reason) }
 	}
+	stops := func(x *till) { time.AfterFunc(5*firstLook, x.Waiters.Close) }
+	leaves := func(x *till) { time.AfterFunc(5*firstLook, x.leave) }
 	check.EachInBubble(t, map[string]test{
 		"settled":                  {pending(1), 0, model.Accepted, model.OrderPending, nil},
 		"paid":                     {made(model.OrderPaid, ""), 0, model.Accepted, model.OrderPaid, nil},
@@ -421,12 +456,17 @@ func TestRepeatedQueuedAttempt(t *testing.T) {
 		"another request, settled": {pending(2), 0, model.IdempotencyMismatch, "", nil},
 		"settled by another":       {meanwhile, 3 * firstLook, model.Accepted, model.OrderPending, nil},
 		"not settled":              {func(*till) {}, 800 * time.Millisecond, model.Queued, model.OrderQueued, nil},
+		"the server stops":         {stops, 5 * firstLook, model.Queued, model.OrderQueued, nil},
+		"the buyer leaves":         {leaves, 5 * firstLook, model.Queued, model.OrderQueued, nil},
 		"no database":              {(*till).noDatabase, 0, "", "", model.ErrUnavailable},
 	}, func(t *testing.T, tc test) {
 		x := newTill(t, repeat)
+		ctx, leave := context.WithCancel(t.Context())
+		defer leave()
+		x.leave = leave
 		tc.change(x)
 		start := time.Now()
-		got, err := x.Purchase(t.Context(), x.request("key"))
+		got, err := x.Purchase(ctx, x.request("key"))
 		check.Same(t, "waited", time.Since(start), tc.waits)
 		x.answered(t, got, err, model.Outcome{Verdict: tc.want, Repeated: tc.err == nil}, tc.status, tc.err)
 	})

@@ -104,6 +104,19 @@ func TestWaitersApart(t *testing.T) {
 	})
 }
 
+// After the close, the admission is every buyer's answer.
+func TestWaitAfterTheClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := NewWaiters(time.Now)
+		w.Close()
+		b := wait(w, "order", time.Second, 2*time.Second)
+		time.Sleep(time.Millisecond)
+		b.Admit(time.Now())
+		time.Sleep(3 * time.Second)
+		check.Same(t, "told", []any{b.outcome.Verdict, b.err, b.after}, []any{model.Queued, nil, time.Millisecond})
+	})
+}
+
 // A buyer gets one answer, whoever is first.
 func TestWaitersAtOnce(t *testing.T) {
 	w := NewWaiters(time.Now)

@@ -95,6 +95,7 @@ type settling struct {
 	live    []string                 // sales
 	running []string                 // instances
 	woken   map[string]model.Verdict // the buyers of this instance, by order
+	apart   []string                 // orders whose buyers are kept apart
 }
 
 func newSettling(queue Queue) *settling {
@@ -104,9 +105,14 @@ func newSettling(queue Queue) *settling {
 		Stream: s.stream, Ledger: s.ledger, Instance: "here", Queue: queue, Grace: time.Minute,
 		Running: func(context.Context, time.Duration) []string { defer locked()(); return slices.Clone(s.running) },
 		Live:    func() []model.GateRef { defer locked()(); return refs(s.live...) },
-		Apart:   func([]model.Entry) {},
-		Wake:    func(outcomes map[string]model.Outcome) { with(func() { addVerdicts(s.woken, outcomes) }) },
-		Now:     time.Now, Log: slog.New(s.log),
+		Apart: func(entries []model.Entry) {
+			defer locked()()
+			for _, e := range entries {
+				s.apart = append(s.apart, e.ID)
+			}
+		},
+		Wake: func(outcomes map[string]model.Outcome) { with(func() { addVerdicts(s.woken, outcomes) }) },
+		Now:  time.Now, Log: slog.New(s.log),
 	})
 	return s
 }

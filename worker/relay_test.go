@@ -70,6 +70,23 @@ func TestRelay(t *testing.T) {
 	})
 }
 
+// A consumer may settle an entry as soon as it is published, so its buyer is kept apart before that.
+func TestBuyersBeforeThePublish(t *testing.T) {
+	testRelay(t, func(t *testing.T, s *settling) {
+		published := -1
+		s.Apart = func(entries []model.Entry) {
+			with(func() {
+				if len(entries) > 0 && published < 0 {
+					published = s.queue.publishes
+				}
+			})
+		}
+		s.admit(entry(saleA, 0, "here"))
+		s.wantSettled(t, 1, 0)
+		check.Same(t, "the published batches when the buyer is kept apart", published, 0)
+	})
+}
+
 // Delivered entries are settled in batches that a transaction may have.
 func TestDeliveriesAreSettledInBatches(t *testing.T) {
 	testRelay(t, func(t *testing.T, s *settling) {

@@ -132,6 +132,45 @@ func TestRetryAsksTheStream(t *testing.T) {
 	})
 }
 
+// told returns what the buyer of an entry was told: nothing yet, or a verdict.
+func told(e model.Entry) model.Verdict {
+	if !e.Waiter.Answered() {
+		return ""
+	}
+	outcome, _ := e.Waiter.Told()
+	return outcome.Verdict
+}
+
+// The buyer of an entry that another instance has settled looks in the database. The buyer of one that can't be settled yet waits
+// for the sweep that finds it, which knows only the order's id.
+func TestBuyersOfEntriesThatAreLeft(t *testing.T) {
+	testSettler(t, func(t *testing.T, s *settling) {
+		list := entries(3)
+		s.stream.add(list...)
+		for i := range list {
+			list[i].Waiter = model.NewWaiter(nil)
+		}
+		s.ledger.fail(errAway)
+		s.Add(list[:2])
+		synctest.Wait()
+		_, err := s.stream.Settled(t.Context(), list[:1], make([]model.Outcome, 1))
+		check.NoError(t, err)
+		s.ledger.fail(nil)
+		pass(retryPause)
+		check.Same(t, "the buyer of an entry that another instance has settled", told(list[0]), model.Queued)
+		check.Same(t, "the buyer of an entry that is settled here", told(list[1]), model.Accepted)
+
+		s.ledger.fail(model.ErrBroken)
+		s.Add(list[2:])
+		synctest.Wait()
+		check.Same(t, "a buyer who waits for a sweep", told(list[2]), "")
+		check.Same(t, "kept apart", slices.Contains(s.apart, list[2].ID), true)
+		s.ledger.fail(nil)
+		pass(leftAfter + sweepPeriod)
+		check.Same(t, "woken by its order's id", s.woken, verdicts(model.Accepted, 2))
+	})
+}
+
 // The sweep finds the entries of instances that have died, and those of this instance whose admission it did not hear of,
 // when they are leftAfter old. The entries of a running instance stay with that instance.
 func TestSweep(t *testing.T) {
@@ -428,6 +467,9 @@ func TestMoreEntriesThanMemoryHolds(t *testing.T) {
 		s.pending.most = 100
 		all := entries(2*sweepMost + 10)
 		s.admit(all...)
+		if !slices.Contains(s.apart, all[len(all)-1].ID) {
+			t.Error("the buyer of an entry without room can't be woken")
+		}
 		pass(leftAfter)
 		close(gone)
 		pass(sweepPeriod)

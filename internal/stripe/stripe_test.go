@@ -250,6 +250,8 @@ func TestRefund(t *testing.T) {
 		"the rest":         {0, map[string]string{create: refund("succeeded", 1000), list: listed(refund("pending", 980), refund("succeeded", 1000))}, []string{create, list}, false, nil},
 		"not":              {0, map[string]string{create: refund("failed", 1980)}, []string{create}, false, model.ErrRefundRefused},
 		"in another way":   {0, map[string]string{create: "charge_already_refunded", list: listed(refund("succeeded", 1980))}, []string{create, list}, true, nil},
+		"that way waits":   {0, map[string]string{create: "charge_already_refunded", list: listed(refund("succeeded", 980), refund("pending", 1000))}, []string{create, list}, false, nil},
+		"the buyer's turn": {0, map[string]string{create: refund("requires_action", 1980), list: listed(refund("requires_action", 1980))}, []string{create, list}, false, nil},
 		"disputed":         {0, map[string]string{create: "charge_disputed"}, []string{create}, false, model.ErrRefundRefused},
 		"on the way":       {1, map[string]string{list: listed(refund("pending", 1980))}, []string{list}, false, nil},
 		"there":            {1, map[string]string{list: listed(refund("failed", 1980), refund("succeeded", 1980))}, []string{list}, true, nil},
@@ -274,6 +276,9 @@ func TestRefund(t *testing.T) {
 		check.Error(t, "refund", err, tc.err)
 		check.Same(t, "done", done, tc.done)
 		check.Same(t, "requests", s.requests, tc.requests)
+		if slices.Contains(tc.requests, create) {
+			check.Same(t, "the idempotency key", s.key, fmt.Sprintf("refund-%s-%d", paymentID, tc.tries))
+		}
 	})
 }
 

@@ -143,7 +143,13 @@ func TestClaimsAtUserInfo(t *testing.T) {
 		"all of them":        {nil, all, "sub", "i0:ann", model.RoleViewer, "Ann", nil},
 		"none":               {nil, nil, "sub", "i0:ann", model.RoleBuyer, "i0:ann", nil},
 		"the token first":    {jwt.MapClaims{"name": "A.", "groups": []string{"bosses"}}, all, "sub", "i0:ann", model.RoleOperator, "Ann", nil},
-		"nothing is missing": {jwt.MapClaims{"name": "A.", "groups": "none", "job": "none"}, "no JSON object", "sub", "i0:ann", model.RoleBuyer, "A.", nil},
+		"nothing is missing": {jwt.MapClaims{"name": "A.", "groups": "none", "job": "none"}, all, "sub", "i0:ann", model.RoleBuyer, "A.", nil},
+		"a name is missing":  {jwt.MapClaims{"groups": "none", "job": "none"}, all, "sub", "i0:ann", model.RoleBuyer, "Ann", nil},
+		"no JSON object":     {nil, "no JSON object", "sub", "i0:ann", model.RoleBuyer, "i0:ann", nil},
+		"the user is missing": {
+			jwt.MapClaims{"email_verified": true, "name": "A.", "groups": "none", "job": "none"}, all, "email",
+			"i0::" + hashed("ann@shop.example"), model.RoleBuyer, "Ann", nil,
+		},
 		"another user's":     {nil, map[string]any{"sub": "bob", "groups": "bosses"}, "sub", "i0:ann", model.RoleBuyer, "i0:ann", nil},
 		"nobody's":           {nil, map[string]any{"groups": "bosses"}, "sub", "i0:ann", model.RoleBuyer, "i0:ann", nil},
 		"by e-mail":          {nil, all, "email", "i0::" + hashed("ann@shop.example"), model.RoleViewer, "Ann", nil},
@@ -163,6 +169,7 @@ func TestClaimsAtUserInfo(t *testing.T) {
 	}, func(t *testing.T, tc row) {
 		who, name, err := completed(t, newProvider(t), "rsa", tc.claims, tc.about, func(i *Issuers) { i.UserClaim = tc.by })
 		check.Error(t, "log-in", err, tc.err)
+		check.Same(t, "the token does not count", errors.Is(err, ErrNotAccepted), tc.err == ErrNotAccepted)
 		check.Same(t, "user", []any{who.UserID, who.Role, name}, []any{tc.id, tc.role, tc.name})
 	})
 }
