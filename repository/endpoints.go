@@ -29,8 +29,11 @@ func (s *Store) DueEndpoints(ctx context.Context) ([]model.Endpoint, error) {
 func endpoints(db *gorm.DB, where string, args ...any) ([]model.Endpoint, error) {
 	return scan(db, "read endpoints", func(e *model.Endpoint) []any {
 		return []any{
-			&e.ID, &e.URL, &e.Rate, &e.State, &e.Reason, &e.Secret, &e.OldSecret, millis{&e.OldUntil}, &e.Position, &e.SendingTo, &e.Tries,
-			millis{&e.FailingSince}, millis{&e.CreatedAt},
+			&e.ID, &e.URL, &e.Rate, &e.State, &e.Reason, &e.Secret, &e.OldSecret,
+			millis{&e.OldUntil},
+			&e.Position, &e.SendingTo, &e.Tries,
+			millis{&e.FailingSince},
+			millis{&e.CreatedAt},
 		}
 	}, `SELECT id, url, rate, state, reason, secret, old_secret, old_until_ms, position, sending_to, tries, failing_since_ms, created_at_ms
 		FROM endpoints WHERE `+where, args...)

@@ -36,10 +36,15 @@ const salesWithStock = `sales JOIN stock ON stock.sale_id = sales.id LEFT JOIN s
 func offerFields(o *model.Offer) []any {
 	return append([]any{
 		&o.ID, &o.Code, &o.Title, &o.Description, &o.ImageURL, &o.PriceCents, &o.OriginalPriceCents, &o.Currency,
-		&o.LimitPerUser, &o.PayTimeoutSeconds, millis{&o.StartsAt}, millis{&o.EndsAt}, &o.Status, &o.Revision, &o.Shards,
+		&o.LimitPerUser, &o.PayTimeoutSeconds,
+		millis{&o.StartsAt},
+		millis{&o.EndsAt},
+		&o.Status, &o.Revision, &o.Shards,
 		optional(&o.Campaign.ID), &o.Variant, &o.Place, optional(&o.Campaign.Title), optional(&o.Campaign.Description),
 		optional(&o.Campaign.ImageURL), optional(&o.Campaign.LimitPerUser),
-		&o.Mode, millis{&o.EntriesAt}, optional(&o.CallSeconds), optional(&o.WaitingList), optional(&o.Line.Commitment),
+		&o.Mode,
+		millis{&o.EntriesAt},
+		optional(&o.CallSeconds), optional(&o.WaitingList), optional(&o.Line.Commitment),
 		optional(&o.Line.Root), optional(&o.Line.Seed), optional(&o.Line.Secret),
 		optional(&o.EntryWork), optional(&o.Beacon), optional(&o.Line.Round), optional(&o.Line.Signature), optional(&o.Line.Randomness),
 	}, stockFields(&o.Stock, &o.Line)...)
@@ -49,7 +54,9 @@ func offerFields(o *model.Offer) []any {
 func stockFields(s *model.Stock, l *model.Line) []any {
 	return []any{
 		&s.SaleID, &s.Quota, &s.Available, &s.Reserved, &s.Called, &s.Held, &s.Paid, &s.Version, &s.Epoch, &s.GateVersion, &s.WrongEpoch, &s.Terms, &s.Lined,
-		&s.SpentCalls, &s.LapsedCalls, optional(&l.Phase), optional(&l.Entries), optional(&l.Sealed), optional(&l.Serving), millis{&l.FirstAt}, optional(&l.Stopped),
+		&s.SpentCalls, &s.LapsedCalls, optional(&l.Phase), optional(&l.Entries), optional(&l.Sealed), optional(&l.Serving),
+		millis{&l.FirstAt},
+		optional(&l.Stopped),
 	}
 }
 

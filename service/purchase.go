@@ -98,7 +98,7 @@ func (p *Purchases) fromMemory(r Request, offer *model.Offer) (verdict model.Ver
 // outcome of its first request. Purchase returns model.ErrUnavailable if neither store could take the attempt, or if
 // Redis may have admitted it, so that a refusal might be wrong. In both cases nothing was promised. A purchase takes at
 // most purchaseLimit.
-func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outcome, err error) {
+func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outcome, err error) { //nolint:contextcheck // limit is made of ctx
 	defer func() {
 		verdict := outcome.Verdict
 		if err != nil {

@@ -276,8 +276,10 @@ func TestCompare(t *testing.T) {
 		"sold out, and it is not":          {2, 1, []model.Order{of(1, "A", "pending")}, []told{pending(1, "A"), refused(2, "sold_out")}, WrongRefusal},
 		"a limit without an order":         {2, 1, []model.Order{of(1, "A", "pending")}, []told{refused(2, "limit_reached")}, WrongRefusal},
 		"a limit by a queued attempt": {1, 0, []model.Order{of(1, "A", "pending")}, []told{
-			{buyer: 2, bot: true, order: "B", status: model.OrderQueued}, {buyer: 2, bot: true, refusal: "limit_reached"},
-			{buyer: 3, bot: true, order: "C", status: model.OrderRejected, refusal: "sold_out"}, {buyer: 3, bot: true, refusal: "limit_reached"},
+			{buyer: 2, bot: true, order: "B", status: model.OrderQueued},
+			{buyer: 2, bot: true, refusal: "limit_reached"},
+			{buyer: 3, bot: true, order: "C", status: model.OrderRejected, refusal: "sold_out"},
+			{buyer: 3, bot: true, refusal: "limit_reached"},
 		}, ""},
 		"refused, and sold":     {1, 0, []model.Order{of(1, "A", "pending")}, []told{refused(1, "sold_out")}, WrongRefusal},
 		"refused for no reason": {1, 0, []model.Order{of(1, "A", "pending")}, []told{refused(2, "ended")}, WrongRefusal},

@@ -147,7 +147,8 @@ func TestClaimsAtUserInfo(t *testing.T) {
 		"a name is missing":  {jwt.MapClaims{"groups": "none", "job": "none"}, all, "sub", "i0:ann", model.RoleBuyer, "Ann", nil},
 		"no JSON object":     {nil, "no JSON object", "sub", "i0:ann", model.RoleBuyer, "i0:ann", nil},
 		"the user is missing": {
-			jwt.MapClaims{"email_verified": true, "name": "A.", "groups": "none", "job": "none"}, all, "email",
+			jwt.MapClaims{"email_verified": true, "name": "A.", "groups": "none", "job": "none"},
+			all, "email",
 			"i0::" + hashed("ann@shop.example"), model.RoleBuyer, "Ann", nil,
 		},
 		"another user's":     {nil, map[string]any{"sub": "bob", "groups": "bosses"}, "sub", "i0:ann", model.RoleBuyer, "i0:ann", nil},
