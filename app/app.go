@@ -44,7 +44,7 @@ const (
 	idleTimeout       = 2 * time.Minute
 	maxHeaderBytes    = 32 << 10 // of which a token may have half
 
-	// queuedLinger is how long a queued attempt waits for others to share its transaction, where buyers don't wait for it.
+	// queuedLinger is how long an attempt waits for others to share its transaction with --ack queued, where no buyer waits.
 	queuedLinger = 20 * time.Millisecond
 	// ackPause is short beside the three seconds after which other instances look for what was left behind.
 	ackPause = 100 * time.Millisecond

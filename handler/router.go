@@ -226,8 +226,8 @@ func Router(a *API) (http.Handler, error) {
 	return r, nil
 }
 
-// ofIDs refuses a path with a parameter that contains a character which no id contains. Nothing has such an id, and the
-// databases compare such texts in different ways.
+// ofIDs refuses a path with a parameter that contains a space, a control character or a character outside ASCII. No id
+// contains one, and the databases compare such texts in different ways.
 func ofIDs(c *gin.Context) {
 	for _, p := range c.Params {
 		if strings.ContainsFunc(p.Value, func(r rune) bool { return r <= ' ' || r > '~' }) {

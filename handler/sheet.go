@@ -27,7 +27,7 @@ const csvBody = "text/csv"
 // byteOrderMark begins a sheet: without it Excel takes UTF-8 for another encoding.
 const byteOrderMark = "\ufeff"
 
-// cell is a column of a campaign's sheet, and where the value of one row is.
+// cell is a column of a campaign's sheet, and a pointer to the field that has the column's value in one row.
 type cell struct {
 	column string
 	value  any

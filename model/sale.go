@@ -167,7 +167,8 @@ type Stock struct {
 	WrongEpoch  int64 // gates up to this epoch admitted more units than the stock had, and must be replaced
 	Terms       int64 // another number whenever an operator has changed the sale
 	Lined       Lined
-	// The calls that became orders, and those that ended without one. Their ratio is the no-show rate.
+	// The calls that became orders, and those that ended without one. The share of the latter is the
+	// no-show rate.
 	SpentCalls, LapsedCalls int64
 }
 
@@ -233,8 +234,8 @@ type Books struct {
 	Units       map[OrderStatus]int64 // units by status
 	BuyersUnits int64                 // live units over all users
 	CalledUnits int64                 // units over all calls
-	// Of the campaign that the sale belongs to: its units over all users, those in its sales, and the users for whom the two
-	// differ. They are 0 without a campaign.
+	// Of a sale in a campaign: the campaign's units over all users, its sales' units over all users, and the number of users
+	// for whom the two differ. Of the campaign's line: its quota, and the units that its sales have reserved. Else 0.
 	CampaignUnits, CampaignSales, CampaignWrong int64
 	// Of the sale's line, if it has one: its state, its entries, the calls whose entry does not wait, and the orders that have no
 	// spent entry although they need one.

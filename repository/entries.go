@@ -183,8 +183,8 @@ func (s *Store) SellCalled(ctx context.Context, saleID string, attempts []model.
 	return outcomes, wrap("sell on sale "+saleID, err)
 }
 
-// judgeCalls refuses attempts of buyers who are not called, or whose calls have too few units. It locks the calls and the
-// stock row, and adds to from the calls of those that stay open.
+// judgeCalls refuses attempts of buyers who are not called, or who want more than their call, or the campaign's sale, has
+// left. It locks the calls and the stock row. It adds the calls of the attempts that stay open to the supply.
 func (s *Store) judgeCalls(tx *gorm.DB, b *attemptBatch, offer model.Offer, from *supply) error {
 	var rows []struct {
 		UserID        string

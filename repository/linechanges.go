@@ -98,9 +98,9 @@ func (s *Store) ExtendCalls(ctx context.Context, saleID string, by time.Duration
 	return calls, verdict, wrap("extend calls of sale "+saleID, err)
 }
 
-// VoidEntries removes the waiting entries that a rule names, and returns how many. The proof of the order names them, as it
-// names those that were left before the seal. The verdict is Accepted; NoLine; or EntriesClosed after the seal, since then
-// the order can't change any more.
+// VoidEntries removes the waiting entries that a rule names, and returns how many. The proof of the order lists them, as it
+// lists entries whose users left before the seal. The verdict is Accepted; NoLine; or EntriesClosed after the seal, since
+// then the order can't change any more.
 func (s *Store) VoidEntries(ctx context.Context, saleID string, rule model.VoidRule, actor string) (voided int64, verdict model.Verdict, err error) {
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		line, ok, err := s.lockLine(tx, saleID)

@@ -80,7 +80,7 @@ func (s *Store) offerOn(db *gorm.DB, saleID string) (model.Offer, time.Time, boo
 	return offer, now, ok, err
 }
 
-// LiveOffers reads the sales that have not ended, or ended less than linger ago, in the order of their start.
+// LiveOffers reads the sales, also closed ones, whose end is to come or was less than linger ago, in the order of their start.
 func (s *Store) LiveOffers(ctx context.Context, linger time.Duration) ([]model.Offer, error) {
 	list, _, err := s.offers(s.read.WithContext(ctx), "ends_at_ms > "+s.nowMillis()+" - ? ORDER BY starts_at_ms, sales.id", linger.Milliseconds())
 	return list, err

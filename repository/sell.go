@@ -40,7 +40,7 @@ type supply struct {
 	called int64            // the units behind the calls of these entries
 }
 
-// readTerms reads the terms of one sale, unless there is no such sale.
+// readTerms stores the terms of one sale, and the time of the read, in from. Without such a sale, the terms are empty.
 func (s *Store) readTerms(db *gorm.DB, saleID string, from *supply) error {
 	offer, now, ok, err := s.offerOn(db, saleID)
 	if from.terms, from.now = map[string]terms{}, now; ok {

@@ -22,7 +22,7 @@ const (
 	sessionTTL = 24 * time.Hour
 	// staffTTL is how long a session of the staff lasts whose role comes from an issuer, which may take it back at any time.
 	staffTTL = time.Hour
-	// A password has 8 to 128 bytes. 8 is NIST's minimum; 128 bounds the input of the hash.
+	// A password has 8 to 128 bytes. 128 bounds the input of the hash.
 	minPassword = 8
 	maxPassword = 128
 	// A name has 3 to 32 characters: enough to tell users apart, and short enough for the pages.

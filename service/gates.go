@@ -22,7 +22,7 @@ const (
 	// rebuildsAtOnce is how many gates an instance rebuilds at the same time.
 	rebuildsAtOnce = 8
 	// gateRequests is how many requests may wait for the controller. Further ones are dropped, since the controller
-	// looks at every gate each second anyway.
+	// looks at every gate anyway: each second, and with very many sales every four seconds.
 	gateRequests = 256
 	// changesAtOnce is how many changes go to a gate in one script. The script takes a few milliseconds for them.
 	changesAtOnce = 1000
@@ -130,7 +130,7 @@ func (g *Gates) ask(r GateRequest) {
 	}
 	select {
 	case g.requests <- r:
-	default: // the controller looks at every gate each second anyway
+	default: // the controller looks at every gate anyway
 		g.asked.Delete(r)
 	}
 }

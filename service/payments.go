@@ -162,8 +162,8 @@ func (p *Payments) Notify(ctx context.Context, header http.Header, body []byte) 
 	return verdict, nil
 }
 
-// hear applies a report whose sender does not learn the verdict. Money that is not what was asked for is therefore recorded,
-// and sent back.
+// hear applies a report whose sender does nothing about the verdict but repeat the report. Money that is not what was asked
+// for is therefore recorded, and sent back.
 func (p *Payments) hear(ctx context.Context, report model.Report) (model.Verdict, error) {
 	_, verdict, err := p.apply(ctx, report, true)
 	if err == nil && verdict != model.Accepted {

@@ -29,10 +29,10 @@ func newAdmission(n Needs, b *breakers) *admission {
 	return ad
 }
 
-// deduct returns the settled outcome of an attempt that the gate admits, or the gate's refusal. The verdict is model.Queued if
-// the gate knew the attempt, or if its buyer waits no longer. It is also model.NoGate, after deduct has asked for a gate, or
-// model.Unsure. deduct returns model.ErrUnavailable if too many attempts wait for the gate or the strategy is closed. After any
-// other error the attempt may have been admitted, unless the breaker was open.
+// deduct returns the settled outcome of an attempt that the gate admits, or the gate's refusal. Other verdicts are Queued, if
+// the gate knew the attempt or its buyer waits no longer; NoGate, in which case deduct has asked for a gate; and Unsure, if
+// the database has to decide. deduct returns model.ErrUnavailable if too many attempts wait for the gate or the strategy is
+// closed. After any other error the attempt may have been admitted, unless the breaker was open.
 func (ad *admission) deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return model.Outcome{}, err

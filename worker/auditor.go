@@ -88,8 +88,8 @@ func (a *Auditor) step(ctx context.Context) error {
 }
 
 // booksDue reports whether a sale's books are checked in this round. live is the number of live sales, divided by the number
-// of auditPeriods that a round lasts. Which round it is depends on the sale only, so a new sale does not delay the checks of
-// the others, except when the number of rounds doubles.
+// of auditPeriods that a round lasts. A sale is checked once in every rounds, in the one that its id gives. So a new sale
+// does not delay the checks of the others, except when every doubles.
 func booksDue(saleID string, round, live int) bool {
 	every := booksEvery
 	for live > every*booksMost {

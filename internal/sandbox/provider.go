@@ -133,8 +133,8 @@ type callback struct {
 	AmountCents   int64  `json:"amount_cents"`
 }
 
-// report sends a transaction's callback. A refusal by the merchant is final, and so is success. After any other
-// answer report returns an error, and the callback is repeated.
+// report sends a transaction's callback. The answers 200, 404 and 409 are final. After any other answer report returns
+// an error, and the callback is repeated.
 func (p *Provider) report(ctx context.Context, t model.SandboxTransaction) error {
 	status := "succeeded"
 	if t.Status == model.SandboxDeclined {

@@ -26,7 +26,7 @@ const (
 	notYet = 300 * time.Millisecond
 	// usualWait is the wait after an answer without Retry-After.
 	usualWait = time.Second
-	// jitter spreads the requests for paths of the buyers who wait for the start.
+	// jitter is the longest delay at the start, so that the buyers who wait do not all request their paths at once.
 	jitter = 300 * time.Millisecond
 )
 

@@ -25,8 +25,7 @@ const (
 )
 
 // pool is an http.RoundTripper with connections to one host. http.Transport has two goroutines for each connection, which
-// hand each request and answer over; here the buyer's own goroutine writes and reads, which takes half of the processor
-// time.
+// hand each request and answer over; here the buyer's own goroutine writes and reads, which halves the processor time.
 type pool struct {
 	address string
 	tls     *tls.Config // nil: plain HTTP
