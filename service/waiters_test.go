@@ -100,6 +100,7 @@ func TestWaitersApart(t *testing.T) {
 			check.Same(t, id, buyers[id].outcome.Verdict, want)
 			check.Same(t, id+": at once", buyers[id].after < time.Second, id != "lost")
 		}
+		w.Apart(entries) // too late: nobody would forget them
 		check.Same(t, "buyers who are remembered", len(w.apart)+len(w.due), 0)
 	})
 }
