@@ -80,7 +80,8 @@ var mutations = []mutation{
 		change: "201 before the commit", expected: "lost: confirmed orders that are not there",
 		edits: []edit{
 			{"service/purchase.go", "Quantity: a.Quantity, Status: model.OrderQueued,", "Quantity: a.Quantity, Status: model.OrderPending,"},
-			{"service/purchase.go", "\twait := p.AckWait\n", "\twait := p.AckWait\n\tif !repeated {\n\t\treturn queued, nil\n\t}\n"},
+			{"service/purchase.go", "Verdict: model.Queued, Repeated: repeated", "Verdict: model.Accepted, Repeated: repeated"},
+			{"service/purchase.go", "\treturn p.AckWait\n", "\treturn 0\n"},
 		},
 		says: `lost [1-9]`,
 	},
