@@ -15,9 +15,9 @@ import (
 	"flashsale/model"
 )
 
-// Rows of a line are locked in the order sale_lines, entries, calls, buyers, stock. Whoever holds the row in sale_lines is
-// the only one who gives numbers, moves the phase, calls, or ends calls. So two callers at once are safe: the second one
-// waits, and then sees that the line has moved.
+// Whoever holds the row in sale_lines is the only one who gives numbers, moves the phase, calls, or ends calls. So two callers
+// at once are safe: the second one waits, and then sees that the line has moved. docs/architecture.md has the order in which
+// each transaction locks its rows; where two of them meet in another order, the loser of a deadlock is run again.
 
 // outageTime is the longest time between two visits of a caller to a line that does not count as an outage. After a longer
 // one, the line's calls are lengthened by it. outageTime is far longer than a caller's period, and far shorter than a call.
