@@ -155,7 +155,7 @@ var mutations = []mutation{
 		edits: []edit{
 			{"repository/release.go", "\tcase stock.Lined == model.InLine:\n", "\tcase false:\n"},
 			{"repository/release.go", "\tcase stock.Lined == model.LinedAtSoldOut && stock.Available == 0:", "\tcase false:"},
-			{"service/purchase.go", "\tif offer.Stock.Lined == model.InLine {\n", "\tif false {\n"},
+			{"service/purchase.go", "\tif inLine {\n", "\tif false {\n"},
 			{schema, "CHECK (lined < 2 OR available = 0)", "CHECK (lined < 4)"},
 		},
 		row: "73", says: `L5: kept-\d+ never entered`,
