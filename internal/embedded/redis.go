@@ -3,7 +3,6 @@
 package embedded
 
 import (
-	"context"
 	"crypto/rand"
 	"fmt"
 	"strconv"
@@ -25,15 +24,16 @@ const clockStep = 50 * time.Millisecond
 type Redis struct {
 	server   *miniredis.Miniredis
 	password string
-	stop     context.CancelFunc // ends the clock
+	stopped  chan struct{}
+	stop     func() // closes stopped, once
 	clock    sync.WaitGroup
 }
 
 // StartRedis starts a Redis on a free port of the loopback interface. It requires a random password that only this
 // process has, so that no other process on the machine can use it.
 func StartRedis() (*Redis, error) {
-	ctx, stop := context.WithCancel(context.Background())
-	r := &Redis{server: miniredis.NewMiniRedis(), password: rand.Text(), stop: stop}
+	r := &Redis{server: miniredis.NewMiniRedis(), password: rand.Text(), stopped: make(chan struct{})}
+	r.stop = sync.OnceFunc(func() { close(r.stopped) })
 	r.server.RequireAuth(r.password)
 	r.server.SetTime(machineTime()) // before Start, or the clock might step back and shift expiries
 	if err := r.server.Start(); err != nil {
@@ -41,17 +41,17 @@ func StartRedis() (*Redis, error) {
 	}
 	r.server.ClockTTL(true) // without it, keys never expire
 	r.server.Server().SetPreHook(answerTime)
-	r.clock.Go(func() { r.tick(ctx) })
+	r.clock.Go(r.tick)
 	return r, nil
 }
 
-// tick moves the clock every clockStep until ctx ends.
-func (r *Redis) tick(ctx context.Context) {
+// tick moves the clock every clockStep until the server is closed.
+func (r *Redis) tick() {
 	ticker := time.NewTicker(clockStep)
 	defer ticker.Stop()
 	for {
 		select {
-		case <-ctx.Done():
+		case <-r.stopped:
 			return
 		case now := <-ticker.C:
 			r.server.SetTime(now)

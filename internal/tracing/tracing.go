@@ -42,6 +42,7 @@ const closeTimeout = 500 * time.Millisecond
 type Tracing struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
+	close    func() error
 
 	followed sync.Map // sampled requests under way: trace.Span by the order's id
 	count    atomic.Int64
@@ -63,7 +64,12 @@ func New(ctx context.Context, endpoint string, ratio float64, instance string, l
 			attribute.String("service.name", name), attribute.String("service.instance.id", instance),
 		)),
 	)
-	return &Tracing{provider: provider, tracer: provider.Tracer(name)}, nil
+	stop := func() error {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), closeTimeout)
+		defer cancel()
+		return provider.Shutdown(ctx)
+	}
+	return &Tracing{provider: provider, tracer: provider.Tracer(name), close: stop}, nil
 }
 
 // failurePause is the least time between two log lines about failures. Every batch that the collector does not take
@@ -126,9 +132,7 @@ func (t *Tracing) Close() error {
 	if t == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), closeTimeout)
-	defer cancel()
-	return t.provider.Shutdown(ctx)
+	return t.close()
 }
 
 // Tracer returns the tracer for the spans of requests.
