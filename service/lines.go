@@ -145,10 +145,10 @@ func (l *Lines) Turn(ctx context.Context, userID string, offer model.Offer, tick
 		return until, -1, model.NotYourTurn, err
 	}
 	rank = Rank(offer.Line, e.Number)
-	switch {
-	case e.State == model.EntryCalled:
+	if e.State == model.EntryCalled {
 		return e.Until, rank, model.Accepted, nil
-	case e.State == model.EntryLapsed:
+	}
+	if e.State == model.EntryLapsed {
 		return until, rank, model.CallEnded, nil
 	}
 	return until, rank, model.NotYourTurn, nil

@@ -98,7 +98,7 @@ func (p *Purchases) fromMemory(r Request, offer *model.Offer) (verdict model.Ver
 // outcome of its first request. Purchase returns model.ErrUnavailable if neither store could take the attempt, or if
 // Redis may have admitted it, so that a refusal might be wrong. In both cases nothing was promised. A purchase takes at
 // most purchaseLimit.
-func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outcome, err error) { //nolint:contextcheck // limit is made of ctx
+func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outcome, err error) {
 	defer func() {
 		verdict := outcome.Verdict
 		if err != nil {
@@ -113,8 +113,8 @@ func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outc
 		}
 	}
 	began := p.Waiters.now()
-	limited := &limit{Context: ctx, at: began.Add(purchaseLimit), now: p.Waiters.now}
-	defer limited.end()
+	limited, end := endingAfter(ctx, purchaseLimit, p.Waiters.now)
+	defer end()
 	if offer == nil {
 		found, ok, err := p.Catalog.Sale(limited, r.SaleID)
 		switch {
@@ -277,6 +277,12 @@ func (p *Purchases) replay(ctx context.Context, a model.Attempt, otherwise model
 		known.Verdict = order.Reason
 	}
 	return a.Replay(known), nil
+}
+
+// endingAfter returns a context that ends after a time, and a function that ends it.
+func endingAfter(ctx context.Context, d time.Duration, now func() time.Time) (context.Context, func()) {
+	l := &limit{Context: ctx, at: now().Add(d), now: now}
+	return l, l.end
 }
 
 // limit is a context that ends at a time. It needs a timer only if somebody waits for its end, and most purchases wait for

@@ -63,7 +63,7 @@ func (w *Watches[T]) Follow(key string) (newest *Newest[T], leave func()) {
 	one := w.running[key]
 	if one == nil {
 		var zero T
-		ctx, cancel := context.WithCancel(context.Background()) // any follower may leave first, so the context is no follower's
+		ctx, cancel := context.WithCancel(context.Background()) //nolint:gosec // any follower may leave first; the last one cancels
 		one = &watch[T]{newest: NewNewest(zero), cancel: cancel}
 		one.ended.Go(func() { w.source(ctx, key, one.newest) })
 		w.running[key] = one

@@ -170,7 +170,7 @@ func TestClaimsAtUserInfo(t *testing.T) {
 	}, func(t *testing.T, tc row) {
 		who, name, err := completed(t, newProvider(t), "rsa", tc.claims, tc.about, func(i *Issuers) { i.UserClaim = tc.by })
 		check.Error(t, "log-in", err, tc.err)
-		check.Same(t, "the token does not count", errors.Is(err, ErrNotAccepted), tc.err == ErrNotAccepted)
+		check.Same(t, "the token does not count", errors.Is(err, ErrNotAccepted), errors.Is(tc.err, ErrNotAccepted))
 		check.Same(t, "user", []any{who.UserID, who.Role, name}, []any{tc.id, tc.role, tc.name})
 	})
 }
