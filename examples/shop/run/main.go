@@ -87,14 +87,14 @@ func start(ctx context.Context, o options) (e *example, err error) {
 
 	// The shop is first, because the engine asks it for the keys of customers' tokens.
 	connection := filepath.Join(e.folder, "connection.json")
-	if e.shopLog, err = e.start(nil, shop, "-addr="+o.shopAddr, "-connection="+connection); err != nil {
+	if e.shopLog, err = e.start(nil, shop, "-addr="+o.shopAddr, "-connection="+connection); err != nil { //nolint:contextcheck // a process ends by its own stop
 		return e, err
 	}
 	if e.shop, err = e.find(ctx, e.shopLog, `shop is at (\S+)`); err != nil {
 		return e, err
 	}
 	e.say("the shop runs")
-	engineLog, err := e.start([]string{"FLASHSALE_ADMIN_PASSWORD=" + e.password}, engine,
+	engineLog, err := e.start([]string{"FLASHSALE_ADMIN_PASSWORD=" + e.password}, engine, //nolint:contextcheck // as above
 		"--http-addr="+o.engineAddr, "--ops-addr=off", "--database=sqlite:"+filepath.Join(e.folder, "flashsale.db"), "--demo=false",
 		"--issuer=shop="+e.shop, "--client-id=storefront", "--audience=flashsale", "--accounts=closed",
 		"--payment=handoff", "--checkout-url="+e.shop+"/checkout", "--webhook-private", "--log-level=warn")
