@@ -67,6 +67,7 @@ func TestWaitsEnd(t *testing.T) {
 			}
 		}
 		time.Sleep(3 * time.Second)
+		synctest.Wait() // so that what was told may be read
 		check.Same(t, "after", b.after, tc.after)
 		check.Same(t, "verdict", b.outcome.Verdict, tc.want)
 		check.Same(t, "error", b.err != nil, tc.want == "")
@@ -94,6 +95,7 @@ func TestWaitersApart(t *testing.T) {
 		w.Wake(map[string]model.Outcome{"settled": {Verdict: model.Accepted}, "told before": {Verdict: model.Accepted}, "nobody's": {}})
 		w.Look([]string{"elsewhere", "nobody's"})
 		time.Sleep(2 * time.Second)
+		synctest.Wait() // so that what was told may be read
 		for id, want := range map[string]model.Verdict{
 			"settled": model.Accepted, "elsewhere": model.Queued, "lost": model.Queued, "told before": model.SoldOut,
 		} {
@@ -114,6 +116,7 @@ func TestWaitAfterTheClose(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		b.Admit(time.Now())
 		time.Sleep(3 * time.Second)
+		synctest.Wait() // so that what was told may be read
 		check.Same(t, "told", []any{b.outcome.Verdict, b.err, b.after}, []any{model.Queued, nil, time.Millisecond})
 	})
 }
