@@ -342,6 +342,9 @@ func TestStripeRefundFails(t *testing.T) {
 	}
 	account.refund("pi_1", "failed", "succeeded")
 	s.eventually("the money is sent again", func() bool { return strings.Contains(payments("refunded"), "pi_1") })
+	account.mu.Lock()
+	check.Same(t, "refunds", account.refunds["pi_1"], []string{"failed", "succeeded"})
+	account.mu.Unlock()
 	lost := text(fields{"id": "re_2", "object": "refund", "status": "failed", "payment_intent": "pi_1", "amount": 990, "currency": "cny"})
 	for range 2 {
 		s.stripeSays(time.Now(), "refund.failed", lost).want(200)

@@ -184,7 +184,10 @@ func (p *Provider) Refund(ctx context.Context, payment model.Payment) (done bool
 	switch {
 	case err == nil && slices.Contains(underWay, refund.Status), // it sends the rest; another one may have sent a part
 		errors.As(err, &refused) && refused.Code == api.ErrorCodeChargeAlreadyRefunded:
-		_, waits, err := p.sentBack(ctx, payment)
+		sent, waits, err := p.sentBack(ctx, payment)
+		if refused == nil && refund.Status != api.RefundStatusSucceeded && !sent {
+			waits = true // the refund has failed since it was made
+		}
 		return err == nil && !waits, err
 	case err == nil:
 		return false, fmt.Errorf("%w: the refund %s is %s", model.ErrRefundRefused, refund.ID, refund.Status)

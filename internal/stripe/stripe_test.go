@@ -258,6 +258,7 @@ func TestRefund(t *testing.T) {
 		"in parts":         {1, map[string]string{list: listed(refund("succeeded", 980), refund("succeeded", 1000))}, []string{list}, true, nil},
 		"a part under way": {1, map[string]string{list: listed(refund("succeeded", 980), refund("pending", 1000))}, []string{list}, false, nil},
 		"lost on the way":  {4, map[string]string{list: listed(refund("failed", 1980)), create: refund("succeeded", 1980)}, []string{list, create, list}, true, nil},
+		"failed at once":   {0, map[string]string{create: refund("pending", 1980), list: listed(refund("failed", 1980))}, []string{create, list}, false, nil},
 		"a part is left":   {4, map[string]string{list: listed(refund("succeeded", 980)), create: refund("succeeded", 1000)}, []string{list, create, list}, true, nil},
 	}, func(t *testing.T, tc row) {
 		p, s := through(t, "")
