@@ -1,6 +1,8 @@
 package app
 
 import (
+	"fmt"
+
 	"flashsale/handler"
 	"flashsale/internal/config"
 	"flashsale/internal/handoff"
@@ -34,7 +36,7 @@ func (a *App) takeMoney(db *repository.Store, pages *web.Pages, orders *service.
 			return payments, nil, err
 		}
 		provider, holds = checkout, &handler.Holds{Keys: checkout.Keys()}
-	default:
+	case "sandbox":
 		if !a.settings.Embedded() {
 			a.Log.Warn("payments are pretended: anybody may pay without money", "payment", "sandbox")
 		}
@@ -46,6 +48,8 @@ func (a *App) takeMoney(db *repository.Store, pages *web.Pages, orders *service.
 		}
 		provider, payments.Sandbox = bank, bank
 		a.workers = append(a.workers, bank.Run)
+	default:
+		return payments, nil, fmt.Errorf("no code makes the payment provider %q", a.settings.Provider())
 	}
 	payments.Service = &service.Payments{
 		Provider: provider, Store: db, IDs: a.IDs, Gates: a.gates, Catalog: a.Catalog, Grace: a.settings.PayGrace, Orders: page, Log: a.Log,
