@@ -60,9 +60,9 @@ type userLimit struct {
 	units map[string]int
 }
 
-// judge refuses open attempts that exceed one of the limits or the available units, in the order of arrival. It adds the
+// decide refuses open attempts that exceed one of the limits or the available units, in the order of arrival. It adds the
 // units of the attempts that fit, which stay open, to what their users hold.
-func (b *attemptBatch) judge(limits []userLimit, available int64) {
+func (b *attemptBatch) decide(limits []userLimit, available int64) {
 	b.open = slices.DeleteFunc(b.open, func(i int) bool {
 		a := b.attempts[i]
 		switch {

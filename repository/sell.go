@@ -378,7 +378,7 @@ func (s *Store) judge(db *gorm.DB, b *attemptBatch, saleID string, from *supply)
 	if err != nil {
 		return err
 	}
-	if b.judge(limits, available); from.guard == byCalls && len(b.open) > 0 {
+	if b.decide(limits, available); from.guard == byCalls && len(b.open) > 0 {
 		err = s.judgeCalls(db, b, offer, from)
 	}
 	return err
