@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test hello race image servers test-busy browser lint fmt fuzz lab bench profile microbench drill repairs nginx kits example clients check build clean
+.PHONY: help run test hello race image servers test-busy browser lint fmt fuzz lab bench beside profile microbench drill repairs nginx kits example clients check build clean
 
 FUZZTIME ?= 60s
 ROWS ?=
@@ -83,6 +83,13 @@ lab: ## Run every strategy on the same load; lab-report/report.html shows what e
 
 bench: ## Measure every goal against a bare Gin server: most of an hour, or BENCH_ROWS=regexp (BENCH_KEEP=1 keeps them); writes docs/performance.md
 	go test -tags bench -count=1 -timeout 90m -run TestBench -v ./test/bench
+
+beside: ## Load the engine and that of another revision (REV=...) in turns on one machine: rows as in bench
+	rm -rf build/beside && mkdir -p build/beside
+	git archive $(REV) | tar -x -C build/beside
+	cd build/beside && go build -ldflags='-s -w' -pgo=app/serve.pgo -o ../flashsale-$(REV) .
+	rm -rf build/beside
+	BENCH_BESIDE="$(CURDIR)/build/flashsale-$(REV)" go test -tags bench -count=1 -timeout 90m -run TestBench -v ./test/bench
 
 drill: ## Break every part under load: half an hour, or ROWS=regexp; writes docs/drill.md. SEEDS=N: N simulated runs too
 	cd test/fault && DRILL=full go test -count=1 -timeout 3h -run 'TestDrill/($(ROWS))'

@@ -37,15 +37,17 @@ func TestMain(m *testing.M) { shop.Main(m) }
 type run struct {
 	rounds, seconds int
 	control         string // program
+	beside          string // program that runs as the control of each load, on stores of its own; empty: none
 }
 
 // TestBench measures every row whose name matches BENCH_ROWS (a regular expression; default: all), in BENCH_ROUNDS (5)
 // rounds of BENCH_SECONDS (5) seconds each. A missed goal does not fail the test; wrong books do. A run of all rows
 // writes the report to docs, and a run of some rows puts them in place of the old ones there if BENCH_KEEP is set. A run
-// of no row (BENCH_ROWS='^$') then writes the same figures anew.
+// of no row (BENCH_ROWS='^$') then writes the same figures anew. If BENCH_BESIDE names a program of another revision, that
+// is the control of each load, and nothing is written.
 func TestBench(t *testing.T) {
 	selected := regexp.MustCompile(os.Getenv("BENCH_ROWS"))
-	b := &run{setting(t, "BENCH_ROUNDS"), setting(t, "BENCH_SECONDS"), filepath.Join(t.TempDir(), "control")}
+	b := &run{setting(t, "BENCH_ROUNDS"), setting(t, "BENCH_SECONDS"), filepath.Join(t.TempDir(), "control"), os.Getenv("BENCH_BESIDE")}
 	output(t, "go", "build", "-o", b.control, "./control")
 	report := &Report{StartedAt: time.Now(), Machine: lab.ThisMachine(), Settings: b.settings(t)}
 	for _, row := range rows() {
@@ -65,6 +67,7 @@ func TestBench(t *testing.T) {
 	t.Log(report.markdown(nil) + report.notes())
 	const folder = "../../docs"
 	switch {
+	case b.beside != "":
 	case len(report.Results) == len(rows()):
 		check.NoError(t, report.write(folder))
 	case os.Getenv("BENCH_KEEP") != "":

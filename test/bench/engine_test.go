@@ -83,17 +83,13 @@ type engine struct {
 // start runs an engine on MariaDB and Redis. If embedded is set, it has an SQLite file and the Redis inside the process.
 func start(t *testing.T, r *Result, embedded bool, args ...string) *engine {
 	t.Helper()
-	if embedded {
-		return startOn(t, r, nil, kit.SQLite(t), args...)
-	}
-	db := kit.MariaDB(t, redoLog)
-	return startOn(t, r, db, db.NewDatabase(t), args...)
+	return startOn(t, r, shop.Build(t, profile), oneServer(embedded), args...)
 }
 
-// startOn starts an engine on a database, and on a Redis of its own unless it is embedded. mariadb is the server whose
-// statements and processor time count; nil: the engine is embedded.
-func startOn(t *testing.T, r *Result, mariadb *kit.MariaDBServer, database string, args ...string) *engine {
+// startOn starts a program as the engine on a database, and on a Redis of its own unless it is embedded.
+func startOn(t *testing.T, r *Result, program string, of servers, args ...string) *engine {
 	t.Helper()
+	mariadb, database := of(t)
 	e := &engine{
 		t: t, r: r, used: map[string]float64{}, log: filepath.Join(t.TempDir(), "log"),
 		tokens: auth.NewTokens([]byte(shop.Secret), time.Now), paths: auth.NewPaths([]byte(shop.Secret), time.Now),
@@ -107,9 +103,8 @@ func startOn(t *testing.T, r *Result, mariadb *kit.MariaDBServer, database strin
 		t.Cleanup(func() { _ = e.redis.Close() })
 		e.gate = gate.New(e.redis, "bench")
 	}
-	e.Binary = shop.Build(t, profile)
 	// The log goes to a file: to read it from a pipe would take the processor from the engine.
-	script := fmt.Sprintf("#!/bin/sh\nexec '%s' \"$@\" 2>>'%s'\n", e.Binary, e.log)
+	script := fmt.Sprintf("#!/bin/sh\nexec '%s' \"$@\" 2>>'%s'\n", program, e.log)
 	e.Binary = filepath.Join(t.TempDir(), "flashsale")
 	check.NoError(t, os.WriteFile(e.Binary, []byte(script), 0o700))
 	t.Cleanup(func() {
@@ -242,7 +237,10 @@ func (e *engine) under(path turn, connections int) turn {
 		e.count(sample, connections)
 		e.drained()
 		for what, now := range e.use() {
-			e.used[what] += now - before[what]
+			used := now - before[what]
+			if e.used[what] += used; what == engineCPU {
+				sample.EngineMicros = used / float64(max(1, sample.Requests))
+			}
 		}
 		e.peakMiB = max(e.peakMiB, e.memoryMiB("VmHWM"))
 		return sample
@@ -388,12 +386,13 @@ func (e *engine) queued() (n int64) {
 const (
 	trips      = "trips to Redis"
 	statements = "statements of MariaDB"
+	engineCPU  = "µs of the engine's CPU"
 )
 
 // use returns what the engine and its stores have used so far. The embedded stores are a part of the engine.
 func (e *engine) use() map[string]float64 {
 	e.t.Helper()
-	u := map[string]float64{"µs of the engine's CPU": cpu(e.t, e.instance.PID())}
+	u := map[string]float64{engineCPU: cpu(e.t, e.instance.PID())}
 	if e.Redis == nil {
 		return u
 	}

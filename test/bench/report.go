@@ -34,14 +34,16 @@ type Sample struct {
 	P50MS             float64 `json:"p50_ms"`
 	P99MS             float64 `json:"p99_ms"`
 	Requests          int64   `json:"requests"`
-	Refused           int64   `json:"refused"`    // answers that are neither 2xx nor 3xx
-	Errors            int64   `json:"errors"`     // connections that failed, and time-outs
-	BytesRead         int64   `json:"bytes_read"` // 0: not counted
+	Refused           int64   `json:"refused"`             // answers that are neither 2xx nor 3xx
+	Errors            int64   `json:"errors"`              // connections that failed, and time-outs
+	BytesRead         int64   `json:"bytes_read"`          // 0: not counted
+	EngineMicros      float64 `json:"engine_us,omitempty"` // of the engine's CPU for a request; 0: not measured
 }
 
 func rate(s Sample) float64 { return s.RequestsPerSecond }
 func p50(s Sample) float64  { return s.P50MS }
 func p99(s Sample) float64  { return s.P99MS }
+func work(s Sample) float64 { return s.EngineMicros }
 
 // collect returns one figure of each sample.
 func collect(samples []Sample, figure func(Sample) float64) (list []float64) {

@@ -131,12 +131,24 @@ type load struct {
 	streams             int           // open while the path is loaded; the control is the engine without streams
 	databaseAway        time.Duration // the time by which a round trip to the database is longer
 	servers             servers       // of the database; nil: one
+	program             string        // that runs as the engine; empty: the one of this revision
 
 	least, mostP99MS, mostTrips, mostStatements, mostMiB float64 // goals; 0: none
 }
 
-// servers starts the servers of a database, and returns the one that takes the writes, and the address of all.
+// servers starts the servers of a database, and returns the one that takes the writes, whose statements and processor time
+// count, and the address of all. writer is nil if the engine is embedded.
 type servers func(t testing.TB) (writer *kit.MariaDBServer, database string)
+
+func oneServer(embedded bool) servers {
+	return func(t testing.TB) (*kit.MariaDBServer, string) {
+		if embedded {
+			return nil, kit.SQLite(t)
+		}
+		db := kit.MariaDB(t, redoLog)
+		return db, db.NewDatabase(t)
+	}
+}
 
 func replicated(t testing.TB) (*kit.MariaDBServer, string) {
 	primary, replica := kit.Replicated(t)
@@ -152,20 +164,24 @@ func (l load) measure(t *testing.T, b *run, r *Result) {
 	e, at, connections := l.start(t, r)
 	path := e.under(at(e.url), connections)
 	switch {
-	case l.besideOne:
-		one, control := l, &Result{}
-		one.sales, one.sizes = 1, 0
-		single, at, _ := one.start(t, control)
-		b.compare(r, alone(single, e, single.under(at(single.url), connections)), alone(e, single, path))
-		l.judge(single)
-		single.check()
-		for _, note := range control.Notes {
-			r.note("the control, an engine with one sale: %s", note)
-		}
-		r.Void = cmp.Or(r.Void, control.Void)
 	case l.streams > 0:
 		r.note("control: the engine without streams")
 		b.compare(r, path, e.watched(l.streams, path))
+	case l.besideOne || b.beside != "":
+		other, control, what := l, &Result{}, "an engine with one sale"
+		if b.beside != "" {
+			other.program, what, l.least, l.mostP99MS = b.beside, b.beside, 0, 0
+		} else {
+			other.sales, other.sizes = 1, 0
+		}
+		second, at, _ := other.start(t, control)
+		b.compare(r, alone(second, e, second.under(at(second.url), connections)), alone(e, second, path))
+		r.note("the engine's CPU for a request is %s of the control's", spreadOf(ratios(collect(r.Path, work), collect(r.Control, work))))
+		l.checked(second)
+		for _, note := range control.Notes {
+			r.note("the control, %s: %s", what, note)
+		}
+		r.Void = cmp.Or(r.Void, control.Void)
 	default:
 		b.compare(r, at(e.mirror(b, cmp.Or(l.method, "POST"), cmp.Or(l.route, buyRoute))), path)
 	}
@@ -174,19 +190,19 @@ func (l load) measure(t *testing.T, b *run, r *Result) {
 	r.most(e.each(trips), l.mostTrips, trips)
 	r.most(e.each(statements), l.mostStatements, statements)
 	r.most(e.peakMiB, l.mostMiB, "MiB")
-	l.judge(e)
+	l.checked(e)
+}
+
+// checked stops an engine after the load. The result is void if nothing was answered, if a purchase was refused although there
+// were units, if one was not refused although the sale is sold out, or if the books are wrong.
+func (l load) checked(e *engine) {
+	if e.answers == 0 || l.soldOut && e.refused < e.answers || !l.soldOut && e.refused > 0 {
+		e.r.void("%d of %d requests were refused", e.refused, e.answers)
+	}
 	if l.route != "" {
 		e.accepted, e.left = 0, 0 // nobody bought
 	}
 	e.check()
-}
-
-// judge voids the result if nothing was answered, if a purchase was refused although there were units, or if one was not refused
-// although the sale is sold out.
-func (l load) judge(e *engine) {
-	if e.answers == 0 || l.soldOut && e.refused < e.answers || !l.soldOut && e.refused > 0 {
-		e.r.void("%d of %d requests were refused", e.refused, e.answers)
-	}
 }
 
 // alone wraps the turns of an engine: the other engine is frozen while a turn lasts. An engine with many live sales needs
@@ -202,12 +218,11 @@ func alone(e, other *engine, of turn) turn {
 // start starts an engine and makes the load's sales there. at makes a turn that sends the load's requests to the server at url,
 // over this number of connections.
 func (l load) start(t *testing.T, r *Result) (e *engine, at func(url string) turn, connections int) {
-	if l.servers != nil {
-		writer, database := l.servers(t)
-		e = startOn(t, r, writer, database, l.args...)
-	} else {
-		e = start(t, r, l.embedded, l.args...)
+	of := l.servers
+	if of == nil {
+		of = oneServer(l.embedded)
 	}
+	e = startOn(t, r, cmp.Or(l.program, shop.Build(t, profile)), of, l.args...)
 	if l.databaseAway > 0 {
 		host := e.mariadb.Addr()
 		e.instance.Stop()
