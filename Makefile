@@ -2,7 +2,7 @@
 SHELL := bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
-.PHONY: help run test hello race image servers test-busy browser lint fmt fuzz lab bench beside profile microbench drill repairs nginx kits example clients check build clean
+.PHONY: help run test hello race image servers benchers test-busy browser lint fmt fuzz lab bench beside profile microbench drill repairs nginx kits example clients check build clean
 
 FUZZTIME ?= 60s
 ROWS ?=
@@ -40,6 +40,9 @@ image: ## Build the image's program as the Dockerfile does, and check it
 
 servers:
 	@tools/test-servers.sh
+
+benchers:
+	@tools/test-servers.sh bench
 
 # The tests start some eighty databases whose data nobody needs after a power cut. They are in memory where there is enough
 # of it, and programs may be run from there.
@@ -81,10 +84,10 @@ fuzz: ## Run every fuzz target for FUZZTIME (60s) each
 lab: ## Run every strategy on the same load; lab-report/report.html shows what each did
 	go run . lab
 
-bench: ## Measure every goal against a bare Gin server: most of an hour, or BENCH_ROWS=regexp (BENCH_KEEP=1 keeps them); writes docs/performance.md
+bench: | benchers ## Measure every goal against a bare Gin server: most of an hour, or BENCH_ROWS=regexp (BENCH_KEEP=1 keeps them); writes docs/performance.md
 	go test -tags bench -count=1 -timeout 90m -run TestBench -v ./test/bench
 
-beside: ## Load the engine and that of another revision (REV=...) in turns on one machine: rows as in bench
+beside: | benchers ## Load the engine and that of another revision (REV=...) in turns on one machine: rows as in bench
 	rm -rf build/beside && mkdir -p build/beside
 	git archive $(REV) | tar -x -C build/beside
 	cd build/beside && go build -ldflags='-s -w' -pgo=app/serve.pgo -o ../flashsale-$(REV) .
@@ -129,7 +132,7 @@ clients: ## Lint web/openapi.yaml, generate clients from it into build/clients, 
 
 # The profile with which the program is built: the compiler makes faster what it shows as hot.
 PROFILE := app/serve.pgo
-profile: ## Profile the engine under purchases, for the next build
+profile: | benchers ## Profile the engine under purchases, for the next build
 	rm -rf build/profiles && mkdir -p build/profiles
 	BENCH_PROFILES="$(CURDIR)/build/profiles" BENCH_ROWS='^(sold out.*|accepted, (queued|confirmed|confirmed, 1,000 connections|embedded))$$' \
 		BENCH_ROUNDS=2 BENCH_SECONDS=5 go test -tags bench -count=1 -timeout 30m -run TestBench ./test/bench

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what the tests run besides Go, where it is missing: on Debian, as root. Elsewhere one line
 # names what is missing. With the word race it installs what the race detector needs instead: a C compiler. The tests do
-# not need one, and Go would compile everything anew where there is one.
+# not need one, and Go would compile everything anew where there is one. With the word bench it also installs wrk.
 set -euo pipefail
 
 # An ordinary user's PATH lacks the folders of the servers.
@@ -29,6 +29,7 @@ else
 	need prometheus prometheus promtool # asks instances, and judges the alerts
 	need systemd systemd-analyze # judges the unit in deploy/systemd
 	need apache2-utils ab
+	[[ ${1:-} != bench ]] || need wrk wrk # loads the engine
 	need chromium-headless-shell chromium-headless-shell # shows the pages to the tests
 	need npm npm # fetches axe-core, which judges them
 	need curl curl # asks for what ab needs
