@@ -136,8 +136,8 @@ func (l *Lines) Leave(ctx context.Context, userID, saleID string) (model.Verdict
 }
 
 // Turn returns whether a user may buy in a sale that is in line. The verdict is Accepted, with the end of the call as until;
-// CallEnded if the call ended without an order; or NotYourTurn. The rank of the user's entry is -1 if it is not known. Memory
-// alone refuses a ticket whose rank is not known or was not served yet.
+// CallEnded if the call ended without an order; or NotYourTurn. rank is that of the user's entry, or -1 if it is not known. A
+// ticket whose rank is not known or was not served yet is refused from memory.
 func (l *Lines) Turn(ctx context.Context, userID string, offer model.Offer, ticket string) (until time.Time, rank int64, verdict model.Verdict, err error) {
 	if number, ok := l.tickets.Check(ticket, userID, offer.LineID()); ok {
 		if rank = Rank(offer.Line, number); rank >= offer.Line.Serving || rank < 0 {

@@ -56,8 +56,8 @@ func NewLive(catalog *Catalog, store LiveStore, gate Peeker, instances func(ctx 
 	return l
 }
 
-// SaleFigures are the figures of a sale in one period. Those of a store that does not answer keep their last values. Books,
-// Drift and Stages are measured over longer times.
+// SaleFigures are the figures of a sale in one period. Those of a store that does not answer keep their last values. Books
+// and Drift may be older, as BooksAt and DriftAt show, and Stages cover several periods.
 type SaleFigures struct {
 	Now       time.Time
 	Offer     model.Offer

@@ -176,7 +176,7 @@ func (p *Payments) hear(ctx context.Context, report model.Report) (model.Verdict
 	return verdict, err
 }
 
-// told has the text for the log for each verdict on a report that pays no order.
+// told has the text for the log for each verdict of ApplyReport other than Accepted.
 var told = map[model.Verdict]string{
 	model.NotFound:       "the payment provider reports what the engine has not opened, or not recorded; nothing is changed",
 	model.NotPayable:     "the payment provider reports a transaction that belongs to another order; nothing is changed",
