@@ -21,8 +21,8 @@ const purchaseLimit = maxWait
 // little.
 const lastLook = 500 * time.Millisecond
 
-// firstLook is the first pause between two looks of a repeated request whether its attempt is settled. The pause doubles
-// with each look.
+// firstLook is the pause after which a repeated request looks again whether its attempt is settled. The pause doubles with
+// each look.
 const firstLook = 20 * time.Millisecond
 
 // Strategy takes units from stock for attempts. Package strategy has the implementations.
