@@ -18,9 +18,10 @@ import (
 const OperatorName = "admin"
 
 const (
-	// sessionTTL is how long a session lasts. It covers the rush of a sale and a usual time to pay.
+	// sessionTTL is how long a session lasts unless staffTTL applies. It covers the rush of a sale and a usual time to pay.
 	sessionTTL = 24 * time.Hour
-	// staffTTL is how long a session of the staff lasts whose role comes from an issuer, which may take it back at any time.
+	// staffTTL is how long a session lasts if an issuer gave the user a role of the staff. It is short, since a session keeps
+	// such a role although the issuer may withdraw it at any time.
 	staffTTL = time.Hour
 	// A password has 8 to 128 bytes. 128 bounds the input of the hash.
 	minPassword = 8
@@ -28,7 +29,7 @@ const (
 	// A name has 3 to 32 characters: enough to tell users apart, and short enough for the pages.
 	minName = 3
 	maxName = 32
-	// A verifier has 43 to 128 characters (RFC 7636). The largest code fits into a request's body with a verifier and a nonce.
+	// A verifier has 43 to 128 characters (RFC 7636). maxCode leaves room in a request's body for a verifier and a nonce.
 	minVerifier = 43
 	maxVerifier = 128
 	maxCode     = 3 << 10
@@ -47,10 +48,10 @@ type AccountStore interface {
 	SetPassword(ctx context.Context, name, hash string) error
 }
 
-// Accounts registers built-in users and logs them in.
+// Accounts registers built-in users, and logs in these and the users of an issuer.
 type Accounts struct {
-	Open bool // buyers may have accounts; otherwise only the staff
-	Off  bool // nobody logs in here
+	Open bool // buyers may have built-in accounts; otherwise only the staff has them
+	Off  bool // built-in accounts can't be registered or used
 
 	Outside   *auth.Login // the issuer at which people log in; nil: there is none
 	Store     AccountStore
@@ -66,7 +67,8 @@ type Session struct {
 }
 
 // Register creates a buyer's account and logs the buyer in. The verdict is Accepted; NameTaken if the name exists;
-// Forbidden if buyers have no accounts here; or BadRequest with the invalid field. It returns model.ErrUnavailable if too many passwords already wait to be hashed.
+// Forbidden if buyers have no accounts here; or BadRequest with the invalid field. The error wraps model.ErrUnavailable if
+// too many passwords already wait to be hashed.
 func (a *Accounts) Register(ctx context.Context, name, password string) (Session, model.Verdict, *Invalid, error) {
 	switch {
 	case a.Off || !a.Open:
@@ -94,9 +96,10 @@ func (a *Accounts) Register(ctx context.Context, name, password string) (Session
 	return session, model.Accepted, nil, err
 }
 
-// LogIn checks a name and a password. The verdict is Unauthenticated both for an unknown name and for a wrong
-// password. Both take the same time, so that an answer does not reveal which names exist. It returns
-// model.ErrUnavailable if too many passwords already wait to be hashed.
+// LogIn checks a name and a password, and makes a session. The verdict is Accepted, or Unauthenticated for an unknown name,
+// for an account that may not log in here, and for a wrong password. All these refusals take the same time, so that an
+// answer does not reveal which names exist. The error wraps model.ErrUnavailable if too many passwords already wait to be
+// hashed.
 func (a *Accounts) LogIn(ctx context.Context, name, password string) (Session, model.Verdict, error) {
 	if len(password) > maxPassword {
 		return Session{}, model.Unauthenticated, nil
@@ -123,10 +126,10 @@ func (a *Accounts) LogIn(ctx context.Context, name, password string) (Session, m
 	return session, model.Accepted, err
 }
 
-// LogInByCode exchanges an authorization code of the issuer. The verdict is NotFound if there is no issuer to log in at;
-// or BadRequest with the invalid field if the issuer need not be asked. The error wraps auth.ErrBadToken if the issuer refuses the
-// code, auth.ErrNotAccepted if its token does not count here, and model.ErrUnavailable if the issuer is away. Another error means
-// that the issuer refuses the engine itself.
+// LogInByCode logs in the user to whom the issuer gave an authorization code. The verdict is Accepted; NotFound if there is
+// no issuer to log in at; or BadRequest with the invalid field, before the issuer is asked. The error wraps auth.ErrBadToken
+// if the issuer refuses the code or its token is for another log-in, auth.ErrNotAccepted if its token does not count here,
+// and model.ErrUnavailable if the issuer is away. Any other error means that the issuer takes no log-ins of this engine.
 func (a *Accounts) LogInByCode(ctx context.Context, code, verifier, nonce string) (Session, model.Verdict, *Invalid, error) {
 	switch {
 	case a.Outside == nil:
@@ -150,8 +153,8 @@ func (a *Accounts) LogInByCode(ctx context.Context, code, verifier, nonce string
 	return Session{Account: model.Account{ID: who.UserID, Name: name, Role: who.Role}, Token: token, ExpiresAt: expiresAt}, model.Accepted, nil, err
 }
 
-// session makes a token of an account. A buyer's token needs no stamp: the id of a buyer's account is random, and its
-// password never changes.
+// session makes a token for an account. A buyer's token needs no stamp: the account's id is random, and its password
+// never changes.
 func (a *Accounts) session(account model.Account) (Session, error) {
 	who := model.Identity{UserID: account.ID, Role: account.Role}
 	if account.Role != model.RoleBuyer {

@@ -41,18 +41,18 @@ type Audit struct {
 	Books      model.Books
 	Gate       model.GateState
 	Drift      int64    // the gate's left + inflight minus the database's available, see the function drift
-	Moving     bool     // the stock still changes, so the drift may only be orders of which the gate has not heard yet
+	Moving     bool     // the stock still changes, so the drift may come from orders that the gate does not know yet
 	Violations []string // the sums that disagree, in words
 }
 
-// Drifts reports whether the gate differs from the database, and not only because orders are being made.
+// Drifts reports whether the gate differs from the database, unless the audit is Moving.
 func (a Audit) Drifts() bool { return a.Drift != 0 && !a.Moving }
 
 // OK reports whether all sums agree and the gate does not drift.
 func (a Audit) OK() bool { return len(a.Violations) == 0 && !a.Drifts() }
 
 // Audit checks one sale; ok is false if the sale does not exist. It returns model.ErrUnavailable if the gate can't be
-// read. While orders are being made, a drift may be temporary: the gate hears of a settled order a tenth of a second
+// read. While orders are being made, a drift may be temporary: the gate hears of a settled order up to a tenth of a second
 // after the commit.
 func (a *Auditor) Audit(ctx context.Context, saleID string) (audit Audit, ok bool, err error) {
 	if a.Gate != nil {
@@ -75,14 +75,15 @@ func (a *Auditor) Audit(ctx context.Context, saleID string) (audit Audit, ok boo
 }
 
 // auditTries is how often a failing audit is run, auditPause apart, before its result counts: a single look at the
-// gate may fall between a commit and its acknowledgement, which take less time than a pause.
+// gate may fall between a commit and the acknowledgement that follows. The acknowledgement takes less time than a pause.
 const (
 	auditTries = 10
 	auditPause = 200 * time.Millisecond
 )
 
-// AuditSettled repeats the audit of a sale while it fails, since orders may be under way. If the stock changes to the
-// end, the drift is no error.
+// AuditSettled repeats the audit of a sale until it is OK, at most auditTries times, since orders may be under way. The
+// audit of the last try is Moving if the stock has changed since the try before. ok and the errors are as with Audit;
+// AuditSettled also returns ctx's error if ctx ends.
 func (a *Auditor) AuditSettled(ctx context.Context, saleID string) (audit Audit, ok bool, err error) {
 	for try := 1; ; try++ {
 		before := audit.Books.Stock
@@ -103,10 +104,11 @@ type Drift struct {
 	Epoch, Units int64
 }
 
-// Drifts compares the open gates of the sales that have not ended with the database. The auditor calls it once a round. It
-// leaves out a gate that differs from the database if the stock has changed since the last call, because the gate hears of an
-// order a tenth of a second after the commit. A gate that drifts matters when it has no units left, or the database has none,
-// and then the stock stands still.
+// Drifts compares the open gates of the sales that have not ended with the database, and returns the drifts by sale, also
+// those of 0 units. The auditor calls it once a round. It leaves out sales that the last call did not read. It also leaves
+// out a gate that differs from the database if the stock has changed since the last call, because the gate hears of an order
+// up to a tenth of a second after the commit. Such a drift can wait: a drift does harm only if the gate or the database has
+// no units left, and then the stock does not change. Drifts returns an error if all gates or the database can't be read.
 func (a *Auditor) Drifts(ctx context.Context) (map[string]Drift, error) {
 	if a.Gate == nil {
 		return nil, nil
@@ -118,7 +120,7 @@ func (a *Auditor) Drifts(ctx context.Context) (map[string]Drift, error) {
 			return nil, err
 		}
 	}
-	live, err := a.Store.LiveOffers(ctx, 0) // after the gates, so that a stock that is still the same was so at that instant
+	live, err := a.Store.LiveOffers(ctx, 0) // after the gates: a stock that has not changed was the same when they were read
 	if err != nil {
 		return nil, err
 	}
@@ -139,9 +141,9 @@ func (a *Auditor) Drifts(ctx context.Context) (map[string]Drift, error) {
 }
 
 // Miscounts reports whether a sale's gate counts other units for its users than the database does. If so, epoch is
-// the gate's. Two such errors may cancel out in the gate's left, so that no drift shows them. Miscounts does not
-// judge a sale whose gate is closed, whose stream has entries or whose stock changes during the comparison. It skips
-// a sale whose stock and epoch are the same as when its gate was last found right.
+// the gate's. Two such errors may cancel out in the gate's left, so that no drift shows them. wrong is also false if the
+// sale can't be judged, because it or its gate is closed, its stream has entries, or its stock changes during the
+// comparison. Miscounts skips a sale whose stock and epoch are the same as when its gate was last found right.
 func (a *Auditor) Miscounts(ctx context.Context, saleID string) (epoch int64, wrong bool, err error) {
 	if a.Gate == nil {
 		return 0, false, nil

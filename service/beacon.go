@@ -7,8 +7,8 @@ import (
 	"flashsale/model"
 )
 
-// beaconMargin is the least time between the naming of a round and the round. It is longer than the error of the database's
-// clock, and than the root takes to become public.
+// beaconMargin is the least time between the naming of a round and the publication of the round. It is longer than the
+// error of the database's clock, and longer than the root takes to become public.
 const beaconMargin = 5 * time.Second
 
 // Beacon is a public source of randomness, which publishes a round every few seconds.
@@ -21,7 +21,7 @@ type Beacon interface {
 	Round(ctx context.Context, round int64) (signature []byte, randomness [32]byte, err error)
 }
 
-// RandomnessStore stores what rounds of the beacon have brought.
+// RandomnessStore stores the signature and the randomness of a round of the beacon.
 type RandomnessStore interface {
 	SetRandomness(ctx context.Context, saleID string, round int64, signature []byte, randomness [32]byte) error
 }
@@ -44,7 +44,8 @@ func (b *Beacons) Due() (saleIDs []string) {
 	return saleIDs
 }
 
-// Tend asks once for the round for which a sale's line waits, and stores a valid answer.
+// Tend asks once for the round for which a sale's line waits, and stores a valid answer. It does nothing if the sale isn't
+// watched. An error means that there is no valid answer yet, or that storing it has failed.
 func (b *Beacons) Tend(ctx context.Context, saleID string) error {
 	offer := b.Catalog.InMemory(saleID)
 	if offer == nil {

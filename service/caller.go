@@ -12,7 +12,7 @@ import (
 	"flashsale/model"
 )
 
-// callBatch is how many ranks a caller looks at in one transaction, and how many calls it ends in one.
+// callBatch is the most ranks that a caller looks at in one transaction, and the most calls that it ends in one.
 const callBatch = 500
 
 // CallerStore is what callers need of the database.
@@ -29,7 +29,7 @@ type CallerStore interface {
 
 // Caller moves the lines of sales on: it seals them, draws, calls entrants when there are units for them, and ends calls.
 // Each step is one transaction that begins where the last one ended, so a caller may die at any point, and two callers
-// may be at work.
+// may work at the same time.
 type Caller struct {
 	Store   CallerStore
 	Catalog *Catalog
@@ -38,8 +38,8 @@ type Caller struct {
 	Observe observe.All
 }
 
-// Due lists the watched sales whose lines a caller has to look after, by their start: those in line that are not over, or have
-// calls left, which other transactions had locked when the line ended.
+// Due lists the watched sales whose lines a caller has to look after, in the order of the sales' starts. These are the sales
+// in line whose line is not over, or still has calls, for example because other transactions had locked them at its end.
 func (c *Caller) Due() (saleIDs []string) {
 	for _, o := range c.Catalog.Lines() {
 		if o.Stock.Lined == model.InLine && (o.Line.Phase != model.PhaseOver || o.Stock.Called > 0) {
@@ -49,7 +49,8 @@ func (c *Caller) Due() (saleIDs []string) {
 	return saleIDs
 }
 
-// Tend looks after a line once. Two lines may be looked after at the same time.
+// Tend does the next step of a line: it seals the line, draws, or ends calls and calls entrants. It does nothing to a line
+// that is stopped. It may run for two lines at the same time.
 func (c *Caller) Tend(ctx context.Context, saleID string) error {
 	offer, err := c.Store.TendLine(ctx, saleID)
 	if err != nil || offer.Line.Stopped {
@@ -68,13 +69,14 @@ func (c *Caller) Tend(ctx context.Context, saleID string) error {
 	return nil
 }
 
-// seal computes the root over the entries from before the seal, and from it the seed. The entries don't change any more, so
-// every caller gets the same. With a beacon it first publishes the root and names a round, and computes the seed when the
-// randomness of the round is there. Without entries there is no order, and so no round.
+// seal publishes the root over the entries from before the seal, and the seed, which follows from the secret and the root.
+// The entries don't change any more, so every caller computes the same. With a beacon, seal first publishes the root and
+// names a round; a later call publishes the seed when the randomness of the round is stored. A line without entries gets
+// neither a round nor a seed, because it has no order.
 func (c *Caller) seal(ctx context.Context, offer model.Offer) (err error) {
 	line := offer.Line
 	if line.Root != "" && line.Randomness == "" {
-		return nil // Beacons asks for it
+		return nil // Beacons asks for the randomness
 	}
 	ctx, end := c.Observe.Begin(ctx, observe.Step{Name: observe.SealLine})
 	defer func() { end(err) }()
@@ -107,7 +109,8 @@ func (c *Caller) seal(ctx context.Context, offer model.Offer) (err error) {
 	return c.Store.SetSeed(ctx, offer.ID, root.String(), seed)
 }
 
-// next returns the numbers of the ranks from serving on, as far as there are entries, at most callBatch.
+// next returns the numbers of the entries with the ranks from serving to below-1, at most callBatch of them. It returns none
+// while the order of the line is not fixed.
 func next(line model.Line, serving, below int64) []int64 {
 	order, ok := orderOf(line)
 	if !ok {
@@ -140,7 +143,7 @@ func (c *Caller) call(ctx context.Context, offer model.Offer) error {
 	return ctx.Err()
 }
 
-// draw makes orders of the winners, from where the last caller ended.
+// draw makes orders of the winners, from the rank at which the last caller ended.
 func (c *Caller) draw(ctx context.Context, offer model.Offer) error {
 	id := func(userID string) string { return c.IDs.Derive(userID, offer.ID, "draw") }
 	for serving, over := offer.Line.Serving, false; !over; {

@@ -13,14 +13,14 @@ import (
 )
 
 const (
-	// maxCampaignTitle is short enough that the titles of the sales, which have the variants too, are not too long.
+	// maxCampaignTitle leaves room for betweenTitles and a variant in the title of a sale, which has at most maxTitle characters.
 	maxCampaignTitle = 130
 	maxVariant       = 60
 	// betweenTitles stands between the title of a campaign and the variant in the title of a sale.
 	betweenTitles = " · "
 )
 
-// ofOneSale are the fields that each sale of a campaign has for itself. The others are the campaign's.
+// ofOneSale are the fields that each sale of a campaign has for itself. The other fields are the same for all its sales.
 var ofOneSale = []string{"variant", "quota", "price_cents", "original_price_cents", "limit_per_user", "waiting_list"}
 
 // CampaignStore writes campaigns to the database and lists them.
@@ -42,8 +42,9 @@ func (s *Campaigns) IDUnder(actor, key string) string {
 	return s.Sales.IDs.Sale(actor, "campaign "+key)
 }
 
-// Repeated finds the campaign that an earlier request created under campaign.ID. The verdict is Accepted, NotFound, or
-// IdempotencyMismatch if that campaign differs from what is asked for now, even if only because it was changed since.
+// Repeated returns the sales of the campaign that an earlier request created under campaign.ID. The verdict is Accepted,
+// NotFound, or IdempotencyMismatch if that campaign differs from what is asked for now, even if only because it was changed
+// since.
 func (s *Campaigns) Repeated(ctx context.Context, campaign model.Campaign, sales []model.NewSale) ([]model.Offer, model.Verdict, error) {
 	list, err := s.Sales.Catalog.Campaign(ctx, campaign.ID)
 	if err != nil || len(list) == 0 {
@@ -58,7 +59,7 @@ func (s *Campaigns) Repeated(ctx context.Context, campaign model.Campaign, sales
 	return list, model.Accepted, nil
 }
 
-// inCampaign returns sales with what they have from their campaign.
+// inCampaign returns sales with the fields that they get from their campaign, and with the default mode if they have none.
 func inCampaign(campaign model.Campaign, sales []model.NewSale) []model.NewSale {
 	list := make([]model.NewSale, len(sales))
 	for i, sale := range sales {
@@ -69,8 +70,9 @@ func inCampaign(campaign model.Campaign, sales []model.NewSale) []model.NewSale 
 	return list
 }
 
-// Create creates a campaign with its sales under its id, or under a new id if it has none, preheats the gates and informs
-// every instance. Each sale has a variant and all that a sale has but texts. invalid is the first invalid field, or nil.
+// Create creates a campaign with its sales, under campaign.ID or, if that is empty, under a new id. It preheats the gates and
+// informs every instance. Each of sales has a variant and all fields of a sale but the texts. list is the created sales;
+// invalid is the first invalid field, or nil.
 func (s *Campaigns) Create(ctx context.Context, campaign model.Campaign, sales []model.NewSale, actor string) (list []model.Offer, invalid *Invalid, err error) {
 	campaign.ID = cmp.Or(campaign.ID, model.NewSaleID())
 	sales = inCampaign(campaign, sales)
@@ -92,7 +94,8 @@ func (s *Campaigns) Create(ctx context.Context, campaign model.Campaign, sales [
 	return list, nil, err
 }
 
-// validateVariants gives sales their ids, and returns the first invalid field of a sale, or nil.
+// validateVariants gives sales their ids, and returns the first invalid field of a sale, or nil. If the field is in
+// ofOneSale, the returned Field begins with the place of the sale.
 func (s *Campaigns) validateVariants(sales []model.NewSale) *Invalid {
 	taken := map[string]bool{}
 	for i := range sales {
@@ -107,13 +110,14 @@ func (s *Campaigns) validateVariants(sales []model.NewSale) *Invalid {
 	return nil
 }
 
-// validateVariant gives a sale its id, and returns its first invalid field, or nil. taken has the variants of the other sales.
+// validateVariant gives a sale its id, short code and status, and returns the sale's first invalid field, or nil. taken has
+// the variants of the other sales.
 func (s *Campaigns) validateVariant(sale *model.NewSale, taken map[string]bool) *Invalid {
 	sale.ID, sale.Code, sale.Status, sale.Revision = model.NewSaleID(), rand.Text()[:codeLength], model.SaleLive, 1
 	sale.Variant = strings.TrimSpace(sale.Variant) // MySQL compares texts without the spaces at their ends
 	return cmp.Or(
 		Invalid{Field: "variant", Reason: BadText, Min: 1, Max: maxVariant}.If(!text(sale.Variant, maxVariant) || !visible(sale.Variant)),
-		Invalid{Field: "waiting_list", Reason: OfCampaign}.If(sale.WaitingList), // it would be one of this sale alone
+		Invalid{Field: "waiting_list", Reason: OfCampaign}.If(sale.WaitingList), // this sale alone would have the waiting list
 		s.Sales.validateNew(sale.Sale, sale.Quota),
 		Invalid{Field: "variant", Reason: RepeatedName}.If(taken[sale.Variant]),
 	)
@@ -124,8 +128,9 @@ func validateCampaign(campaign model.Campaign) *Invalid {
 		Outside("limit_per_user", int64(campaign.LimitPerUser), 1, maxLimit))
 }
 
-// Add adds a sale to a campaign, which has its times and texts from the others, and is paused if all of them are that still
-// sell. The verdict is Accepted, NotFound, TooMany, Ended if the campaign is over, or BadRequest with the first invalid field.
+// Add adds a sale to a campaign, and returns all sales of the campaign. The new sale gets its times and texts from the other
+// sales, and is paused if none of them is live. The verdict is Accepted; NotFound; TooMany if the campaign has as many sales
+// as it may have; Ended if the campaign is over; or BadRequest with the first invalid field.
 func (s *Campaigns) Add(ctx context.Context, campaignID string, sale model.NewSale, actor string) (list []model.Offer, verdict model.Verdict, invalid *Invalid, err error) {
 	if known, err := s.Sales.Catalog.Known(ctx, campaignID); err != nil || !known {
 		return nil, model.NotFound, nil, err
@@ -156,7 +161,7 @@ func (s *Campaigns) Add(ctx context.Context, campaignID string, sale model.NewSa
 	return list, verdict, nil, err
 }
 
-// besides returns a sale with what it has from the other sales of its campaign.
+// besides returns a sale with the fields that it gets from the other sales of its campaign.
 func besides(others []model.Offer, sale model.NewSale) model.NewSale {
 	first := others[0].Sale
 	sale.StartsAt, sale.EndsAt, sale.Shards, sale.Currency = first.StartsAt, first.EndsAt, first.Shards, first.Currency
@@ -172,8 +177,8 @@ type CampaignPatch struct {
 	LimitPerUser                 *int
 }
 
-// Patch changes a campaign and all its sales. The verdict is Accepted; NotFound; Ended if a campaign in line has ended and would
-// go on; or BadRequest with the first invalid field.
+// Patch changes a campaign and all its sales, and returns the sales. The verdict is Accepted; NotFound; Ended if the campaign
+// is in line and has ended, and the change would let it go on; or BadRequest with the first invalid field.
 func (s *Campaigns) Patch(ctx context.Context, id string, p CampaignPatch, actor string) (list []model.Offer, verdict model.Verdict, invalid *Invalid, err error) {
 	var changed model.Campaign
 	verdictOf := func(found *Invalid) model.Verdict {
@@ -209,8 +214,8 @@ func (s *Campaigns) Patch(ctx context.Context, id string, p CampaignPatch, actor
 	return list, verdict, invalid, err
 }
 
-// SetStatus pauses, resumes or closes all sales of a campaign. Those that are closed stay closed. The verdict is Accepted,
-// NotFound, or Ended if all are closed.
+// SetStatus pauses, resumes or closes all sales of a campaign, and returns them. Closed sales stay closed. The verdict is
+// Accepted, NotFound, or Ended if all sales are closed and would be paused or resumed.
 func (s *Campaigns) SetStatus(ctx context.Context, id string, status model.SaleStatus, action, actor string) ([]model.Offer, model.Verdict, error) {
 	list, err := s.Sales.Catalog.Campaign(ctx, id)
 	if err != nil || len(list) == 0 {
@@ -232,7 +237,8 @@ func (s *Campaigns) SetStatus(ctx context.Context, id string, status model.SaleS
 	})
 }
 
-// change applies a change, and passes it on to the gates and the other instances.
+// change applies a change, passes it on to the gates and the other instances, and returns the campaign's sales. The verdict
+// is Accepted, NotFound, or that of the store.
 func (s *Campaigns) change(ctx context.Context, c model.CampaignChange) ([]model.Offer, model.Verdict, error) {
 	if known, err := s.Sales.Catalog.Known(ctx, c.CampaignID); err != nil || !known {
 		return nil, model.NotFound, err

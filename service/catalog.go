@@ -21,14 +21,14 @@ const (
 	// the database, and the keys of its gate live for the same time.
 	Linger = 24 * time.Hour
 	// filterSales and filterErrors size the Bloom filter, which has two entries for each sale, its id and its short
-	// code: with half a million sales, one guessed id in a thousand causes a look-up in the database.
+	// code: with half a million sales, about one guessed id in a thousand causes a look-up in the database.
 	filterSales  = 1_000_000
 	filterErrors = 0.001
-	// filterOverlap is how far each refresh of the filter reads back before the last one, to find sales that a slow
-	// transaction committed late.
+	// filterOverlap: each refresh of the filter reads the sales made since this time before the last refresh, to find those
+	// that a slow transaction committed late.
 	filterOverlap = time.Minute
-	// filterPause is the minimum time between refreshes that unknown ids cause. So guessed ids cost one small query
-	// in this time, and a sale made on another instance is known here after this time at most.
+	// filterPause is the minimum time between refreshes that unknown ids cause. So guessed ids cost at most one small query
+	// in this time, and a request for a sale made on another instance waits at most this time for the query that finds it.
 	filterPause = 50 * time.Millisecond
 	// pastSales is how many sales that are no longer watched are cached, for their static data.
 	pastSales = 1000
@@ -51,10 +51,10 @@ type Catalog struct {
 
 	live    atomic.Pointer[snapshot]
 	reading atomic.Pointer[reading]
-	soldOut sync.Map // by sale id; an entry stays until a refresh reads available units, or Unlatch
+	soldOut sync.Map // by sale id; an entry stays until a refresh reads available units, or Unlatch removes it
 	past    *otter.Cache[string, model.Offer]
 
-	// What is not watched is read from the database once between two refreshes.
+	// Sales and campaigns that are not watched, and short codes: the database's replies, which are kept until the next refresh.
 	refreshes atomic.Uint64
 	found     *recent[*model.Offer]
 	campaigns *recent[[]model.Offer]
@@ -155,7 +155,7 @@ func (c *Catalog) lookForNew(ctx context.Context) error {
 	return c.refreshFilter(ctx)
 }
 
-// refreshFilter adds new sale ids to the filter. The caller holds mu.
+// refreshFilter adds the ids of new sales and campaigns, and short codes, to the filter. The caller holds mu.
 func (c *Catalog) refreshFilter(ctx context.Context) error {
 	began := c.now()
 	codes, asked, err := c.store.SaleCodes(ctx, c.askedAt.Add(-filterOverlap))
@@ -184,8 +184,8 @@ func (c *Catalog) Now() time.Time {
 }
 
 // Sale returns a sale from memory, else as the database had it after the last refresh; ok is false if the sale does not
-// exist. The filter rejects an id that it does not have, but only after a refresh that looks for new sales. At most one such
-// refresh runs in filterPause.
+// exist. The stock of a sale that ended more than Linger ago may be older. The filter rejects an id that it does not have,
+// but only after a refresh that looks for new sales. At most one such refresh runs in filterPause.
 func (c *Catalog) Sale(ctx context.Context, id string) (model.Offer, bool, error) {
 	if offer := c.InMemory(id); offer != nil {
 		return *offer, true, nil
@@ -222,7 +222,8 @@ func (c *Catalog) InMemory(id string) *model.Offer {
 	return nil
 }
 
-// Known reports whether a sale's id, or a short code, may exist.
+// Known reports whether the id of a sale or a campaign, or a short code, may exist. It returns false only for those that
+// certainly don't exist.
 func (c *Catalog) Known(ctx context.Context, id string) (bool, error) {
 	if c.filter.Load().TestString(id) {
 		return true, nil
@@ -233,14 +234,14 @@ func (c *Catalog) Known(ctx context.Context, id string) (bool, error) {
 	return c.filter.Load().TestString(id), nil
 }
 
-// Live lists the watched sales by their start, without shadow sales and the lines of campaigns. It also returns a channel
-// that closes when a watched sale has changed.
+// Live lists the watched sales in the order of their starts, without shadow sales and the lines of campaigns. It also returns
+// a channel that closes when a watched sale has changed.
 func (c *Catalog) Live() (list []model.Offer, changed <-chan struct{}) {
 	s := c.live.Load()
 	return s.those(func(o *model.Offer) bool { return !model.IsShadow(o.ID) && !o.IsCampaignLine() }), s.changed
 }
 
-// Lines lists the watched sales that have a line of their own, or may get one, by their start.
+// Lines lists the watched sales that have a line of their own, or may get one, in the order of their starts.
 func (c *Catalog) Lines() []model.Offer {
 	return c.live.Load().those(func(o *model.Offer) bool { return o.HasLine() && o.LineID() == o.ID })
 }

@@ -7,7 +7,7 @@ import (
 	"flashsale/model"
 )
 
-// GateCounter counts requests in Redis, where the gate of the sale counts them too.
+// GateCounter counts users' requests in Redis, in the counters that the gates of other strategies use.
 type GateCounter interface {
 	Count(ctx context.Context, gate model.GateRef, userID string, f model.Frequency) (retryAfter time.Duration, ok bool, err error)
 }
@@ -18,8 +18,8 @@ type Counter struct {
 	Gate    GateCounter
 }
 
-// Count counts one request of a user to a sale. ok is false if there were too many within the window; the next request is
-// allowed after retryAfter.
+// Count counts one request of a user to a sale. ok is false if the user has sent too many within the window; then the next
+// request is allowed after retryAfter.
 func (c *Counter) Count(ctx context.Context, saleID, userID string, f model.Frequency) (retryAfter time.Duration, ok bool, err error) {
 	offer, _, err := c.Catalog.Sale(ctx, saleID)
 	if err != nil {

@@ -28,11 +28,12 @@ const (
 	maxURL       = 500
 	maxRate      = 100_000
 	usualRate    = 1000
-	// batchEvents is the most events in one message, and messageBytes its most bytes, if it has several events.
+	// batchEvents is the most events in one message. messageBytes is the most bytes of a message that has several events.
 	batchEvents, messageBytes = 500, 64 << 10
-	// sendLease is longer than a try takes. After it, the batch of an instance that has died is sent by another one.
+	// sendLease is how long an instance reserves an endpoint, which is longer than a try takes. If the instance dies, another
+	// one sends the batch when the lease has ended.
 	sendLease = 30 * time.Second
-	// The pauses after failures grow from firstPause to lastPause. An endpoint that fails for giveUp is switched off.
+	// The average pause after a failure grows from firstPause to lastPause. An endpoint that fails for giveUp is switched off.
 	firstPause, lastPause = 2 * time.Second, 30 * time.Minute
 	giveUp                = 24 * time.Hour
 )
@@ -75,7 +76,7 @@ type Endpoints struct {
 	fits sync.Map // by an endpoint's id, the most events in a message, after the endpoint refused a message as too large
 }
 
-// Events returns a page of the feed: the events with numbers above after.
+// Events returns a page of the feed: at most limit events, from the first one with a number above after.
 func (e *Endpoints) Events(ctx context.Context, after int64, limit int) ([]model.Event, error) {
 	if err := e.Number(ctx); err != nil {
 		return nil, err
@@ -93,8 +94,8 @@ func (e *Endpoints) Number(ctx context.Context) error {
 	return nil
 }
 
-// Forget deletes events and deliveries that are too old. Only events with a place in the feed are deleted, so Forget first
-// gives the others their places: nobody may have read the feed.
+// Forget deletes events and deliveries that are older than Kept. Only events with a place in the feed are deleted, so Forget
+// first gives all events their places: without endpoints, and while nobody reads the feed, nothing else does that.
 func (e *Endpoints) Forget(ctx context.Context) error {
 	err := e.Number(ctx)
 	for more := true; more && err == nil; {
@@ -106,7 +107,7 @@ func (e *Endpoints) Forget(ctx context.Context) error {
 // Due returns the endpoints to which events can be sent now.
 func (e *Endpoints) Due(ctx context.Context) ([]model.Endpoint, error) {
 	all, err := e.Store.Endpoints(ctx)
-	if err != nil || len(all) == 0 { // without endpoints, events get their places when the feed is read
+	if err != nil || len(all) == 0 { // without endpoints, events need no places before the feed is read
 		return nil, err
 	}
 	if err := e.Number(ctx); err != nil {
@@ -137,8 +138,9 @@ func (e *Endpoints) Repeated(ctx context.Context, id, address string, rate int) 
 	return made, secret, model.Accepted, err
 }
 
-// Create makes an endpoint under an id, or under a new one if that is empty. The endpoint gets the events from now on. The secret is
-// returned only here, and by Repeated. The verdict is Accepted; TooMany; or BadRequest with the invalid field.
+// Create makes an endpoint under an id, or under a new id if that is empty, with usualRate if rate is 0. The endpoint gets
+// the events from now on. Only Create and Repeated return this secret. The verdict is Accepted; TooMany if there are
+// maxEndpoints already; or BadRequest with the invalid field.
 func (e *Endpoints) Create(
 	ctx context.Context, id, address string, rate int, actor string,
 ) (made model.Endpoint, secret string, verdict model.Verdict, invalid *Invalid, err error) {
@@ -163,7 +165,7 @@ func (e *Endpoints) check(address string, rate int) *Invalid {
 	return Outside("rate", int64(rate), 1, maxRate)
 }
 
-// allowed reports whether an endpoint may have this URL. Host names are resolved when a message is sent.
+// allowed reports whether an endpoint may have this URL. The addresses of a host name are checked when a message is sent.
 func (e *Endpoints) allowed(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil || len(address) > maxURL || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
@@ -184,7 +186,7 @@ func (e *Endpoints) allowed(address string) bool {
 	return u.Scheme == "https" && !strings.EqualFold(u.Hostname(), "localhost") && (err != nil || webhook.IsPublic(ip))
 }
 
-// Change changes an endpoint's URL and rate, and switches it on or off. The verdict is Accepted; NotFound; or BadRequest
+// Change changes those of an endpoint's URL, rate and state that c has. The verdict is Accepted; NotFound; or BadRequest
 // with the invalid field.
 func (e *Endpoints) Change(ctx context.Context, id string, c model.EndpointChange, actor string) (model.Endpoint, model.Verdict, *Invalid, error) {
 	if invalid := e.check(cmp.Or(c.URL, "https://unchanged.example"), cmp.Or(c.Rate, usualRate)); invalid != nil {
@@ -197,8 +199,8 @@ func (e *Endpoints) Change(ctx context.Context, id string, c model.EndpointChang
 	return changed, model.Accepted, nil, nil
 }
 
-// NewSecret replaces an endpoint's secret and returns the new one. For a day, messages are signed with the old secret as well. The verdict is
-// Accepted or NotFound.
+// NewSecret replaces an endpoint's secret and returns the new one. For a day, messages are signed with the old secret as
+// well. The verdict is Accepted or NotFound.
 func (e *Endpoints) NewSecret(ctx context.Context, id, actor string) (changed model.Endpoint, secret string, verdict model.Verdict, err error) {
 	secret = webhook.NewSecret()
 	changed, ok, err := e.Store.ChangeEndpoint(ctx, id, model.EndpointChange{Secret: e.Seals.Seal(secret)}, actor)
@@ -217,7 +219,8 @@ func (e *Endpoints) Remove(ctx context.Context, id, actor string) (model.Verdict
 	return model.Accepted, nil
 }
 
-// Deliveries returns deliveries of an endpoint with ids below one, the newest first. The verdict is Accepted or NotFound.
+// Deliveries returns at most limit deliveries of an endpoint, the newest first, from those with ids smaller than below. The
+// verdict is Accepted or NotFound.
 func (e *Endpoints) Deliveries(ctx context.Context, id string, below int64, limit int) ([]model.Delivery, model.Verdict, error) {
 	if _, ok, err := e.find(ctx, id); err != nil || !ok {
 		return nil, model.NotFound, err
@@ -235,9 +238,10 @@ func (e *Endpoints) find(ctx context.Context, id string) (found model.Endpoint, 
 	return list[i], true, nil
 }
 
-// Redeliver sends the events of a delivery once more. The message has the same id, so a receiver can tell that it had the
-// events before. If they are the endpoint's next events and it takes them now, its position moves behind them. The verdict is
-// Accepted, whatever the endpoint answers, or NotFound.
+// Redeliver sends the events of a delivery once more, and returns the new delivery. The message has the same id, so a
+// receiver can tell that it had the events before. If the endpoint's next event is among them and the endpoint takes the
+// message, the endpoint goes on behind these events. The verdict is Accepted, whatever the endpoint answers, or NotFound if
+// there is no such endpoint or delivery, or if the events were deleted for their age.
 func (e *Endpoints) Redeliver(ctx context.Context, id string, deliveryID int64) (model.Delivery, model.Verdict, error) {
 	d, ok, err := e.Store.Delivery(ctx, id, deliveryID)
 	if err != nil || !ok {
@@ -255,13 +259,13 @@ func (e *Endpoints) Redeliver(ctx context.Context, id string, deliveryID int64) 
 		return d, model.NotFound, nil
 	}
 	tried := e.try(ctx, endpoint, events)
-	// An endpoint may be slower than a request may take.
+	// The endpoint may take longer than the client of Redeliver waits. The delivery is recorded in any case.
 	tried.ID, err = e.Store.NoteDelivery(context.WithoutCancel(ctx), tried)
 	return tried, model.Accepted, err
 }
 
-// Deliver sends the next events to an endpoint, if no other instance is sending to it. If more is true, there may be more
-// events, and the caller calls Deliver again after the pause.
+// Deliver sends the next events to an endpoint, unless another instance is sending to it, or it is off or in a pause. If more
+// is true, other events may wait, and the caller calls Deliver again after the pause. A failure of the endpoint is no error.
 func (e *Endpoints) Deliver(ctx context.Context, id string) (pause time.Duration, more bool, err error) {
 	endpoint, ok, err := e.Store.TakeEndpoint(ctx, id, sendLease)
 	if err != nil || !ok {
@@ -275,7 +279,7 @@ func (e *Endpoints) Deliver(ctx context.Context, id string) (pause time.Duration
 	if endpoint.SendingTo > 0 { // the batch under way does not grow
 		events = slices.DeleteFunc(events, func(event model.Event) bool { return event.Number > endpoint.SendingTo })
 	}
-	if len(events) == 0 { // those of the batch under way were deleted for their age
+	if len(events) == 0 { // there are none, or those of the batch under way were deleted for their age
 		return 0, false, e.Store.SendTo(ctx, id, 0)
 	}
 	if endpoint.SendingTo == 0 {
@@ -286,7 +290,7 @@ func (e *Endpoints) Deliver(ctx context.Context, id string) (pause time.Duration
 	}
 	d := e.try(ctx, endpoint, events)
 	if ctx.Err() != nil && !d.Delivered() {
-		return 0, false, ctx.Err() // this instance stops: another one sends the batch when the reservation has ended
+		return 0, false, ctx.Err() // this instance stops: another one sends the batch when the lease has ended
 	}
 	tooLarge := d.Status == http.StatusRequestEntityTooLarge
 	switch {
@@ -304,7 +308,7 @@ func (e *Endpoints) Deliver(ctx context.Context, id string) (pause time.Duration
 	return pause, more, e.Store.FinishDelivery(context.WithoutCancel(ctx), d, pause, state, reason)
 }
 
-// fitting returns the first of some events, as many as an endpoint takes in one message.
+// fitting returns the first of some events, as many as may go to an endpoint in one message, but at least one.
 func (e *Endpoints) fitting(id string, events []model.Event) []model.Event {
 	known, _ := e.fits.Load(id)
 	if most, ok := known.(int); ok {
@@ -319,7 +323,8 @@ func (e *Endpoints) fitting(id string, events []model.Event) []model.Event {
 	return events
 }
 
-// judge returns the pause before an endpoint's next message after a delivery of some events, and its state with the reason.
+// judge returns what follows from a delivery of this many events: the pause before the next message to the endpoint, and the
+// endpoint's state with the reason.
 func (e *Endpoints) judge(endpoint model.Endpoint, d model.Delivery, events int) (pause time.Duration, state model.EndpointState, reason string) {
 	switch {
 	case d.Delivered():

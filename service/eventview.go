@@ -10,7 +10,7 @@ import (
 
 // EventView is an event as other systems get it, from the feed or by a webhook.
 type EventView struct {
-	ID      string          `json:"id"` // grows along the feed, as a number
+	ID      string          `json:"id"` // the event's number in the feed, in decimal
 	Type    model.EventType `json:"type"`
 	At      string          `json:"at"`
 	SaleID  string          `json:"sale_id"`

@@ -24,7 +24,7 @@ const (
 	// gateRequests is how many requests may wait for the controller. Further ones are dropped, since the controller
 	// looks at every gate anyway: each second, and with very many sales every four seconds.
 	gateRequests = 256
-	// changesAtOnce is how many changes go to a gate in one script. The script takes a few milliseconds for them.
+	// changesAtOnce is about how many changes go to a gate in one script, which takes a few milliseconds for them.
 	changesAtOnce = 1000
 )
 
@@ -57,9 +57,9 @@ type GateListener interface {
 }
 
 // Gates installs the gates of sales from the database: before a sale opens, and whenever a gate is lost or wrong. It
-// also applies to the gates what the database changes without them. A transaction that makes a gate wrong records
-// this in the database, so any instance finds it at its next look, even if the instance that ran the transaction has
-// died.
+// also applies to the gates the changes that the database makes without them. A transaction that makes a gate wrong
+// records this in the database, so any instance finds the wrong gate at its next look, even if the instance that ran the
+// transaction has died.
 type Gates struct {
 	store interface {
 		GateStore
@@ -80,7 +80,7 @@ type Gates struct {
 	forgotten map[string]int64 // by sale, the version up to which its changes are deleted; only Ensure uses the map
 }
 
-// GateRequest asks for an open gate of a sale. A gate of this epoch or an older one is replaced even if it is open.
+// GateRequest asks for an open gate of a sale. A gate of Epoch or an older epoch is replaced even if it is open.
 type GateRequest struct {
 	SaleID string
 	Reason model.RebuildReason
@@ -103,14 +103,14 @@ func NewGates(store interface {
 	}
 }
 
-// closes reports whether the gate of a sale is to be closed for good: no strategy uses it, or the sale is in line, where
-// units are not open to all any more.
+// closes reports whether the gate of a sale is to be closed for good: the strategy uses no gates, or the sale is in line, so
+// that its units are not open to all any more.
 func (g *Gates) closes(o model.Offer) bool { return g.retired || o.Stock.Lined == model.InLine }
 
 // Epoch returns the epoch of a sale's gate as this instance last read it from the database.
 func (g *Gates) Epoch(saleID string) int64 { return g.catalog.Epoch(saleID) }
 
-// Judge returns whether a sale sells now, according to this instance's catalog: NotFound if the sale isn't watched.
+// Judge returns whether a sale sells now, as Catalog.Judge does.
 func (g *Gates) Judge(saleID string) model.Verdict { return g.catalog.Judge(saleID) }
 
 // NeedGate asks the controller to install a gate of a sale if none is open, and returns at once.
@@ -118,8 +118,8 @@ func (g *Gates) NeedGate(saleID string) {
 	g.ask(GateRequest{SaleID: saleID, Reason: model.RebuildNeeded})
 }
 
-// ReplaceGate asks the controller to replace a gate of this epoch or an older one, and returns at once. The new gate
-// is installed within a second, or when Redis is back.
+// ReplaceGate asks the controller to replace a gate of this epoch or an older one, and returns at once. The next Ensure
+// that reaches Redis installs the new gate.
 func (g *Gates) ReplaceGate(saleID string, epoch int64, reason model.RebuildReason) {
 	g.replace.Store(saleID, GateRequest{SaleID: saleID, Reason: reason, Epoch: epoch})
 }
@@ -144,9 +144,10 @@ func (g *Gates) Serve(ctx context.Context, r GateRequest) error {
 // Requests returns the requests that wait for the controller.
 func (g *Gates) Requests() <-chan GateRequest { return g.requests }
 
-// rebuild installs a new gate of a sale in place of an absent or older one. If several callers on any instances try
-// this, one wins and the others return nil at once. rebuild also returns nil at once if another rebuild of the gate
-// began, or renewed the epoch, within rebuildPause. If gates are retired, and for a sale in line, rebuild only closes an open gate.
+// rebuild installs a new gate of a sale, unless an open gate satisfies the request. If several callers on any instances
+// try this, one wins and the others return nil at once. rebuild also returns nil at once if another rebuild of the gate
+// began, or renewed the epoch, within rebuildPause. If gates are retired, and for a sale in line, rebuild only closes an
+// open gate.
 func (g *Gates) rebuild(ctx context.Context, r GateRequest) error {
 	saleID := r.SaleID
 	offer, ok, err := g.store.Offer(ctx, saleID)
@@ -171,8 +172,8 @@ func (g *Gates) rebuild(ctx context.Context, r GateRequest) error {
 	}
 	defer g.renew(ctx, saleID, epoch)()
 	ctx, rebuilt := g.observe.Begin(ctx, observe.Step{Name: observe.Rebuild, Label: string(r.Reason)})
-	// The old gate is closed and admits nothing. Each ErrStreamMoved means that entries were settled meanwhile; the
-	// stream has only so many entries, so the loop ends.
+	// The old gate is closed and admits nothing, so the stream gets no more entries. Each ErrStreamMoved means that entries
+	// were settled meanwhile, so the loop ends when none is left, if not before.
 	for err = model.ErrStreamMoved; errors.Is(err, model.ErrStreamMoved); {
 		err = g.install(ctx, offer.GateRef(), epoch)
 	}
@@ -213,8 +214,9 @@ func (g *Gates) renew(ctx context.Context, saleID string, epoch int64) (stop fun
 	}
 }
 
-// install measures the stream, takes a snapshot of the database, and opens the new gate if no entry has left the stream
-// since. The units of entries that are in the stream and not yet in the database are not offered again.
+// install measures the stream, takes a snapshot of the database, and opens the new gate. It returns model.ErrStreamMoved if
+// an entry has left the stream since it was measured, and model.ErrNewerGate if there is a gate of this epoch or a newer one.
+// The units of entries that are in the stream and not yet in the database are not offered again.
 func (g *Gates) install(ctx context.Context, gate model.GateRef, epoch int64) error {
 	lengths, err := g.gate.StreamLengths(ctx, gate)
 	if err != nil {
@@ -233,9 +235,9 @@ func (g *Gates) install(ctx context.Context, gate model.GateRef, epoch int64) er
 	return err
 }
 
-// Changed brings to a sale's gate what the database has just changed without it, whatever that was, and lets requests through to
-// the gate again. If the gate can't be told, the next Ensure of any instance does so. The gate of a sale in line is closed for
-// good, and is not told.
+// Changed applies to a sale's gate all changes that the database made without the gate, and ends the latch of the sale on
+// this instance, so that requests reach the gate again. If the gate can't be reached, the next Ensure of any instance applies
+// the changes. A gate that is closed for good, for example because the sale is in line, gets no changes.
 func (g *Gates) Changed(ctx context.Context, saleID string) {
 	ctx = context.WithoutCancel(ctx)
 	offer, ok, err := g.catalog.Sale(ctx, saleID)
@@ -245,7 +247,7 @@ func (g *Gates) Changed(ctx context.Context, saleID string) {
 	if err != nil {
 		g.log.WarnContext(ctx, "the gate does not have a change of the database yet", "sale", saleID, "error", err)
 	}
-	g.catalog.Unlatch(saleID) // last: before the gate has the units, it would refuse, and the sale would be latched again
+	g.catalog.Unlatch(saleID) // last: a gate that does not have the units yet would refuse, and so latch the sale again
 }
 
 // catchUpGate applies to a gate, if it exists, all changes that the database made without it and that it lacks.
@@ -278,8 +280,9 @@ func (g *Gates) catchUp(ctx context.Context, gate model.GateRef, version int64) 
 }
 
 // Ensure checks the gates of the sales that have not ended. It rebuilds a gate that is missing, closed, wrong or of
-// an older epoch, or that missed an operator's change, and applies to the other gates the changes of the stock that
-// they lack. If gates are retired, it closes open gates instead.
+// an older epoch, or that missed an operator's change. It applies to the other gates the changes of the stock that they
+// lack, and deletes changes that they have from the database. If gates are retired, and for a sale in line, it only closes an
+// open gate. A gate that can't be reached is left alone; Ensure returns an error if that is so for all gates.
 func (g *Gates) Ensure(ctx context.Context) error {
 	now := g.catalog.Now()
 	live := g.catalog.live.Load().those(func(o *model.Offer) bool { return o.Judge(now) != model.Ended })
@@ -359,7 +362,7 @@ func (g *Gates) rebuildAll(ctx context.Context, wanted []GateRequest) error {
 	return errors.Join(errs...)
 }
 
-// Preheat installs the gate of a new sale.
+// Preheat installs the gate of a new sale, unless the sale needs none.
 func (g *Gates) Preheat(ctx context.Context, saleID string) error {
 	return g.rebuild(ctx, GateRequest{SaleID: saleID, Reason: model.RebuildPreheat})
 }

@@ -13,7 +13,8 @@ type Holds struct {
 	Payments *Payments
 }
 
-// Hold returns an order. The verdict is NotFound if there is none; a queued attempt is none yet.
+// Hold returns an order. The verdict is Accepted, or NotFound if there is no order with this id: an attempt that is queued or
+// was refused is not an order.
 func (h *Holds) Hold(ctx context.Context, orderID string) (model.Order, model.Verdict, error) {
 	if !model.ValidID(orderID, model.OrderIDLength) {
 		return model.Order{}, model.NotFound, nil
@@ -26,8 +27,9 @@ func (h *Holds) Hold(ctx context.Context, orderID string) (model.Order, model.Ve
 }
 
 // Settle records that the shop has taken the money of an order under a reference of its own, once however often it is
-// called. The verdict is RefundDue if the order can't keep the money: the order has ended and its units are sold, or another
-// payment was earlier. The shop then has to send the money back. If the verdict is NotFound, AmountMismatch or NotPayable
+// called. The verdict is Accepted if the money pays the order. It is RefundDue if the order does not keep the money: the order
+// was cancelled or refunded, it has expired and can't get its units again, or another payment was earlier. Then the shop has
+// to send the money back, unless it has done so. If the verdict is NotFound (no such order), AmountMismatch, or NotPayable
 // (the reference belongs to another order), nothing was changed.
 func (h *Holds) Settle(ctx context.Context, orderID, reference string, amountCents int64) (model.Order, model.Verdict, error) {
 	payment, verdict, err := h.payment(ctx, orderID)
@@ -45,8 +47,9 @@ func (h *Holds) Settle(ctx context.Context, orderID, reference string, amountCen
 	return order, verdict, err
 }
 
-// Refunded records that the shop has sent the money of a reference back. A paid order is refunded thereby. The verdict is
-// NotFound if there is no such reference of the order.
+// Refunded records that the shop has sent the money of a reference back. If this money had paid the order, the order becomes
+// refunded. The verdict is Accepted, also if this was recorded before; NotFound if there is no such order or reference;
+// NotPayable if the reference belongs to another order; or AmountMismatch if its money was not what the order costs.
 func (h *Holds) Refunded(ctx context.Context, orderID, reference string) (model.Order, model.Verdict, error) {
 	payment, verdict, err := h.payment(ctx, orderID)
 	if err != nil || verdict != model.Accepted {
@@ -55,7 +58,8 @@ func (h *Holds) Refunded(ctx context.Context, orderID, reference string) (model.
 	return h.Payments.Settle(ctx, payment.ID, reference, model.PaymentRefunded, payment.AmountCents)
 }
 
-// payment returns a payment of an order; the verdict is NotFound if there is no such order.
+// payment returns a payment of an order, and opens one if there is none. The verdict is Accepted, or NotFound if there is no
+// such order.
 func (h *Holds) payment(ctx context.Context, orderID string) (model.Payment, model.Verdict, error) {
 	if !model.ValidID(orderID, model.OrderIDLength) {
 		return model.Payment{}, model.NotFound, nil
@@ -67,8 +71,8 @@ func (h *Holds) payment(ctx context.Context, orderID string) (model.Payment, mod
 	return payment, model.Accepted, nil
 }
 
-// Release gives the units of a pending order back, once however often it is called: an order that has ended unpaid is
-// accepted as it is. The verdict is NotFound, or NotCancellable if the order was paid.
+// Release cancels a pending order and gives its units back, once however often it is called. The verdict is Accepted, also if
+// the order is cancelled or expired already; NotFound; or NotCancellable if the order is paid or refunded.
 func (h *Holds) Release(ctx context.Context, orderID, actor string) (model.Order, model.Verdict, error) {
 	order, verdict, err := h.Orders.CancelAny(ctx, orderID, actor)
 	if verdict == model.NotCancellable && (order.Status == model.OrderCancelled || order.Status == model.OrderExpired) {

@@ -11,25 +11,25 @@ type Invalid struct {
 // Reason is a way in which an input can be wrong.
 type Reason string
 
-// The reasons of wrong sales and accounts.
+// The reasons why a sale, a campaign, a change of a line, an account, a log-in or an endpoint is refused.
 const (
 	OutOfRange     Reason = "out_of_range"     // a number below Min or above Max
-	BadText        Reason = "bad_text"         // fewer than Min or more than Max characters, or one that can't be printed
+	BadText        Reason = "bad_text"         // fewer than Min or more than Max characters, an unprintable one, or no visible one
 	BadLink        Reason = "bad_link"         // neither empty, nor a path, nor an http(s) URL of at most Max characters
 	BadCurrency    Reason = "bad_currency"     // not three capital letters
-	OtherCurrency  Reason = "other_currency"   // one that the payment provider does not take
-	NoCents        Reason = "no_cents"         // not a multiple of Min, in a currency whose smallest unit that is
-	OutOfPayment   Reason = "out_of_payment"   // neither 0 nor an amount from Min to Max that the payment provider takes
-	TooMuchToPay   Reason = "too_much_to_pay"  // more than Max units at once cost more than the payment provider takes
-	BadYear        Reason = "bad_year"         // outside of the years Min to Max
+	OtherCurrency  Reason = "other_currency"   // a currency that the payment provider does not take
+	NoCents        Reason = "no_cents"         // a price that is not a multiple of Min, the smallest unit of its currency
+	OutOfPayment   Reason = "out_of_payment"   // a price that is not 0, and not from Min to Max as the payment provider asks
+	TooMuchToPay   Reason = "too_much_to_pay"  // a limit above Max: more units cost more than the payment provider takes at once
+	BadYear        Reason = "bad_year"         // a time outside of the years Min to Max
 	InThePast      Reason = "in_the_past"      // a time that is over already
 	NotAfterStart  Reason = "not_after_start"  // an end that is no later than the start
-	NoOrder        Reason = "no_order"         // a sale of the mode rush has no order to draw
+	NoOrder        Reason = "no_order"         // a beacon for a sale of the mode rush, whose buyers are not shuffled
 	BadMode        Reason = "bad_mode"         // not one of the modes of a sale
-	NotBeforeStart Reason = "not_before_start" // entries that open no earlier than the sale
-	OfCampaign     Reason = "of_campaign"      // it can be changed for all sales of the campaign only
-	OfOneSale      Reason = "of_one_sale"      // each sale of the campaign has it for itself
-	RepeatedName   Reason = "repeated_name"    // the campaign has another sale with this variant
+	NotBeforeStart Reason = "not_before_start" // entries that do not open before the sale, or that open before the year 2000
+	OfCampaign     Reason = "of_campaign"      // a field that one sale of a campaign can't have for itself
+	OfOneSale      Reason = "of_one_sale"      // a field that each sale of the campaign has for itself
+	RepeatedName   Reason = "repeated_name"    // a variant that another sale of the campaign has
 	BadName        Reason = "bad_name"         // not Min to Max letters, digits and . _ -
 	BadPassword    Reason = "bad_password"     // not Min to Max bytes of UTF-8
 	BadVerifier    Reason = "bad_verifier"     // not Min to Max letters, digits and . _ ~ -
@@ -37,7 +37,7 @@ const (
 	BadEndpoint    Reason = "bad_endpoint"     // not a URL of at most Max characters to which events may be sent
 )
 
-// If returns the Invalid if the input is wrong, else nil. So cmp.Or of several inputs returns the first that is wrong.
+// If returns a pointer to i if wrong is true, else nil. So cmp.Or of several calls of If returns what is wrong first.
 func (i Invalid) If(wrong bool) *Invalid {
 	if !wrong {
 		return nil

@@ -12,7 +12,7 @@ const (
 	maxExtension   = 24 * 3600 // seconds
 	maxVoidUsers   = 1000
 	maxVoidReason  = 200
-	maxVoidNumbers = 100_000 // numbers: entering waits for the transaction
+	maxVoidNumbers = 100_000 // in one transaction, during which nobody can enter the line
 	maxNumber      = 1 << 40 // far more entries than a line can have
 )
 
@@ -22,8 +22,8 @@ type LineChanges interface {
 	VoidEntries(ctx context.Context, saleID string, rule model.VoidRule, actor string) (voided int64, verdict model.Verdict, err error)
 }
 
-// ExtendCalls lets all calls of a sale's line, which may be its campaign's, end so many seconds later, and returns their number.
-// The verdict is Accepted; NotFound; NoLine; or BadRequest with the invalid field.
+// ExtendCalls lets all calls of a sale's line, which may be its campaign's, end this many seconds later, and returns the number
+// of calls. The verdict is Accepted; NotFound; NoLine; or BadRequest with the invalid field.
 func (s *Sales) ExtendCalls(ctx context.Context, saleID string, seconds int, actor string) (calls int64, verdict model.Verdict, invalid *Invalid, err error) {
 	if invalid := Outside("seconds", int64(seconds), 1, maxExtension); invalid != nil {
 		return 0, model.BadRequest, invalid, nil

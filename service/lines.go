@@ -21,13 +21,13 @@ type LineStore interface {
 }
 
 // enterLimits bounds the batches in which entries are made. One batch of a sale is under way at a time, since each locks the
-// line for the next number.
+// line to give the next numbers.
 var enterLimits = batch.Limits{Batch: 512, Queue: 8192, Calls: 1, Time: 5 * time.Second}
 
 // closeLines is how long Close waits for batches under way.
 const closeLines = time.Second
 
-// Lines is the service of those who wait in lines.
+// Lines is the service for the users who enter lines.
 type Lines struct {
 	store   LineStore
 	catalog *Catalog
@@ -57,7 +57,8 @@ func NewLines(store LineStore, catalog *Catalog, tickets *auth.Tickets, works *a
 	return l
 }
 
-// lineOf returns the sale that has the line of a sale: the sale itself, or that of its campaign's line.
+// lineOf returns the sale that has a sale's line: the sale itself, or the one that has the line of its campaign. A sale
+// without a line is returned itself. ok is false if there is no such sale.
 func lineOf(ctx context.Context, catalog *Catalog, saleID string) (offer model.Offer, ok bool, err error) {
 	offer, ok, err = catalog.Sale(ctx, saleID)
 	if id := offer.LineID(); err == nil && ok && offer.HasLine() && id != saleID {
@@ -66,13 +67,14 @@ func lineOf(ctx context.Context, catalog *Catalog, saleID string) (offer model.O
 	return offer, ok, err
 }
 
-// Close waits a moment for the batches under way, then cancels them.
+// Close refuses further entries and waits a moment for the batches under way, then cancels them.
 func (l *Lines) Close() { l.enter.Close(closeLines) }
 
-// Enter makes a user's entry in a sale's line, or finds the one that the user has. The verdict is Accepted; BadRequest if
-// the quantity is outside 1 to the sale's limit; WorkRequired if the sale asks for work and work is not the solution of a
-// challenge that the user got; or the reason why the line takes no entry: NotFound, NotStarted, Ended,
-// NoLine or EntriesClosed. It returns model.ErrUnavailable if too many wait.
+// Enter makes a user's entry in a sale's line, or finds the one that the user has, and returns it with a new ticket. The
+// verdict is Accepted; BadRequest if the quantity is outside 1 to the limit of the sale, or of the campaign that has the line;
+// WorkRequired if the sale asks for work and work is not the solution of a valid challenge for this user; or the reason why
+// the line takes no entry: NotFound, NotStarted, Ended, NoLine or EntriesClosed. The error wraps model.ErrUnavailable if too
+// many wait, or after Close.
 func (l *Lines) Enter(ctx context.Context, userID, saleID string, quantity int, work string) (e model.LineEntry, ticket string, verdict model.Verdict, err error) {
 	offer, ok, err := lineOf(ctx, l.catalog, saleID)
 	switch {
@@ -95,9 +97,9 @@ func (l *Lines) Enter(ctx context.Context, userID, saleID string, quantity int, 
 	return made.entry, l.tickets.Issue(userID, offer.ID, made.entry.Number), model.Accepted, nil
 }
 
-// Challenge returns the work that a user has to do before entering a sale's line. It is twice as much while the queue of
-// entries is more than half full; a challenge from before stays good. The verdict is Accepted, or NotFound if there is no
-// such sale or it asks for no work.
+// Challenge returns the work that a user has to do before entering a sale's line. The work is twice as much while the queue
+// of entries is more than half full; earlier challenges stay valid. The verdict is Accepted, or NotFound if there is no such
+// sale or it asks for no work.
 func (l *Lines) Challenge(ctx context.Context, userID, saleID string) (c auth.Challenge, verdict model.Verdict, err error) {
 	offer, ok, err := lineOf(ctx, l.catalog, saleID)
 	if err != nil || !ok || offer.EntryWork == 0 {
@@ -110,7 +112,8 @@ func (l *Lines) Challenge(ctx context.Context, userID, saleID string) (c auth.Ch
 	return l.works.Issue(userID, offer.ID, work), model.Accepted, nil
 }
 
-// Mine returns a user's entry in a sale's line, and its rank, -1 before the seal. The verdict is Accepted or NotFound.
+// Mine returns a user's entry in a sale's line, and the entry's rank, which is -1 while the order is not fixed. The verdict is
+// Accepted, or NotFound if there is no such line or the user has no entry in it.
 func (l *Lines) Mine(ctx context.Context, userID, saleID string) (e model.LineEntry, rank int64, verdict model.Verdict, err error) {
 	offer, ok, err := lineOf(ctx, l.catalog, saleID)
 	if err != nil || !ok || !offer.HasLine() {
@@ -122,8 +125,8 @@ func (l *Lines) Mine(ctx context.Context, userID, saleID string) (e model.LineEn
 	return e, Rank(offer.Line, e.Number), model.Accepted, nil
 }
 
-// Leave ends a user's entry in a sale's line. The verdict is Accepted, or NotFound if the user does not wait and is not
-// called.
+// Leave ends a user's entry in a sale's line. The verdict is Accepted; NotFound if there is no such line, or the user neither
+// waits nor is called; or EntriesClosed if a draw is sealed and not yet drawn.
 func (l *Lines) Leave(ctx context.Context, userID, saleID string) (model.Verdict, error) {
 	offer, ok, err := lineOf(ctx, l.catalog, saleID)
 	if err != nil || !ok || !offer.HasLine() {
@@ -132,8 +135,9 @@ func (l *Lines) Leave(ctx context.Context, userID, saleID string) (model.Verdict
 	return l.store.Leave(ctx, offer.ID, userID)
 }
 
-// Turn returns whether a user may buy in a sale that is in line: Accepted, with the end of the call; NotYourTurn with the
-// rank, -1 if it is not known; or CallEnded. A ticket with a rank that was not served yet is refused from memory.
+// Turn returns whether a user may buy in a sale that is in line. The verdict is Accepted, with the end of the call as until;
+// CallEnded if the call ended without an order; or NotYourTurn. rank is that of the user's entry, or -1 if it is not known. A
+// ticket whose rank is not known or was not served yet is refused from memory.
 func (l *Lines) Turn(ctx context.Context, userID string, offer model.Offer, ticket string) (until time.Time, rank int64, verdict model.Verdict, err error) {
 	if number, ok := l.tickets.Check(ticket, userID, offer.LineID()); ok {
 		if rank = Rank(offer.Line, number); rank >= offer.Line.Serving || rank < 0 {

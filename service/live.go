@@ -20,8 +20,8 @@ const (
 	// liveWindow is how many periods the latencies cover: long enough for a p99, short enough to show a change.
 	liveWindow = 10
 	// The books are a sum over all orders of the sale. booksLimit bounds one reading of the books. The next reading
-	// starts after booksPause times the duration of the last one. So a watched sale costs the database at most a
-	// twentieth of a connection.
+	// starts after booksPause times the duration of the last one. So the books of a watched sale take at most a twentieth
+	// of one database connection's time.
 	booksLimit = 5 * time.Second
 	booksPause = 20
 )
@@ -56,14 +56,14 @@ func NewLive(catalog *Catalog, store LiveStore, gate Peeker, instances func(ctx 
 	return l
 }
 
-// SaleFigures are all figures of a sale at one instant. The figures of a store that does not answer keep their last
-// values.
+// SaleFigures are the figures of a sale in one period. Those of a store that does not answer keep their last values. Books
+// and Drift may be older, as BooksAt and DriftAt show, and Stages cover several periods.
 type SaleFigures struct {
 	Now       time.Time
 	Offer     model.Offer
 	Database  bool // the database answers
 	Books     model.Books
-	BooksAt   time.Time // zero until the books were read
+	BooksAt   time.Time // when the books were read; zero: not yet
 	Reachable bool      // the gate answers
 	Gate      model.GateState
 	Drift     int64
@@ -72,7 +72,7 @@ type SaleFigures struct {
 	Instances map[string]model.Instance
 }
 
-// Latency is about the purchases that passed a stage within the last liveWindow periods.
+// Latency tells how long the purchases took that passed a stage within the last liveWindow periods.
 type Latency struct {
 	Count    uint64
 	P50, P99 time.Duration
@@ -107,9 +107,9 @@ func (l *Live) watch(ctx context.Context, saleID string, to *Newest[*SaleFigures
 	}
 }
 
-// look reads the figures of one period, after those of the period before. The books are not among them, because they may
-// take longer than a period. A drift counts if the stock does not change meanwhile, and one other than 0 if it has not
-// changed since the look before, because the gate hears of an order later than the database.
+// look returns the figures of one period; f are those of the period before. It does not read the books, since that may take
+// longer than a period. A drift of 0 counts if the stock does not change during the look. Any other drift also requires that
+// the stock has not changed since the look before, because the gate hears of an order later than the database.
 func (l *Live) look(ctx context.Context, saleID string, f SaleFigures) SaleFigures {
 	before := f.Offer.Stock
 	offer, found := l.offer(ctx, saleID)

@@ -22,7 +22,7 @@ type Refuser interface {
 	Refuse(ctx context.Context, e model.Entry, reason model.Verdict) (model.Outcome, error)
 }
 
-// GateTeller applies to a sale's gate what the database has just changed without it.
+// GateTeller applies to a sale's gate the changes that the database made without the gate.
 type GateTeller interface {
 	Changed(ctx context.Context, saleID string)
 }
@@ -42,9 +42,10 @@ type Orders struct {
 	Gates   GateTeller
 }
 
-// Order returns a user's order. The verdict is NotFound if the id was never issued to this user; this needs no
-// look-up. A queued order that neither store knows any more is rejected for good with the reason lost. An order is
-// found lost only if both stores answer; otherwise Order returns model.ErrUnavailable.
+// Order returns a user's order, which may also be queued or rejected. The verdict is Accepted, or NotFound if the id was
+// never issued to this user, which needs no look-up, or if the sale was erased. A queued order that neither store knows any
+// more is rejected for good with the reason lost. If a store that has to be asked does not answer, Order returns
+// model.ErrUnavailable.
 func (o *Orders) Order(ctx context.Context, userID, id string) (model.Order, model.Verdict, error) {
 	if !o.IDs.Issued(userID, id) {
 		return model.Order{}, model.NotFound, nil
@@ -98,7 +99,7 @@ func (o *Orders) List(ctx context.Context, f model.OrderFilter) ([]model.Order, 
 }
 
 // Search is List for the order whose id is words or, if there is none, for the orders of the user whose id is words.
-// With empty words it lists all orders that f selects.
+// With empty words it lists all orders that f selects. If words can't be an id, it lists none.
 func (o *Orders) Search(ctx context.Context, f model.OrderFilter, words string) ([]model.Order, string, error) {
 	if words != "" && !model.ValidUserID(words) {
 		return nil, "", nil // not the form of any id; databases differ in how they compare unusual characters
@@ -114,7 +115,7 @@ func (o *Orders) Search(ctx context.Context, f model.OrderFilter, words string) 
 	return o.List(ctx, f)
 }
 
-// Cancel releases a user's pending order. The verdict is NotFound if the id was never issued to this user, and
+// Cancel releases a user's pending order. The verdict is Accepted; NotFound if the id was never issued to this user; or
 // NotCancellable if the order is not pending or if the user has cancelled too many orders of the sale.
 func (o *Orders) Cancel(ctx context.Context, userID, id string) (model.Order, model.Verdict, error) {
 	if !o.IDs.Issued(userID, id) {
@@ -133,13 +134,13 @@ func (o *Orders) Cancel(ctx context.Context, userID, id string) (model.Order, mo
 	return order, verdict, nil
 }
 
-// CancelAny releases anybody's pending order for support. The verdict is NotFound, or NotCancellable if the order is not
-// pending.
+// CancelAny releases anybody's pending order for support. The verdict is Accepted; NotFound; or NotCancellable if the order
+// is not pending.
 func (o *Orders) CancelAny(ctx context.Context, id, actor string) (model.Order, model.Verdict, error) {
 	return o.end(ctx, id, actor, o.Desk.CancelAny)
 }
 
-// Refund releases a paid order for support; the refunder then sends the money back. The verdict is NotFound, or
+// Refund releases a paid order for support; the refunder then sends the money back. The verdict is Accepted; NotFound; or
 // NotRefundable if the order is not paid.
 func (o *Orders) Refund(ctx context.Context, id, actor string) (model.Order, model.Verdict, error) {
 	return o.end(ctx, id, actor, o.Desk.RefundOrder)

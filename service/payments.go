@@ -11,31 +11,32 @@ import (
 	"flashsale/model"
 )
 
-// Provider is a payment provider: it takes the buyers' money, and sends it back. How late, repeated, contradictory and
-// missing reports are judged is the same for all providers, and not their task.
+// Provider is a payment provider: it takes the buyers' money, and sends it back. It does not have to judge late, repeated,
+// contradictory and missing reports: the engine does that, in the same way for all providers.
 type Provider interface {
 	// Name is stored with each payment: at most 16 characters.
 	Name() string
 	// Takes returns the amounts of a currency that the provider takes; ok is false if it takes none.
 	Takes(currency string) (amounts model.AmountRange, ok bool)
 	// Open returns the page on which the buyer pays, and the provider's reference to what it has opened, empty if it needs
-	// none. It may be called again for the same payment, and then opens nothing new. The error wraps model.ErrNotOpened if
-	// the provider has answered so: the next call then asks anew, and not for the same answer. It wraps model.ErrPaymentRefused
-	// if the provider will not take the payment later either.
+	// none. A repeated call for the same payment opens nothing new. The error wraps model.ErrNotOpened if the provider has
+	// answered that it does not open the payment. Then the caller raises payment.Tries, so that the next call makes a new
+	// request instead of repeating this one, which would get the same answer. The error wraps model.ErrPaymentRefused if the
+	// provider will not take the payment later either.
 	Open(ctx context.Context, payment model.Payment, sale model.Sale) (page, reference string, err error)
 	// Look returns what the provider would report about an open payment; known is false while there is nothing to report.
-	// If over is true, the time to pay is over, and the provider takes no money for the payment from now on if it can.
+	// If over is true, the time to pay is over, and the provider stops taking money for the payment, if it can.
 	Look(ctx context.Context, payment model.Payment, over bool) (report model.Report, known bool, err error)
-	// Refund sends a payment's money back, once however often it is called. done is false if the money is sent later, and
-	// reported then. The error wraps model.ErrRefundRefused if asking again will not help.
+	// Refund sends a payment's money back, once however often it is called. done is false while the refund is under way: a
+	// later call or a report then tells that it is done. The error wraps model.ErrRefundRefused if asking again will not help.
 	Refund(ctx context.Context, payment model.Payment) (done bool, err error)
 }
 
 // Notifier is a provider that sends notices in a form of its own.
 type Notifier interface {
 	// Read verifies a notice and returns its report; relevant is false if it has none. The error wraps model.ErrBadNotice
-	// if the provider has not sent the notice now, and model.ErrForeignNotice if it is about another account or mode, or
-	// can't be read.
+	// if the notice is not the provider's, or was sent too long ago, and model.ErrForeignNotice if it is about another
+	// account or mode, or can't be read.
 	Read(header http.Header, body []byte) (report model.Report, relevant bool, err error)
 }
 
@@ -61,14 +62,15 @@ type Payments struct {
 	Gates    GateTeller
 	Catalog  *Catalog
 	Grace    time.Duration // how long an order may still be paid after its deadline
-	Orders   func() string // the page with a buyer's orders
+	Orders   func() string // the URL of the page with a buyer's orders
 	Log      *slog.Logger
 }
 
 // Start opens a payment for a user's pending order, or returns the payment that is already open, and the page on which
-// it is paid. A free order is paid at once, unless the provider takes free orders. The verdict is NotFound if the order's id was
-// never issued to this user, NotPayable if the order is not pending or its time to pay is over, and PaymentRefused if the
-// provider will not take this payment. The error wraps model.ErrUnavailable if the provider can't be asked now.
+// it is paid. A free order is paid at once, unless the provider takes free orders. The verdict is Accepted; NotFound if the
+// order's id was never issued to this user, or the sale was erased; NotPayable if the order is not pending or its time to pay
+// is over; or PaymentRefused if the provider will not take this payment. The error wraps model.ErrUnavailable if the provider
+// does not open the payment now, or if another click of the buyer has opened it in another way: the buyer may try again.
 func (p *Payments) Start(ctx context.Context, userID, orderID string) (payment model.Payment, page string, verdict model.Verdict, err error) {
 	if !p.IDs.Issued(userID, orderID) {
 		return payment, "", model.NotFound, nil
@@ -86,7 +88,7 @@ func (p *Payments) Start(ctx context.Context, userID, orderID string) (payment m
 	}
 	if amounts, _ := p.Provider.Takes(payment.Currency); payment.AmountCents == 0 && amounts.Low > 0 {
 		order, verdict, err := p.apply(ctx, payment.Free(), false)
-		if verdict == model.Accepted && order.Status != model.OrderPaid { // it has just been cancelled
+		if verdict == model.Accepted && order.Status != model.OrderPaid { // the order has just been cancelled
 			verdict = model.NotPayable
 		}
 		return payment, p.Orders(), verdict, err
@@ -113,8 +115,8 @@ func (p *Payments) Start(ctx context.Context, userID, orderID string) (payment m
 	if reference == payment.Reference {
 		return payment, page, model.Accepted, nil
 	}
-	// Only a payment whose reference is stored is shown to the buyer, so a payment without one was not paid. Another click
-	// of the buyer may have stored it.
+	// The buyer gets the page only after the reference is stored, so a payment without a reference was not paid. Another
+	// click of the buyer may have stored another reference.
 	recorded, open, err := p.Store.SetReference(ctx, payment.ID, reference)
 	switch {
 	case err != nil:
@@ -128,9 +130,10 @@ func (p *Payments) Start(ctx context.Context, userID, orderID string) (payment m
 	return payment, page, model.Accepted, nil
 }
 
-// Notify applies a notice of the provider. The error wraps model.ErrBadNotice if the notice is not the provider's. A notice
-// that says nothing about a payment that the engine has opened is accepted and changes nothing, since the account may have
-// other uses. The verdict is NotFound if the notice should come again: it is about a transaction that was not reported yet.
+// Notify applies a notice of the provider. A notice that says nothing about a payment that the engine has opened is accepted
+// and changes nothing, since the account may have other uses. The verdict is Accepted, or NotFound if the provider sends no
+// notices or should send this one again: it reports a refund of a transaction that was not reported yet. The error wraps
+// model.ErrBadNotice if the notice is not the provider's, or was sent too long ago.
 func (p *Payments) Notify(ctx context.Context, header http.Header, body []byte) (model.Verdict, error) {
 	notifier, ok := p.Provider.(Notifier)
 	if !ok {
@@ -162,8 +165,8 @@ func (p *Payments) Notify(ctx context.Context, header http.Header, body []byte) 
 	return verdict, nil
 }
 
-// hear applies a report whose sender does nothing about the verdict but repeat the report. Money that is not what was asked
-// for is therefore recorded, and sent back.
+// hear applies a report of a provider that can't do more about a refusal than repeat the report. So money that is not what
+// was asked for is recorded, and the engine sends it back.
 func (p *Payments) hear(ctx context.Context, report model.Report) (model.Verdict, error) {
 	_, verdict, err := p.apply(ctx, report, true)
 	if err == nil && verdict != model.Accepted {
@@ -173,17 +176,17 @@ func (p *Payments) hear(ctx context.Context, report model.Report) (model.Verdict
 	return verdict, err
 }
 
-// told has the log's text for each verdict by which a report is not applied.
+// told has the text for the log for each verdict of ApplyReport other than Accepted.
 var told = map[model.Verdict]string{
 	model.NotFound:       "the payment provider reports what the engine has not opened, or not recorded; nothing is changed",
 	model.NotPayable:     "the payment provider reports a transaction that belongs to another order; nothing is changed",
 	model.AmountMismatch: "the payment provider reports other money than was asked for; it pays no order, and goes back if it came",
 }
 
-// Settle applies a report about a transaction by whoever has taken the money of a payment, and returns the order as it is then.
-// A repeated report changes nothing. The amount is in cents of the payment's currency. If the verdict is NotFound (no such payment
-// or, for a refund, no such transaction), AmountMismatch, or NotPayable (the transaction belongs to another order), nothing was
-// changed.
+// Settle applies a report by whoever takes the money of a payment: result is what became of the transaction txnID. It returns
+// the order as it is then. A repeated report changes nothing. The amount is in cents of the payment's currency. The verdict is
+// Accepted; NotFound if there is no such payment or, for a refund, no such transaction; AmountMismatch; or NotPayable if the
+// transaction belongs to another order. With any verdict but Accepted, nothing was changed.
 func (p *Payments) Settle(ctx context.Context, paymentID, txnID string, result model.PaymentStatus, amountCents int64) (model.Order, model.Verdict, error) {
 	if !model.ValidID(paymentID, model.PaymentIDLength) {
 		return model.Order{}, model.NotFound, nil
@@ -196,7 +199,8 @@ func (p *Payments) Settle(ctx context.Context, paymentID, txnID string, result m
 	return p.apply(ctx, model.NewReport(payment.ID, payment.Reference, txnID, result, money), false)
 }
 
-// apply applies a report. owed means that the engine has to send money back that is not what was asked for.
+// apply applies a report, to the gate as well. owed means that the engine has to send money back that is not what was asked
+// for. The verdicts are those of ApplyReport.
 func (p *Payments) apply(ctx context.Context, report model.Report, owed bool) (model.Order, model.Verdict, error) {
 	order, moved, verdict, err := p.Store.ApplyReport(ctx, p.Provider.Name(), report, owed)
 	if err != nil {
@@ -212,7 +216,7 @@ func (p *Payments) apply(ctx context.Context, report model.Report, owed bool) (m
 // the provider is asked next, so that one payment with trouble does not keep others from being looked at.
 func (p *Payments) Check(ctx context.Context, payment model.Payment) error {
 	now, last := p.Catalog.Now(), payment.ExpiresAt.Add(p.Grace)
-	// A payment is asked about at one minute, two, four, and so on, and when its time is over.
+	// The provider is asked when the payment is one minute old, then two, four and so on, and when deadline and grace are over.
 	next := now.Add(max(minLook, now.Sub(payment.CreatedAt)))
 	if now.Before(last) && next.After(last) {
 		next = last
@@ -232,7 +236,7 @@ func (p *Payments) Check(ctx context.Context, payment model.Payment) error {
 	return err
 }
 
-// Refund sends a payment's money back, as Provider.Refund does. No money came for a free order.
+// Refund sends a payment's money back, as Provider.Refund does. For a free order no money came, so done is true.
 func (p *Payments) Refund(ctx context.Context, payment model.Payment) (done bool, err error) {
 	if payment.IsFree() {
 		return true, nil
@@ -240,7 +244,8 @@ func (p *Payments) Refund(ctx context.Context, payment model.Payment) (done bool
 	return p.Provider.Refund(ctx, payment)
 }
 
-// minLook is the least time between two looks at a payment, and failedLook the time after a look that has failed.
+// minLook is the shortest pause after a look at a payment, unless its time is over earlier. failedLook is the pause after a
+// look that has failed.
 const minLook, failedLook = time.Minute, 15 * time.Second
 
 // List returns a page of the payments in one status, and the cursor of the next page. It returns model.ErrBadCursor if

@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// pagesAtOnce is how many pages of entries an instance reads at the same time for all documents together. A reader of a
-	// document has one page in memory, and holds nothing else while it takes that page.
+	// pagesAtOnce is how many pages of entries an instance reads from the database at the same time for all documents
+	// together. While a client receives a page, other documents may read theirs, and only that page of its document is in memory.
 	pagesAtOnce = 2
 	// pathsAtOnce is how many paths an instance computes at the same time. Each needs all tags of a line in memory.
 	pathsAtOnce = 2
@@ -45,8 +45,8 @@ func NewProofs(store ProofStore, catalog *Catalog, key []byte) *Proofs {
 	}
 }
 
-// Ready returns a sealed line. The verdict is Accepted, or NotFound if there is no such sale, or nothing to prove yet:
-// before the seal, and before the end of a draw.
+// Ready returns the sale that has the line of a sale, if the order of the line can be proved. The verdict is Accepted, or
+// NotFound if there is no such sale, or nothing to prove yet: before root and seed are public, and before the end of a draw.
 func (p *Proofs) Ready(ctx context.Context, saleID string) (offer model.Offer, verdict model.Verdict, err error) {
 	offer, ok, err := lineOf(ctx, p.catalog, saleID)
 	drawing := offer.Mode == model.ModeDraw && offer.Line.Phase == model.PhaseSealed
@@ -57,7 +57,7 @@ func (p *Proofs) Ready(ctx context.Context, saleID string) (offer model.Offer, v
 }
 
 // Write writes the document that proves the order of a line and the winners of a draw, for ranks.Check. The verdict is as
-// with Ready. An error may come after a part of the document. Write reads the entries as fast as w takes them.
+// with Ready. If Write returns an error, a part of the document may be written. It reads the entries as fast as w takes them.
 func (p *Proofs) Write(ctx context.Context, w io.Writer, saleID string) (model.Verdict, error) {
 	offer, verdict, err := p.Ready(ctx, saleID)
 	if err != nil || verdict != model.Accepted {
@@ -65,7 +65,7 @@ func (p *Proofs) Write(ctx context.Context, w io.Writer, saleID string) (model.V
 	}
 	line := offer.Line
 	head := ranks.Head{Sale: offer.ID, Mode: ranks.Line, N: line.Sealed}
-	draws := offer.Mode == model.ModeDraw && !offer.IsCampaignLine() // there the winners are called, as in a line
+	draws := offer.Mode == model.ModeDraw && !offer.IsCampaignLine() // the winners of a campaign's draw are called, as in a line
 	if draws {
 		head.Mode = ranks.Draw
 	}
@@ -132,7 +132,7 @@ func (p *Proofs) pages(ctx context.Context, saleID string, entries int64) iter.S
 	}
 }
 
-// each returns a value of each entry for which of returns true.
+// each returns the values that of returns with true, for the entries in their order.
 func each[T any](pages iter.Seq2[[]model.LineEntry, error], of func(model.LineEntry) (T, bool)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T
@@ -166,8 +166,9 @@ func (p *Proofs) beacon(line model.Line) (*ranks.Beacon, error) {
 	return round, errors.Join(err, round.Randomness.UnmarshalText([]byte(line.Randomness)))
 }
 
-// Path returns the proof that a user's entry is under the root: its number, its tag and the audit path. The verdict is as
-// with Ready; NotFound also if the user has no entry from before the seal; or RateLimited if too many paths are computed.
+// Path returns the proof that a user's entry is under the root: the entry's number, its tag and the audit path. The verdict
+// is as with Ready; NotFound also if the user has no entry from before the seal; or RateLimited if too many paths are being
+// computed.
 func (p *Proofs) Path(ctx context.Context, userID, saleID string) (number int64, tag ranks.Hash, path []ranks.Hash, verdict model.Verdict, err error) {
 	offer, verdict, err := p.Ready(ctx, saleID)
 	if err != nil || verdict != model.Accepted {

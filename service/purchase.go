@@ -14,14 +14,15 @@ import (
 // maxWait bounds how long a buyer may ask to wait for the settled order (`Prefer: wait=N`).
 const maxWait = 10 * time.Second
 
-// purchaseLimit bounds a purchase. It equals maxWait, and is well within the server's write timeout.
+// purchaseLimit bounds how long a purchase takes. It equals maxWait, and is well within the server's write timeout.
 const purchaseLimit = maxWait
 
-// lastLook bounds the look-up after that wait, so that a database that does not answer prolongs the wait only a
+// lastLook bounds a look-up of a queued attempt, so that a database that does not answer prolongs the buyer's wait only a
 // little.
 const lastLook = 500 * time.Millisecond
 
-// firstLook is when a repeated request first looks whether its attempt is settled. Then the time doubles.
+// firstLook is the pause after which a repeated request looks again whether its attempt is settled. The pause doubles with
+// each look.
 const firstLook = 20 * time.Millisecond
 
 // Strategy takes units from stock for attempts. Package strategy has the implementations.
@@ -50,7 +51,8 @@ type Purchases struct {
 	Waiters  *Waiters
 	SoldOut  *SoldOut
 	Observe  observe.All
-	// AckQueued makes the answer follow the admission. Without it, the answer waits for the order, at most for AckWait.
+	// If AckQueued is true, an attempt is answered when it is admitted. Otherwise the answer waits for the settled order, at
+	// most AckWait after the admission. A Preference in the request counts first.
 	AckQueued bool
 	AckWait   time.Duration
 }
@@ -72,10 +74,10 @@ type Preference struct {
 	Wait  time.Duration
 }
 
-// fromMemory refuses a request from this instance's memory; ok is false if the stores have to decide it. While the
-// database answers, the memory is at most one refresh period of the catalog old. A request with a key may repeat a
-// request that succeeded, so memory only refuses it if the sale is sold out and its id is certainly new. A sale with
-// a waiting list is refused as sold out only under a refusal lease.
+// fromMemory refuses a request from this instance's memory; ok is false if the stores have to decide the request. While
+// the database answers, the memory is at most one refresh period of the catalog old. A request with a key may repeat a
+// request that succeeded. So memory refuses it only if the sale is sold out and the order's id is certainly new. On a sale
+// with a waiting list, memory refuses a request as sold out only under a refusal lease.
 func (p *Purchases) fromMemory(r Request, offer *model.Offer) (verdict model.Verdict, ok bool) {
 	verdict = model.BadRequest
 	if r.Quantity >= 1 && r.Quantity <= offer.LimitPerUser {
@@ -94,10 +96,11 @@ func (p *Purchases) fromMemory(r Request, offer *model.Offer) (verdict model.Ver
 	return verdict, true
 }
 
-// Purchase decides a request. The outcome is a durable order, a queued order, or a refusal. A repeated key gets the
-// outcome of its first request. Purchase returns model.ErrUnavailable if neither store could take the attempt, or if
-// Redis may have admitted it, so that a refusal might be wrong. In both cases nothing was promised. A purchase takes at
-// most purchaseLimit.
+// Purchase decides a request. The outcome is a durable order, a queued order, or a refusal, which is NotFound if there is no
+// such sale, and BadRequest if the quantity is outside 1 to the limit. A repeated key gets the outcome of its first request, or
+// IdempotencyMismatch if the quantity differs. The error wraps model.ErrUnavailable if the stores that have to decide don't
+// answer or too many attempts wait, or if Redis may have admitted the attempt, so that a refusal might be wrong. After an
+// error nothing was promised. A purchase takes at most purchaseLimit.
 func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outcome, err error) {
 	defer func() {
 		verdict := outcome.Verdict
@@ -180,7 +183,7 @@ func (p *Purchases) patience(wish Preference) time.Duration {
 	return p.AckWait
 }
 
-// attempt returns the attempt of a request, with its buyer.
+// attempt returns the attempt of a request, with a Waiter for its buyer.
 func (p *Purchases) attempt(ctx context.Context, r Request, offer *model.Offer, wait time.Duration) model.Attempt {
 	a := model.Attempt{
 		SaleID: r.SaleID, UserID: r.UserID, Quantity: r.Quantity, IdempotencyKey: r.Key,
@@ -195,8 +198,8 @@ func (p *Purchases) attempt(ctx context.Context, r Request, offer *model.Offer, 
 	return a
 }
 
-// measure notes how long a purchase that began at a time took until the gate had admitted it, and then until it was settled. One
-// that was not admitted has no such time, and all of it counts as the first stage.
+// measure notes how long a purchase took from began until the gate admitted it, and from then until it was settled. If the
+// gate has not admitted the purchase, admitted is zero, and the whole time counts as the first stage.
 func (p *Purchases) measure(began, admitted time.Time) {
 	ended := p.Waiters.now()
 	if !admitted.IsZero() {
@@ -206,8 +209,9 @@ func (p *Purchases) measure(began, admitted time.Time) {
 	p.Observe.Note(observe.Event{Name: observe.Stage, Label: observe.Deduct, Took: ended.Sub(began)})
 }
 
-// unlessInLine returns a refusal, unless the sale is in line by now: the memory of this instance, and the gate, may be older than
-// a call of the buyer, which the database knows.
+// unlessInLine returns a refusal, unless the database says that the sale is in line: then the buyer may have been called, which
+// this instance's memory and the gate need not know yet, so Called decides the attempt. The error wraps model.ErrUnavailable
+// if the database does not answer.
 func (p *Purchases) unlessInLine(ctx context.Context, a model.Attempt, refusal model.Outcome) (model.Outcome, error) {
 	inLine, err := p.Orders.InLine(ctx, a.SaleID)
 	switch {
@@ -219,8 +223,9 @@ func (p *Purchases) unlessInLine(ctx context.Context, a model.Attempt, refusal m
 	return p.Called.Deduct(ctx, a)
 }
 
-// follow returns the order of a queued attempt if the database has one by now, since a wake-up may have been lost, or else a
-// queued order. The wake-up of a repeated attempt goes to the first request, so follow looks until the wait is over.
+// follow returns the outcome of a queued attempt if the database has it by now, since a wake-up may have been lost, or else a
+// queued order. The wake-up of a repeated attempt goes to the first request, so for a repetition follow looks again and again
+// until the wait is over.
 func (p *Purchases) follow(ctx context.Context, a model.Attempt, offer *model.Offer, repeated bool, wait time.Duration) (model.Outcome, error) {
 	queued := model.Outcome{Verdict: model.Queued, Repeated: repeated, Order: &model.Order{
 		ID: a.ID, SaleID: a.SaleID, UserID: a.UserID, Quantity: a.Quantity, Status: model.OrderQueued,
@@ -251,7 +256,7 @@ func (p *Purchases) follow(ctx context.Context, a model.Attempt, offer *model.Of
 	return outcome, err
 }
 
-// lookUp is replay with a limit of lastLook. The attempt is queued even if the look-up fails.
+// lookUp is replay within lastLook. If the database fails, lookUp returns queued, since the attempt is still queued.
 func (p *Purchases) lookUp(ctx context.Context, a model.Attempt, queued model.Outcome) model.Outcome {
 	ctx, cancel := context.WithTimeout(ctx, lastLook)
 	defer cancel()
@@ -262,8 +267,8 @@ func (p *Purchases) lookUp(ctx context.Context, a model.Attempt, queued model.Ou
 	return outcome
 }
 
-// replay returns the outcome that the database has under the attempt's id, or the argument otherwise if the database
-// has none. It returns model.ErrUnavailable if the database fails.
+// replay returns the outcome that the database has under the attempt's id, as Attempt.Replay judges it, or the argument
+// otherwise if the database has none. The error wraps model.ErrUnavailable if the database fails.
 func (p *Purchases) replay(ctx context.Context, a model.Attempt, otherwise model.Outcome) (model.Outcome, error) {
 	order, ok, err := p.Orders.Order(ctx, a.ID)
 	if err != nil {
@@ -279,7 +284,7 @@ func (p *Purchases) replay(ctx context.Context, a model.Attempt, otherwise model
 	return a.Replay(known), nil
 }
 
-// endingAfter returns a context that ends after a time, and a function that ends it.
+// endingAfter returns a context that ends after a time, and a function that releases what the context uses.
 func endingAfter(ctx context.Context, d time.Duration, now func() time.Time) (context.Context, func()) {
 	l := &limit{Context: ctx, at: now().Add(d), now: now}
 	return l, l.end

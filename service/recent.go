@@ -11,15 +11,15 @@ import (
 )
 
 const (
-	// recentReplies bounds each kind of replies that a catalog keeps. The least used replies leave first.
+	// recentReplies bounds each kind of replies that a catalog keeps. The least used replies are dropped first.
 	recentReplies = 1000
-	// recentTime bounds a question to the database, for which several callers may wait.
+	// recentTime bounds a question to the database. Several callers may wait for the reply.
 	recentTime = 10 * time.Second
 )
 
-// recent keeps what the database replied about a key since the catalog's last refresh, also that there is nothing. So the
-// replies are as old as the catalog at most, and between two refreshes a key is read once, however many callers ask.
-// Errors are not kept.
+// recent keeps the database's reply about each key until the catalog's next refresh, also a reply that there is nothing. So a
+// reply is never older than the catalog, and between two refreshes a key is read once, however many callers ask, unless its
+// reply is dropped. Errors are not kept.
 type recent[T any] struct {
 	refreshes *atomic.Uint64 // of the catalog
 	kept      *otter.Cache[string, reply[T]]
@@ -28,7 +28,7 @@ type recent[T any] struct {
 
 type reply[T any] struct {
 	value   T
-	refresh uint64 // the last one before the question
+	refresh uint64 // the catalog's last refresh before the question
 }
 
 func newRecent[T any](refreshes *atomic.Uint64) *recent[T] {

@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	// replicaTime bounds a look at the replicas. It is a part of the catalog's refresh period.
+	// replicaTime bounds a look at the replicas. It is well below the catalog's refresh period.
 	replicaTime = 100 * time.Millisecond
 	// replicaRest is how many refreshes pass before replicas that did not answer are asked again.
 	replicaRest = 8
 )
 
-// ReplicaCatalog reads the live sales for a catalog, with the stock that pages show. Replicas of Redis have units that were
+// ReplicaCatalog reads the live sales for a catalog, with the stock that pages show. Replicas of Redis know which units were
 // admitted and are not in the database yet, so ReplicaCatalog lowers available to the units left at the gate. It never lowers
 // available to zero: a replica lags behind, and only the database decides whether a sale is sold out.
 type ReplicaCatalog struct {

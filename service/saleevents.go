@@ -6,8 +6,8 @@ import (
 	"flashsale/model"
 )
 
-// SaleEvents records, once for each sale, that it has opened, sold out and ended. Nothing is written to the database when
-// the time of a sale comes, so the instances look at the sales. Any number of them may record the same.
+// SaleEvents records, once for each sale, that it has opened, sold out and ended. A sale opens and ends without a write to
+// the database, so the instances look at the sales. If several instances record the same event, it is stored once.
 type SaleEvents struct {
 	Record  func(ctx context.Context, what model.EventType, saleID string) error
 	Catalog *Catalog

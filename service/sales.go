@@ -17,7 +17,7 @@ import (
 	"flashsale/model"
 )
 
-// Bounds of what an operator may enter. With them, amounts of money are exact as JSON doubles, and each count fits
+// Bounds of what an operator may enter. With them, the amount of an order is exact as a JSON double, and each count fits
 // into 32 bits.
 const (
 	maxTitle       = 200
@@ -68,7 +68,7 @@ type Sales struct {
 	Gates   *Gates
 	Catalog *Catalog
 	IDs     model.OrderIDs
-	Takes   func(currency string) (amounts model.AmountRange, ok bool) // as service.Provider
+	Takes   func(currency string) (amounts model.AmountRange, ok bool) // as Provider.Takes
 	Log     *slog.Logger
 }
 
@@ -102,7 +102,7 @@ func wish(sale model.Sale) model.Sale {
 	return sale
 }
 
-// Create creates a sale under its id, or under a new id if it has none, preheats its gate and informs every instance.
+// Create creates a sale under sale.ID or, if that is empty, under a new id, preheats its gate and informs every instance.
 // invalid is the first invalid field, or nil.
 func (s *Sales) Create(ctx context.Context, sale model.Sale, quota int64, actor string) (offer model.Offer, invalid *Invalid, err error) {
 	sale.Mode = cmp.Or(sale.Mode, model.ModeRush)
@@ -145,8 +145,9 @@ type SalePatch struct {
 }
 
 // Patch changes a sale. The verdict is Accepted; NotFound; QuotaChanged if the quota isn't IfQuota; NoLine if the change is
-// about a line and the sale has none; Ended if a sale that has ended can't go on by the change; EntriesClosed if the line is
-// too far for the change; or BadRequest with the first invalid field.
+// about a line and the sale has none; Ended if the sale has ended and the change would let its line go on, or add units that
+// it can't sell; EntriesClosed if the line or the draw is too far advanced for the change; or BadRequest with the first
+// invalid field.
 func (s *Sales) Patch(ctx context.Context, id string, p SalePatch, actor string) (offer model.Offer, verdict model.Verdict, invalid *Invalid, err error) {
 	if invalid := Outside("add_quota", p.AddQuota, 0, maxQuota); invalid != nil {
 		return offer, model.BadRequest, invalid, nil
@@ -219,9 +220,9 @@ func set[T any](field *T, value *T) {
 	}
 }
 
-// SetStatus pauses, resumes or closes a sale. The verdict is Accepted; NotFound; Ended, because a closed sale stays closed,
-// and a shadow sale can only be closed; or BadRequest for what only a campaign as a whole can do: whoever is called in its
-// line may choose any of its sales, so the line has one status with all of them.
+// SetStatus pauses, resumes or closes a sale. The verdict is Accepted; NotFound; Ended if a closed sale would be paused or
+// resumed, or a shadow sale, which can only be closed; or BadRequest for a sale of a campaign with a line: its sales share the
+// line, so only the campaign as a whole changes its status.
 func (s *Sales) SetStatus(ctx context.Context, id string, status model.SaleStatus, action, actor string) (model.Offer, model.Verdict, error) {
 	return s.change(ctx, model.SaleChange{SaleID: id, Actor: actor, Action: action, Edit: func(sale *model.Sale) model.Verdict {
 		if sale.Campaign.ID != "" && sale.HasLine() {
@@ -281,7 +282,7 @@ func (s *Sales) Operations(ctx context.Context, saleID, cursor string, limit int
 	return s.History.Operations(ctx, saleID, cursor, limit)
 }
 
-// ByCode returns the id of the sale behind a short link, or an empty string if there is none. A shadow sale has none.
+// ByCode returns the id of the sale behind a short link, or an empty string if there is none or only a shadow sale.
 func (s *Sales) ByCode(ctx context.Context, code string) (string, error) {
 	if known, err := s.Catalog.Known(ctx, code); err != nil || !known {
 		return "", err
@@ -305,8 +306,8 @@ func (s *Sales) validateNew(sale model.Sale, quota int64) *Invalid {
 	return Payable(sale, s.Takes)
 }
 
-// Payable returns the first field for which a sale's largest or smallest order could not be paid at a provider that takes these
-// amounts, or nil.
+// Payable returns the first field of a sale that does not fit the amounts that a payment provider takes, or nil. If it is nil,
+// the sale's smallest and largest orders can be paid.
 func Payable(sale model.Sale, takes func(currency string) (amounts model.AmountRange, ok bool)) *Invalid {
 	amounts, ok := takes(sale.Currency)
 	switch {

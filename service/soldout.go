@@ -13,8 +13,8 @@ import (
 	"flashsale/model"
 )
 
-// mostRemembered is how many ids of a sale an instance remembers at most, some 20 bytes each. Requests on larger sales go
-// to the stores.
+// mostRemembered is how many ids of a sale an instance remembers at most, some 20 bytes each. If a sale has more, no request
+// on it is refused by its id from memory.
 const mostRemembered = 1 << 20
 
 // RefusalStore gives leases of refusals, and knows the ids that a repeated request may have.
@@ -23,9 +23,9 @@ type RefusalStore interface {
 	KnownIDs(ctx context.Context, saleID string) iter.Seq2[[]string, error]
 }
 
-// SoldOut is this instance's memory of sold-out sales. It decides which requests with an Idempotency-Key can be refused
-// without asking the stores: those whose id no order and no durable refusal has. docs/adr/0007 explains why such a
-// refusal is never wrong.
+// SoldOut is this instance's memory of sold-out sales. It decides which requests with an Idempotency-Key, or on a sale with
+// a waiting list, can be refused without asking the stores: those with an order id that no order and no durable refusal has.
+// docs/adr/0007 explains why such a refusal is never wrong.
 type SoldOut struct {
 	Store   RefusalStore
 	Gate    Peeker // nil if the strategy uses no gates
@@ -47,8 +47,8 @@ type soldOutMemory struct {
 	ids   map[uint64]struct{} // hashes of the known ids; nil: there are too many
 }
 
-// Refuses reports whether a request with this order id is refused as sold out. If memory can't tell, it returns false,
-// and the next Refresh tries to get a lease for the sale.
+// Refuses reports whether a request with this order id is refused as sold out. It returns false if memory can't tell. In any
+// case the next Refresh tries to get a lease for the sale, or to renew it.
 func (s *SoldOut) Refuses(saleID, orderID string) bool {
 	found, ok := s.sales.Load(saleID)
 	if !ok {
@@ -66,7 +66,8 @@ func (s *SoldOut) Refuses(saleID, orderID string) bool {
 	return !known
 }
 
-// Refresh renews the leases of the sales that were asked for since the last call, and forgets the other sales.
+// Refresh gets or renews leases for the sold-out ones of the sales that were asked for since the last call, and forgets the
+// sales that were not asked for.
 func (s *SoldOut) Refresh(ctx context.Context) error {
 	asked := map[string]*soldOutSale{}
 	for key, value := range s.sales.Range {
@@ -98,7 +99,7 @@ func (s *SoldOut) Refresh(ctx context.Context) error {
 }
 
 // exhausted returns those of the sales whose gates are open, have no units left, and have admitted no attempt that is
-// not settled yet. Such a gate admits nothing before units come back.
+// not settled yet. Such a gate admits nothing before units come back. Without gates it returns all the sales.
 func (s *SoldOut) exhausted(ctx context.Context, saleIDs []string) (ids []string, err error) {
 	if s.Gate == nil || len(saleIDs) == 0 {
 		return saleIDs, nil
@@ -121,8 +122,8 @@ func (s *SoldOut) exhausted(ctx context.Context, saleIDs []string) (ids []string
 	return ids, nil
 }
 
-// remember reads the known ids of a sale. The lease must hold, or have held, so that a later equal lease shows that no id
-// was added since.
+// remember reads the known ids of a sale into m, after the database has given the lease in m. So a later equal lease shows
+// that no id was added since.
 func (s *SoldOut) remember(ctx context.Context, saleID string, m *soldOutMemory) error {
 	m.seed, m.ids = maphash.MakeSeed(), map[uint64]struct{}{}
 	for ids, err := range s.Store.KnownIDs(ctx, saleID) {

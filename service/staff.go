@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	// keyHead begins every key, so that a key is told from a token, and is found if it leaks into a repository.
+	// keyHead begins every key, so that a key differs from a token, and a scanner finds a key that leaks into a repository.
 	keyHead = "fs_"
-	// rosterAge is the age up to which an instance uses the list of the staff that it has read. So a removed member of the
-	// staff, a removed key, or a token from before a new password may be accepted for so long.
+	// rosterAge is how long an instance uses its list of the staff before it reads the list again. Until it has read the
+	// list, it may accept a removed member of the staff, a removed key, or a token from before a new password.
 	rosterAge = time.Second
-	// rosterTimeout bounds a reading of the list.
+	// rosterTimeout bounds a reading of the list, and the recording of a key's use.
 	rosterTimeout = 2 * time.Second
-	// usePeriod is how often the use of a key is recorded.
+	// usePeriod is the least time between two recordings of a key's use by an instance.
 	usePeriod = time.Minute
 )
 
@@ -38,10 +38,10 @@ type StaffStore interface {
 	Used(ctx context.Context, id string) error
 }
 
-// Staff manages the accounts of those who run the shop, and the keys of its servers. It also finds out who has a
-// token or a key.
+// Staff manages the accounts of those who run the shop, and the keys of its servers. It also finds out whose a
+// token or a key is.
 type Staff struct {
-	Off       bool // nobody logs in here, and tokens of earlier log-ins are refused
+	Off       bool // the accounts can't be used: log-ins are off, and the accounts' earlier tokens are refused; keys are valid
 	Store     StaffStore
 	Passwords *auth.Passwords
 	Tokens    *auth.Tokens
@@ -63,7 +63,8 @@ type roster struct {
 func (s *Staff) List(ctx context.Context) ([]model.Account, error) { return s.Store.Staff(ctx) }
 
 // Create makes an account with a password, or a key. The secret is returned only here, since only its hash is stored.
-// The verdict is Accepted; NameTaken; or BadRequest with the invalid field.
+// The verdict is Accepted; NameTaken; or BadRequest with the invalid field. The error wraps model.ErrUnavailable if too many
+// passwords already wait to be hashed.
 func (s *Staff) Create(
 	ctx context.Context, name string, key bool, role model.Role, actor string,
 ) (account model.Account, secret string, verdict model.Verdict, invalid *Invalid, err error) {
@@ -72,7 +73,7 @@ func (s *Staff) Create(
 		return account, "", model.BadRequest, &Invalid{Field: "name", Reason: BadName, Min: minName, Max: maxName}, nil
 	case strings.EqualFold(name, OperatorName):
 		return account, "", model.NameTaken, nil, nil
-	case !role.May(model.RoleViewer) && (!key || role != model.RoleHolds): // a person is no checkout
+	case !role.May(model.RoleViewer) && (!key || role != model.RoleHolds): // RoleHolds is for a checkout's key, not for a person
 		return account, "", model.BadRequest, &Invalid{Field: "role", Reason: BadRole}, nil
 	}
 	account = model.Account{ID: model.OperatorPrefix + name, Name: name, Role: role}
@@ -101,13 +102,14 @@ func (s *Staff) secretOf(ctx context.Context, account model.Account) (secret, ha
 	return secret, hash, err
 }
 
-// hashKey needs no slow hash: a key has 130 random bits.
+// hashKey returns the hash of a key. It need not be a slow one, since a key has 130 random bits.
 func hashKey(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return hex.EncodeToString(sum[:])
 }
 
-// SetRole gives an account or a key another role. The verdict is Accepted; NotFound; or BadRequest with what is invalid.
+// SetRole gives an account or a key another role. The verdict is Accepted; NotFound; Forbidden for the built-in operator; or
+// BadRequest with what is invalid.
 func (s *Staff) SetRole(ctx context.Context, name string, role model.Role, actor string) (model.Account, model.Verdict, *Invalid, error) {
 	if !role.May(model.RoleViewer) {
 		return model.Account{}, model.BadRequest, &Invalid{Field: "role", Reason: BadRole}, nil
@@ -116,7 +118,8 @@ func (s *Staff) SetRole(ctx context.Context, name string, role model.Role, actor
 	return account, verdict, nil, err
 }
 
-// NewSecret replaces the password of an account, or a key, and returns the new one. The verdict is Accepted or NotFound.
+// NewSecret replaces the password of an account, or a key, and returns the new one. The verdict is Accepted; NotFound; or
+// Forbidden for the built-in operator. The error wraps model.ErrUnavailable if too many passwords already wait to be hashed.
 func (s *Staff) NewSecret(ctx context.Context, name, actor string) (account model.Account, secret string, verdict model.Verdict, err error) {
 	list, err := s.Store.Staff(ctx)
 	i := slices.IndexFunc(list, func(a model.Account) bool { return a.Name == name })
@@ -131,13 +134,13 @@ func (s *Staff) NewSecret(ctx context.Context, name, actor string) (account mode
 	return account, secret, verdict, err
 }
 
-// Remove removes an account or a key. The verdict is Accepted or NotFound.
+// Remove removes an account or a key. The verdict is Accepted; NotFound; or Forbidden for the built-in operator.
 func (s *Staff) Remove(ctx context.Context, name, actor string) (model.Account, model.Verdict, error) {
 	return s.change(name, func() (model.Account, bool, error) { return s.Store.RemoveStaff(ctx, name, actor) })
 }
 
-// change runs a change of the account of this name. The built-in operator is not among those that can be changed: its
-// password is a setting.
+// change runs a change of the account of this name. The verdict is Accepted; NotFound; or Forbidden for the built-in
+// operator, whose password is a setting.
 func (s *Staff) change(name string, change func() (model.Account, bool, error)) (model.Account, model.Verdict, error) {
 	if strings.EqualFold(name, OperatorName) {
 		return model.Account{}, model.Forbidden, nil
@@ -150,9 +153,9 @@ func (s *Staff) change(name string, change func() (model.Account, bool, error)) 
 	return account, model.Accepted, nil
 }
 
-// Verify returns who has a token or a key. The error wraps auth.ErrBadToken, or model.ErrUnavailable if the list of the
-// staff can't be read. A token of a member of the staff has the role that its owner has now. It ends with the password
-// with which its owner logged in, and with the account.
+// Verify returns whose a token or a key is. The error wraps auth.ErrBadToken if the token or key is not valid, and
+// model.ErrUnavailable if the list of the staff or an issuer's keys can't be had. A token of a built-in account of the staff
+// gives the role that the account has now, and ends when the account gets a new password or is removed.
 func (s *Staff) Verify(token string) (model.Identity, error) {
 	if strings.HasPrefix(token, keyHead) {
 		list, err := s.list()
@@ -184,25 +187,26 @@ func (s *Staff) Verify(token string) (model.Identity, error) {
 	return model.Identity{UserID: account.ID, Role: account.Role}, nil
 }
 
-// isStaffID reports whether an id is that of an account of the staff or of a key. Staff get tokens from a log-in only, and keys have
-// none.
+// isStaffID reports whether an id is that of a built-in account of the staff or of a key. Such an account gets tokens only
+// from a log-in, and a key gets none.
 func isStaffID(id string) bool {
 	return id == OperatorName || strings.HasPrefix(id, model.OperatorPrefix) || strings.HasPrefix(id, model.KeyPrefix)
 }
 
-// list returns the list of the staff, at most rosterAge old. While one request reads it, the others use the list before. If
-// it can't be read, all requests use the list before: while the database is away, nobody can be removed either.
+// list returns the list of the staff. It reads the list again when rosterAge is over. While one request does so, the others
+// use the old list. If the list can't be read, all requests use the old one: while the database is away, nobody can be
+// removed either. The error wraps model.ErrUnavailable if no list was ever read.
 func (s *Staff) list() (*roster, error) {
 	list := s.roster.Load()
 	switch {
-	case list == nil || list.readAt.IsZero(): // there is no list, or this instance has changed one since it was read
+	case list == nil || list.readAt.IsZero(): // there is no list, or this instance has changed the staff since it was read
 		s.reading.Lock()
 	case s.Now().Sub(list.readAt) < rosterAge || !s.reading.TryLock():
 		return list, nil
 	}
 	defer s.reading.Unlock()
 	if now := s.roster.Load(); now != nil && s.Now().Sub(now.readAt) < rosterAge {
-		return now, nil // another request has just read it
+		return now, nil // another request has just read the list
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), rosterTimeout)
 	defer cancel()
@@ -225,8 +229,8 @@ func (s *Staff) list() (*roster, error) {
 	return fresh, nil
 }
 
-// forget has the next request read the list, so that a change shows at once on this instance. It waits for a reading that
-// may have begun before the change. If the next reading fails, the list before still holds.
+// forget has the next request read the list, so that a change shows at once on this instance. forget waits for a reading that
+// may have begun before the change. If the next reading fails, the old list is used again.
 func (s *Staff) forget() {
 	s.reading.Lock()
 	defer s.reading.Unlock()

@@ -9,7 +9,7 @@ import (
 )
 
 // Tally counts how purchase requests ended, by sale, since this instance started. Every request of a rush is counted,
-// so a count is cheap: one look-up in a map that is never modified, and one atomic addition.
+// so counting one is cheap: one look-up in a map that is never modified, and one atomic addition.
 type Tally struct {
 	catalog *Catalog
 	mu      sync.Mutex // held while the map is replaced
@@ -55,8 +55,8 @@ func (t *Tally) add(kind tallied) *atomic.Int64 {
 	return next[kind]
 }
 
-// Counts returns the counts of the watched sales and deletes those of other sales, so that the tally never has more
-// sales than the catalog watches.
+// Counts returns the counts of the watched sales by sale and verdict, and deletes those of other sales, so that the tally
+// does not keep sales that the catalog no longer watches.
 func (t *Tally) Counts() map[string]map[model.Verdict]int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -10,24 +10,25 @@ import (
 )
 
 const (
-	// tick is how exactly waits end.
+	// tick is the precision with which waits end.
 	tick = 10 * time.Millisecond
-	// hurriedLook is after what time the alarm first looks at a buyer who does not wait for the settler. Such a buyer nearly
-	// always has its answer by then.
+	// hurriedLook is the time after which the alarm first looks at a buyer who does not wait for the settler. Such a buyer
+	// nearly always has an answer by then.
 	hurriedLook = time.Second
 )
 
 // Waiters ends the waits of this instance's buyers that last too long, and wakes the buyers whose entries this instance does
-// not settle from its memory. One alarm serves them all: nearly all buyers are told their outcomes long before.
+// not settle from its memory. One alarm serves all buyers, since nearly all are told their outcomes long before their time
+// is over.
 type Waiters struct {
 	now   func() time.Time
 	began time.Time
 
 	mu     sync.Mutex
 	due    map[int64][]waiter       // by the tick at which the alarm looks at them
-	looked int64                    // the tick at which it last looked
-	alarm  bool                     // whether it is set
-	apart  map[string]*model.Waiter // by order's id
+	looked int64                    // the tick at which the alarm last looked
+	alarm  bool                     // the alarm is set
+	apart  map[string]*model.Waiter // the buyers that Apart keeps, by order's id
 
 	closing chan struct{} // closed by Close
 }
@@ -35,8 +36,8 @@ type Waiters struct {
 type waiter struct {
 	*model.Waiter
 	orderID string
-	wait    time.Duration // for the settler; 0: the buyer does not
-	until   time.Time     // the end, whether the attempt was admitted or not
+	wait    time.Duration // for the settler, from the admission on; 0: the admission is the answer
+	until   time.Time     // the end of the wait, whether the attempt was admitted or not
 }
 
 // NewWaiters makes an empty set. now is this process's clock.
@@ -44,8 +45,8 @@ func NewWaiters(now func() time.Time) *Waiters {
 	return &Waiters{now: now, began: now(), due: map[int64][]waiter{}, apart: map[string]*model.Waiter{}, closing: make(chan struct{})}
 }
 
-// Waiter makes the buyer of an attempt, who leaves when gone is closed. Its wait for the settler ends some time after the
-// admission, and its whole wait at the limit. A wait of 0 makes the admission its answer.
+// Waiter makes the Waiter of an attempt's buyer, who leaves when gone is closed. After the admission the buyer waits for the
+// settler for the time wait, and in all the buyer waits for the time limit at most. If wait is 0, the admission is the answer.
 func (w *Waiters) Waiter(gone <-chan struct{}, orderID string, wait, limit time.Duration) *model.Waiter {
 	now := w.now()
 	b := waiter{model.NewWaiter(gone), orderID, wait, now.Add(limit)}
@@ -58,7 +59,7 @@ func (w *Waiters) Waiter(gone <-chan struct{}, orderID string, wait, limit time.
 	return b.Waiter
 }
 
-// await has the alarm look at a buyer when its wait may be over, or ends the wait if it is. The caller holds mu.
+// await ends a buyer's wait if it is over, or else has the alarm look at the buyer when it may be over. The caller holds mu.
 func (w *Waiters) await(b waiter, now time.Time) {
 	at := now.Add(cmp.Or(b.wait, hurriedLook))
 	if admitted, ok := b.AdmittedAt(); ok {
@@ -126,12 +127,12 @@ func (w *Waiters) Close() {
 }
 
 // Apart keeps the buyers of entries that leave the settler's memory before they are settled: for a queue, or for a later sweep.
-// They are woken by their orders' ids.
+// Wake and Look find these buyers by their orders' ids.
 func (w *Waiters) Apart(entries []model.Entry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, e := range entries {
-		if e.Waiter != nil && !e.Waiter.Answered() { // so the alarm will look at it again, and forget it at the end
+		if e.Waiter != nil && !e.Waiter.Answered() { // the alarm will look at this buyer again, and delete it from apart at the end
 			w.apart[e.ID] = e.Waiter
 		}
 	}

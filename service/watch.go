@@ -34,8 +34,8 @@ func (n *Newest[T]) Get() (value T, replaced <-chan struct{}) {
 	return h.value, h.replaced
 }
 
-// Watches runs one source for each key that has followers, however many followers it has. A source starts with the
-// first follower and ends with the last one.
+// Watches runs one source for each key that has followers, however many they are. A source starts with the key's
+// first follower and ends when the last one leaves.
 type Watches[T any] struct {
 	source  func(ctx context.Context, key string, to *Newest[T])
 	mu      sync.Mutex
@@ -50,7 +50,7 @@ type watch[T any] struct {
 }
 
 // NewWatches creates a Watches. source runs until its ctx ends and sets the value that the key's followers get. Until
-// the first Set, that is the zero value.
+// the first Set, followers get the zero value.
 func NewWatches[T any](source func(ctx context.Context, key string, to *Newest[T])) *Watches[T] {
 	return &Watches[T]{source: source, running: map[string]*watch[T]{}}
 }
