@@ -375,7 +375,7 @@ func (a *App) prepare(ctx context.Context) error {
 }
 
 // Furnish creates the operator's account if it is missing, or gives it the password of the settings if they have another one,
-// unless built-in accounts are off. It creates the demo sale if the settings ask for it and the database has no sale.
+// unless built-in accounts are off. It creates the demo sale if the settings ask for it and the database is without sales.
 func (a *App) Furnish(ctx context.Context) (err error) {
 	if !a.accounts.Off {
 		if a.adminPassword, err = a.accounts.EnsureOperator(ctx, a.settings.AdminPassword); err != nil {
