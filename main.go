@@ -32,7 +32,8 @@ func main() {
 }
 
 // run executes the command in args until the command is done, or has stopped because ctx ended. It returns the exit code:
-// exitDone; exitUsage if the arguments or the settings are refused; or exitFailed if the command fails. Errors go to stderr.
+// exitDone, also for help; exitUsage if the arguments or settings are refused; or exitFailed if the command fails. Errors go to
+// stderr.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	cmd, err := config.Parse(args, getenv, stdout, stderr)
 	if errors.Is(err, config.ErrHelp) {

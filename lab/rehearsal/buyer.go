@@ -163,8 +163,8 @@ func (c *crowd) persist(ctx context.Context, b *buyer, due time.Time, r request)
 	}
 }
 
-// hesitate returns how long a buyer waits after an answer that asked for a wait: as long as it asked, or usualWait if it asked for
-// none, and up to a quarter longer.
+// hesitate returns how long a buyer waits after an answer: as long as the answer asked for, or usualWait if asked is 0, and up to
+// a quarter longer.
 func (b *buyer) hesitate(asked time.Duration) time.Duration {
 	if asked == 0 {
 		asked = usualWait

@@ -21,7 +21,7 @@ type Verdict string
 const (
 	Passed      Verdict = model.RehearsalPassed // every buyer was told the truth, and the crowd came as the shape says
 	Failed      Verdict = "failed"              // see the findings
-	Late        Verdict = "late"                // nothing was wrong, but the generator could not keep up: the crowd was late or too small
+	Late        Verdict = "late"                // nothing was wrong, but the generator could not send the whole crowd on time
 	Interrupted Verdict = "interrupted"         // the user has stopped the run
 )
 

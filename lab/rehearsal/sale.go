@@ -123,8 +123,8 @@ func (r *run) erase(ctx context.Context, saleID string) error {
 	return err
 }
 
-// offer removes the hidden sales that killed rehearsals have left, and makes the hidden sale of this rehearsal. The time to pay is
-// so long that no order expires during the run.
+// offer removes the hidden sales that killed rehearsals have left, and makes the hidden sale of this rehearsal. The time to pay
+// is so long that no order expires during the run.
 func (r *run) offer(ctx context.Context) (model.Sale, error) {
 	left, err := r.stores.Database.ShadowSales(ctx)
 	if err != nil {
