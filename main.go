@@ -1,5 +1,5 @@
 // Command flashsale is a flash-sale engine. It sells a fixed quota within seconds to far more buyers than there are
-// units, and it never sells more units than the quota.
+// units, and never more units than the quota, except with two strategies that are for demonstration.
 package main
 
 import (
@@ -31,8 +31,9 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
 }
 
-// run executes the program without touching the process itself. It returns the exit code when the command is done or
-// ctx ends.
+// run executes the command in args until the command is done, or has stopped because ctx ended. It returns the exit code:
+// exitDone, also for help; exitUsage if the arguments or settings are refused; or exitFailed if the command fails. Errors go to
+// stderr.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	cmd, err := config.Parse(args, getenv, stdout, stderr)
 	if errors.Is(err, config.ErrHelp) {

@@ -46,18 +46,19 @@ const (
 
 	// queuedLinger is how long an attempt waits for others to share its transaction with --ack queued, where no buyer waits.
 	queuedLinger = 20 * time.Millisecond
-	// ackPause is short beside the three seconds after which other instances look for what was left behind.
+	// ackPause is the settler's pause between two calls that delete settled entries from the streams. It is far shorter than
+	// the three seconds after which other instances take over the entries in the streams.
 	ackPause = 100 * time.Millisecond
 )
 
-// Options are what an instance gets beside its settings.
+// Options are what an instance gets besides its settings.
 type Options struct {
-	Version string    // of the binary, published to the other instances
+	Version string    // of the binary; the instance publishes it to the others
 	Logs    io.Writer // where the log goes
 }
 
-// App is one running instance of the engine. Its exported parts are for the package trial, which also makes purchases
-// without HTTP.
+// App is one instance of the engine. Its exported parts are for tests, for the commands, and for the package trial, which
+// makes purchases without HTTP.
 type App struct {
 	IDs      model.OrderIDs
 	Catalog  *service.Catalog
@@ -79,7 +80,7 @@ type App struct {
 	instance string
 	secrets  string // the mark of this instance's secrets, see auth.Mark
 	accounts *service.Accounts
-	login    *auth.Login // nil: nobody logs in outside
+	login    *auth.Login // nil: no issuer logs users in
 	gate     *gate.Gate
 	gates    *service.Gates
 	soldOut  *service.SoldOut
@@ -99,8 +100,8 @@ type App struct {
 	adminPassword string // empty unless Furnish generated it
 }
 
-// New opens the stores, brings their schema up to date, installs the gates and listens on the addresses. The settings
-// must be valid. No request is answered before Run.
+// New opens the stores, brings the database's schema up to date, listens on the addresses, and installs the gates; if Redis is
+// down, they are installed later. The settings must be valid. No request is answered before Run. After an error all is closed.
 func New(ctx context.Context, settings config.Settings, options Options) (app *App, err error) {
 	a := &App{
 		settings: settings, options: options, Log: newLog(&settings, options.Logs), now: clock,
@@ -207,7 +208,7 @@ func (a *App) wire(ctx context.Context) error {
 	a.Waiters = service.NewWaiters(a.now)
 	lock, truth := make(chan struct{}, 1), db
 	if a.settings.Strategy == "mutex" {
-		db = db.Exclusive(lock) // every other write to stock rows takes the strategy's lock
+		db = db.Exclusive(lock) // every writing transaction but the strategy's own takes this lock
 	}
 	var ok bool
 	if a.kind, ok = strategy.Of(a.settings.Strategy); !ok {
@@ -353,8 +354,8 @@ func (a *App) wire(ctx context.Context) error {
 	return a.prepare(ctx)
 }
 
-// shown returns the store from which the catalog reads the live sales. With Redis replicas, pages show the units left
-// at the gate if those are fewer than the database's.
+// shown returns the store from which the catalog reads the live sales. If there are Redis replicas, the store lowers the
+// available units, which pages show, to those left at the gate, but not to zero.
 func (a *App) shown(live service.CatalogStore) service.CatalogStore {
 	if a.Stores.Replicas == nil {
 		return live
@@ -362,7 +363,7 @@ func (a *App) shown(live service.CatalogStore) service.CatalogStore {
 	return &service.ReplicaCatalog{CatalogStore: live, Replicas: gate.NewReplicas(a.Stores.Replicas), Log: a.Log}
 }
 
-// prepare loads the catalog and installs the gates.
+// prepare loads the catalog and installs the gates. A gate that can't be installed is only logged.
 func (a *App) prepare(ctx context.Context) error {
 	if err := a.Catalog.Refresh(ctx); err != nil {
 		return err
@@ -373,7 +374,8 @@ func (a *App) prepare(ctx context.Context) error {
 	return nil
 }
 
-// Furnish creates the operator's account if it is missing, and the demo sale if the settings ask for one.
+// Furnish creates the operator's account if it is missing, or gives it the password of the settings if they have another one,
+// unless built-in accounts are off. It creates the demo sale if the settings ask for it and the database is without sales.
 func (a *App) Furnish(ctx context.Context) (err error) {
 	if !a.accounts.Off {
 		if a.adminPassword, err = a.accounts.EnsureOperator(ctx, a.settings.AdminPassword); err != nil {
@@ -387,7 +389,7 @@ func (a *App) Furnish(ctx context.Context) (err error) {
 }
 
 // counter returns the counter of users' requests for strategies that don't use the gate. It is nil for the others:
-// the gate counts a request in the call that admits.
+// the gate counts a request in the call that judges the request.
 func (a *App) counter() middleware.Counter {
 	if a.kind.UsesGate {
 		return nil
@@ -426,8 +428,8 @@ func (a *App) watch() error {
 	return nil
 }
 
-// wakes returns the channel on which a queue wakes the expirer. It is nil, and so never ready, if the queue can't do
-// that.
+// wakes returns the channel on which a queue wakes the expirer. The channel is nil, and so never ready, if the queue can't
+// wake it.
 func (a *App) wakes() <-chan struct{} {
 	if delayer, ok := a.Stores.Queue.(worker.Delayer); ok {
 		return delayer.Wakes()
@@ -447,7 +449,7 @@ func (a *App) checks() []handler.Check {
 	return checks
 }
 
-// expired counts the releases of expired orders and tells the gate.
+// expired counts the units that were released with a sale's expired orders, and tells the gate.
 func (a *App) expired(ctx context.Context, saleID string, releases []model.Release) {
 	for _, r := range releases {
 		a.observe.Note(observe.Event{Name: observe.Expired, N: int64(r.Units)})
@@ -455,7 +457,7 @@ func (a *App) expired(ctx context.Context, saleID string, releases []model.Relea
 	a.gates.Changed(ctx, saleID)
 }
 
-// lost has the gate of a sale replaced, because its stream lacked the entry of an order.
+// lost has the gate of a sale replaced, because the gate's stream lacked the entry of an order.
 func (a *App) lost(gate model.GateRef) {
 	a.gates.ReplaceGate(gate.SaleID, a.gates.Epoch(gate.SaleID), model.RebuildLost)
 }
@@ -490,7 +492,8 @@ func (a *App) Kill() {
 // LostRaces returns how often another writer overtook an optimistic transaction of this instance.
 func (a *App) LostRaces() int64 { return a.metrics.LostRaces() }
 
-// Close releases the listeners, the strategy, the stores and the tracing. It may follow New as well as Run.
+// Close releases the listeners, the strategy, the stores and the tracing. It may follow New as well as Run. The error is about
+// the stores.
 func (a *App) Close() error {
 	for _, l := range []net.Listener{a.listener, a.opsListener} {
 		if l != nil {

@@ -7,7 +7,7 @@ import (
 	"flashsale/model"
 )
 
-// makeDemo creates a sale to try the engine on, unless the database has a sale.
+// makeDemo creates a sale to try the engine on, unless the database has a sale or a campaign.
 func (a *App) makeDemo(ctx context.Context) error {
 	codes, _, err := a.Stores.Database.SaleCodes(ctx, time.Time{})
 	if err != nil || len(codes) > 0 {

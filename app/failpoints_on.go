@@ -15,9 +15,9 @@ import (
 )
 
 // A build with the tag failpoints, for drills, kills itself with SIGKILL at the nth pass of the point that
-// FLASHSALE_FAILPOINT names as point:n, and shifts its clock by FLASHSALE_CLOCK_OFFSET. The points are: admitted,
-// settling, committed, acknowledging; changed, when the database has changes for the gate that were not sent to the gate yet;
-// refunded, when the provider has sent money back and the database has not recorded that yet; the steps of a
+// FLASHSALE_FAILPOINT names as point:n (point alone means the first pass), and shifts its clock by FLASHSALE_CLOCK_OFFSET.
+// The points are: admitted, settling, committed, acknowledging; changed, when changes of the database are about to be sent to
+// a gate; refunded, when the provider has sent money back and the database has not recorded that yet; the steps of a
 // rebuild: epoch, closed, measured, contents, staged, installed; and the steps of a caller, before and after each: sealing
 // and sealed, calling and called, ending and ended, drawing and drawn.
 

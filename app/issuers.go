@@ -12,8 +12,8 @@ import (
 	"flashsale/service/auth"
 )
 
-// trust has the tokens of the issuers accepted that the settings name. Issuers that are away are asked again when a token
-// of theirs comes.
+// trust makes the instance accept tokens of the issuers that the settings name, and sets up the log-in at the first of them if
+// there is a client id. An issuer that is away is asked for its keys again when one of its tokens comes.
 func (a *App) trust(ctx context.Context) error {
 	list, err := a.settings.Outside()
 	if err != nil || len(list) == 0 {
@@ -31,7 +31,7 @@ func (a *App) trust(ctx context.Context) error {
 		}
 	}
 	err = issuers.Fetch(ctx)
-	if errors.Is(err, auth.ErrOtherIssuer) { // which will not end by itself
+	if errors.Is(err, auth.ErrOtherIssuer) { // asking again would not help
 		return fmt.Errorf("--issuer: %w", err)
 	}
 	if err != nil {

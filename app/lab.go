@@ -11,11 +11,12 @@ import (
 	"flashsale/lab"
 )
 
-// OpenLab gives the console its lab. It is called before Run. An instance without a lab answers as if the lab's routes did
-// not exist; the lab's own instances are such.
+// OpenLab gives the console its lab. It is called before Run. An instance without a lab, as those that the lab itself runs,
+// answers as if the lab's routes did not exist.
 func (a *App) OpenLab(desk *lab.Desk) { a.lab.Desk = desk }
 
-// credentials is the user and password in each URL of an address, which may have several with commas between them.
+// credentials matches the user and password in each URL of an address. An address may have several URLs, with commas between
+// them.
 var credentials = regexp.MustCompile(`//[^/]*@`)
 
 // labStores returns the addresses of the lab's stores in a form that operators may see.

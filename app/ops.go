@@ -10,8 +10,8 @@ import (
 	"flashsale/model"
 )
 
-// opsRoutes returns the routes of the operators' address, which must not be public. The pprof handlers parse forms,
-// and the parts of a multipart body would be stored in files. So opsHandler accepts only GET and allows no body.
+// opsRoutes returns the routes of the operators' address, which must not be public. opsHandler accepts only GET and HEAD, and no
+// body, because the pprof handlers parse forms, and would store the parts of a multipart body in files.
 func opsRoutes(m *metrics.Metrics) map[string]http.Handler {
 	return map[string]http.Handler{
 		"/metrics":      m.Handler(),
@@ -43,7 +43,7 @@ func (a *App) figures() model.Instance {
 // report publishes this instance's figures for the other instances.
 func (a *App) report(ctx context.Context) error { return a.gate.Report(ctx, a.figures()) }
 
-// running returns the ids of the instances that have reported within a time. It leaves out instances rather than to fail.
+// running returns the ids of the instances that have reported within a time before now, or none if Redis does not answer.
 func (a *App) running(ctx context.Context, within time.Duration) (ids []string) {
 	now := a.Catalog.Now()
 	all, err := a.gate.Running(ctx, now)

@@ -10,20 +10,21 @@ import (
 	"time"
 )
 
-// The limits of the steps of a stop. A stop should take less than ten seconds. Besides these steps, the strategy's
-// batches and the workers' transactions finish within time-outs of their own.
+// The limits of the steps of a stop. A stop should take less than ten seconds. The strategy's batches and the workers'
+// transactions have time-outs of their own, which come on top.
 const (
 	httpStop  = 3 * time.Second // running requests finish
-	drainStop = 2 * time.Second // entries are settled; the last batch may also take the settler's own time-out
+	drainStop = 2 * time.Second // admitted attempts are settled; a batch under way may go on until the settler's own time-out
 	leaveStop = 500 * time.Millisecond
 )
 
-// part is what starts and stops together. A stop calls stop, then ends the context of run, and waits for all of run.
+// part is a part of the app that starts and stops as a whole. To stop it is to call stop, then to end the context of the run
+// functions, and to wait until they return.
 type part struct {
 	name  string
 	run   []func(context.Context)
 	stop  func(context.Context) error
-	limit time.Duration // of stop; 0: its own
+	limit time.Duration // of stop; 0: stop has limits of its own
 }
 
 // parts returns the parts in the order in which they stop. They start in the reverse order. fail stops the app.
@@ -41,8 +42,8 @@ func (a *App) parts(fail func(error)) []part {
 	}
 }
 
-// Run serves until ctx ends or a server fails, then stops the parts in their order. It returns nil after an orderly stop.
-// Close must follow.
+// Run serves until ctx ends or a server fails, then stops the parts in their order. It returns the failure of the server joined
+// with the errors of the stops, or nil if there are none. Close must follow.
 func (a *App) Run(ctx context.Context) error {
 	working, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -86,7 +87,7 @@ func (p part) start(ctx context.Context) (end func() error) {
 	}
 }
 
-// serving serves at a listener, if there is one, until the server is closed.
+// serving returns the run functions that serve at a listener until the server is closed: none if the listener is nil.
 func serving(s *http.Server, l net.Listener, fail func(error)) []func(context.Context) {
 	if l == nil {
 		return nil
@@ -98,7 +99,7 @@ func serving(s *http.Server, l net.Listener, fail func(error)) []func(context.Co
 	}}
 }
 
-// closing is the stop of a part that has limits of its own.
+// closing returns the stop of a part that ends by a function with limits of its own.
 func closing(end func()) func(context.Context) error {
 	return func(context.Context) error {
 		end()
@@ -106,14 +107,15 @@ func closing(end func()) func(context.Context) error {
 	}
 }
 
-// endWaits ends the waits of buyers, and those of clients that wait for changes.
+// endWaits ends the waits of buyers for their orders, and those of clients for changes.
 func (a *App) endWaits(context.Context) error {
 	close(a.closing)
 	a.Waiters.Close()
 	return nil
 }
 
-// endRequests takes no new requests, and waits for those that run. What runs at the end of ctx is cut.
+// endRequests takes no new requests, and waits for those under way, for the streams and for the lab. Requests that are still
+// under way when ctx ends are cut off.
 func (a *App) endRequests(ctx context.Context) error {
 	var others sync.WaitGroup
 	others.Go(a.streams.Close) // their connections are hijacked, so Shutdown does not end them
@@ -132,7 +134,7 @@ func (a *App) endRequests(ctx context.Context) error {
 	return err
 }
 
-// drain settles the entries that the requests and the strategy have left.
+// drain settles the admitted attempts that are not settled yet. If some are left when ctx ends, this is only logged.
 func (a *App) drain(ctx context.Context) error {
 	if err := a.Settler.Drain(ctx); err != nil {
 		a.Log.Warn("entries stay in the stream; another instance settles them", "error", err)

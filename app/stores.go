@@ -31,12 +31,12 @@ import (
 type Stores struct {
 	Database *repository.Store
 	Redis    redis.UniversalClient
-	Replicas redis.UniversalClient // nil if there are none
-	Embedded *embedded.Redis       // nil if Redis is outside
+	Replicas redis.UniversalClient // of Redis; nil if there are none
+	Embedded *embedded.Redis       // nil if Redis runs outside this process
 	Queue    worker.Queue          // nil: settlers work from the gate's stream alone
 }
 
-// OpenStores opens the stores. If traced is not nil, the calls of sampled requests become spans.
+// OpenStores opens the stores, without the queue. If traced is not nil, the calls of sampled requests become spans.
 func OpenStores(ctx context.Context, s *config.Settings, traced *tracing.Tracing) (st *Stores, err error) {
 	st = &Stores{}
 	if st.Database, err = repository.OpenBy(ctx, s.Database, s.DBMaxConns, traced.OpenDB); err != nil {
@@ -56,8 +56,9 @@ func OpenStores(ctx context.Context, s *config.Settings, traced *tracing.Tracing
 	return st, nil
 }
 
-// OpenRunning opens the stores of a running shop for a command, as which the gate knows it. The gate is nil if Redis runs inside
-// the process of the server, where no command can reach it.
+// OpenRunning opens the stores of a running shop. The gate gets the command's name in place of an instance's id. The gate is nil
+// if Redis runs inside the process of the server, where no command can reach it. OpenRunning returns an error if the database
+// does not have the schema of this binary.
 func OpenRunning(ctx context.Context, s config.Settings, command string) (*Stores, *gate.Gate, error) {
 	if s.Redis == config.EmbeddedRedis {
 		s.RedisReplicas = ""
@@ -75,7 +76,7 @@ func OpenRunning(ctx context.Context, s config.Settings, command string) (*Store
 	return st, gate.New(st.Redis, command), nil
 }
 
-// Auditor makes an auditor, which checks the database alone if there is no gate.
+// Auditor makes an auditor. If g is nil, the auditor checks the database alone.
 func (st *Stores) Auditor(g *gate.Gate) *service.Auditor {
 	if g == nil {
 		return &service.Auditor{Store: st.Database}
@@ -83,8 +84,8 @@ func (st *Stores) Auditor(g *gate.Gate) *service.Auditor {
 	return &service.Auditor{Store: st.Database, Gate: g}
 }
 
-// OpenRedis makes the Redis client, which connects when it is first used. If url asks for the embedded Redis, it
-// starts that first.
+// OpenRedis makes the Redis client, which connects when it is first used. If url asks for the embedded Redis, OpenRedis
+// starts the embedded Redis first.
 func (st *Stores) OpenRedis(url string) (err error) {
 	quietRedis()
 	if url == config.EmbeddedRedis {
@@ -99,7 +100,8 @@ func (st *Stores) OpenRedis(url string) (err error) {
 	return nil
 }
 
-// OpenQueue makes the queue that the settings name. It does not connect yet, since the broker may start later.
+// OpenQueue makes the queue that the settings name; with redis-stream there is none. It does not connect yet, since the broker
+// may start later.
 func (st *Stores) OpenQueue(s *config.Settings, instance string, log *slog.Logger) error {
 	switch s.Queue {
 	case "redis-list":
@@ -136,14 +138,15 @@ func (st *Stores) Close() error {
 	return err
 }
 
-// quietRedis turns the client's own log off: each of its errors is returned, and logged once by the code that handles
-// it.
+// quietRedis turns off the Redis client's own log: the client also returns each error, and the code that handles the error
+// logs it once.
 var quietRedis = sync.OnceFunc(logging.Disable)
 
-// errNoSecret means that there is no server's secret to sign with.
+// errNoSecret means that the settings have no secret, and that no server has kept one.
 var errNoSecret = errors.New("--secret: not set, and no server has kept one beside the database; start one first")
 
-// SecretOf returns the secret of a shop that has been started: the one in the settings, else the one that its server keeps.
+// SecretOf returns the secret of a shop: the one in the settings, else the one that its server keeps in a file. It returns an
+// error if there is neither, as before the first start of the server.
 func SecretOf(s *config.Settings) (string, error) {
 	if s.Secret != "" {
 		return s.Secret, nil
@@ -152,8 +155,9 @@ func SecretOf(s *config.Settings) (string, error) {
 	return keptSecret(path, false)
 }
 
-// keptSecret returns the secret that a server keeps in a file beside an SQLite file. If there is none, a server
-// creates it (mayMake). Other commands don't, since no server would accept what they sign with a new secret.
+// keptSecret returns the secret that a server keeps in a file beside an SQLite file. If there is no such file and mayMake is
+// set, keptSecret makes one, else it returns errNoSecret. Only a server may make a secret: if another command did, no server
+// would accept what the command signs.
 func keptSecret(database string, mayMake bool) (string, error) {
 	path := strings.TrimSuffix(database, filepath.Ext(database)) + ".secret"
 	kept, err := os.ReadFile(path) //nolint:gosec // the path is beside the database that the operator named
@@ -193,7 +197,7 @@ func newLog(s *config.Settings, w io.Writer) *slog.Logger {
 	return slog.New(tracing.Logs(slog.NewJSONHandler(w, opts)))
 }
 
-// IsTerminal reports whether w is a terminal.
+// IsTerminal reports whether w is a terminal, or another character device.
 func IsTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	if !ok {

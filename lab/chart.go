@@ -21,8 +21,8 @@ const (
 	labelRoom     = 9.0  // percent on either side of the latency axis, for a label beside a mark
 	thinnest      = 0.4  // percent, least width of a bar whose value is not 0
 	hairline      = 0.15 // percent, gap between the bars of a distribution
-	linearTicks   = 5    // at most, so that their labels don't overlap on a telephone
-	logFromRatio  = 50   // a bar fifty times shorter than another is not readable
+	linearTicks   = 5    // a step of an axis is a part of a power of ten if the axis then has at most this many steps
+	logFromRatio  = 50   // the axis is logarithmic if a bar would be more than this many times shorter than another
 	stockRight    = 96.0 // percent, for a chart without figures right of its bars
 	percentDigits = 100  // two decimals are finer than any screen
 	svgWidth      = 760  // pixels, of a chart that is a file of its own
@@ -75,7 +75,7 @@ func (a axis) at(value float64) float64 {
 
 func toPercent(x float64) float64 { return math.Round(x*percentDigits) / percentDigits }
 
-// ticks returns round values within the axis.
+// ticks returns round values within the axis. An axis that is not logarithmic begins at 0.
 func (a axis) ticks() (list []float64) {
 	if a.log {
 		for exponent := math.Ceil(math.Log10(a.low)); math.Pow(10, exponent) <= a.high; exponent++ {
@@ -120,11 +120,11 @@ func tickLabel(value float64) string {
 	return strconv.FormatFloat(value, 'g', 3, 64)
 }
 
-// BarChart shows numbers as bars: a row for each name, and in it a bar for each kind.
+// BarChart shows numbers as bars: a row for each name, and in the row a bar for each kind.
 type BarChart struct {
 	Label string // describes the chart to screen readers
 	Unit  string
-	Kinds []string // one or two, what the bars of a row show
+	Kinds []string // one or two: what the bars of a row show
 	Rows  []BarRow
 }
 
@@ -227,7 +227,7 @@ func latencyChart(results []*Result) chart {
 		}
 	}
 	if high == 0 {
-		low, high = 1, 10 // nothing was measured, as above
+		low, high = 1, 10 // nothing was measured, and an axis needs a length
 	}
 	a := axis{low: low, high: high, left: labelRoom, right: 100 - labelRoom, log: true}
 	y := 0
@@ -243,7 +243,7 @@ func latencyChart(results []*Result) chart {
 	return c
 }
 
-// hill draws one distribution below top.
+// hill draws one distribution below top. width is the ratio of the upper to the lower bound of a bucket.
 func (c *chart) hill(a axis, top int, width float64, r *Result) {
 	var tallest int64
 	for _, b := range r.Histogram {

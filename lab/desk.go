@@ -25,7 +25,8 @@ const (
 // saleDistance is the minimum time between a comparison and the opening of a sale.
 const saleDistance = time.Minute
 
-// notAStrategy is the general reason for a value that is not one of the choices.
+// notAStrategy is the reason for refusing a strategy that the desk does not have, or that the plan has twice. The code is that of
+// any value that is not one of the choices.
 const notAStrategy service.Reason = "not_a_choice"
 
 // Strategy is a strategy that can be compared.
@@ -50,7 +51,7 @@ type Stop string
 // The reasons for an early end, other than a failure.
 const (
 	StoppedByOperator Stop = "operator"
-	StoppedBySale     Stop = "sale_open" // a sale was about to open
+	StoppedBySale     Stop = "sale_open" // a sale was open, or about to open
 	StoppedByServer   Stop = "server"    // the server was stopped
 )
 
@@ -66,7 +67,7 @@ type State struct {
 	ReportID  string // set at the end, unless nothing was measured
 }
 
-// Desk lets operators compare the strategies, one comparison at a time on this instance, and keeps the reports.
+// Desk lets operators compare the strategies, and keeps the reports. It runs one comparison at a time.
 type Desk struct {
 	run        Runner
 	shelf      *Shelf
@@ -99,7 +100,7 @@ func (d *Desk) Reports() []Shelved {
 	return list
 }
 
-// Report returns the report with an id; ok is false if there is none.
+// Report returns the report with an id; ok is false if there is none, or if it can't be read, which is an error.
 func (d *Desk) Report(id string) (r *Report, ok bool, err error) { return d.shelf.Find(id) }
 
 // Newest returns the state of the comparison under way, else of the last one, else nil, and a channel that closes when
@@ -156,7 +157,7 @@ func (d *Desk) complete(p *model.LabPlan) *service.Invalid {
 	return nil
 }
 
-// saleNear reports whether a sale is open, or opens within saleDistance. Shadow sales do not count.
+// saleNear reports whether a sale is open, or will open within saleDistance. Shadow sales do not count.
 func (d *Desk) saleNear() bool {
 	sales, _ := d.catalog.Live()
 	now := d.catalog.Now()
@@ -215,11 +216,11 @@ func (d *Desk) end(why Stop) {
 	}
 }
 
-// Stop ends the comparison under way and does not wait for its end. The report has what was measured until then.
+// Stop stops the comparison under way, and does not wait for its end. The report has what was measured until then.
 func (d *Desk) Stop() { d.end(StoppedByOperator) }
 
-// Close ends the comparison under way and waits for its report until ctx ends. It returns an error if the comparison
-// was too slow; then its results are lost.
+// Close stops the comparison under way and waits for its report until ctx ends. It returns an error if the report was not
+// ready by then; the results are then lost.
 func (d *Desk) Close(ctx context.Context) error {
 	d.mu.Lock()
 	d.closed = true

@@ -30,7 +30,7 @@ type pageData struct {
 	Throughput chart
 	Latency    chart
 	Stocks     chart
-	Buckets    map[float64][]int64 // which the template reads in order
+	Buckets    map[float64][]int64 // by upper bound, see bucketRows; the template shows them in ascending order
 }
 
 // WriteHTML writes the report as one page that loads no other file.
@@ -57,8 +57,8 @@ var PagePolicy = sync.OnceValue(func() string {
 // DateTime returns the start of the run for the datetime attribute of HTML.
 func (p pageData) DateTime() string { return p.StartedAt.Format(time.RFC3339Nano) }
 
-// headline states how many strategies sold exactly the stock and what the others did wrong, then the fastest of the
-// exact ones.
+// headline states how many strategies have the finding Exact and what the others did wrong, then which of several exact
+// ones was the fastest.
 func (r *Report) headline() string {
 	var wrong []string
 	var fastest *Result

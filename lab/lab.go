@@ -1,4 +1,4 @@
-// Package lab runs the strategies on the same load and reports what each did.
+// Package lab runs the strategies on the same load, reports what each did, and keeps the reports.
 package lab
 
 import (
@@ -21,9 +21,9 @@ type Bench interface {
 
 // Round is the round of one strategy. Buy and Kill are called from many goroutines.
 type Round interface {
-	// Buy makes one attempt of a buyer for one unit at an instance, counted from 0. Accepted means that the order is
-	// committed. An error means that it is unknown whether the attempt succeeded. After a Kill, Buy may be called
-	// again for the same buyer.
+	// Buy makes one attempt of a buyer for one unit at an instance; the first instance is 0. Accepted means that the
+	// order is committed, another verdict that the buyer is refused. An error means that it is unknown whether the
+	// attempt succeeded. After a Kill, Buy may be called again for the same buyer.
 	Buy(ctx context.Context, instance int, buyer string) (model.Verdict, error)
 	// Kill ends an instance abruptly, as a crash does.
 	Kill(instance int)

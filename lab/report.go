@@ -41,7 +41,7 @@ func newReport(p model.LabPlan, s Setting, startedAt time.Time) *Report {
 	}
 }
 
-// WriteJSON writes the report as JSON: the fields of the documented contract under their names, and further fields.
+// WriteJSON writes the report as JSON that people can read.
 func (r *Report) WriteJSON(w io.Writer) error { return WriteJSON(w, r) }
 
 // WriteJSON writes a report as JSON that people can read.
@@ -51,7 +51,7 @@ func WriteJSON(w io.Writer, report any) error {
 	return encoder.Encode(report)
 }
 
-// WriteFiles writes report.html by the function page, and report.json, to a folder. It returns the paths.
+// WriteFiles writes a report to a folder as report.html, by the function page, and as report.json. It returns the two paths.
 func WriteFiles(folder string, page func(io.Writer) error, report any) (html, figures string, err error) {
 	html, figures = filepath.Join(folder, "report.html"), filepath.Join(folder, "report.json")
 	for path, write := range map[string]func(io.Writer) error{
@@ -108,7 +108,7 @@ func (r *Report) load() string {
 	return text
 }
 
-// grouped formats a whole number with commas between the thousands.
+// grouped formats a whole number, which is not negative, with commas between the thousands.
 func grouped[N int | int64](n N) string {
 	digits := strconv.FormatInt(int64(n), 10)
 	for i := len(digits) - 3; i > 0; i -= 3 {
@@ -117,7 +117,7 @@ func grouped[N int | int64](n N) string {
 	return digits
 }
 
-// count says how many there are of something. The plural of strategy is strategies.
+// count formats a number with its noun, which is given in the singular: "1 strategy", "2 strategies".
 func count[N int | int64](n N, noun string) string {
 	switch stem, y := strings.CutSuffix(noun, "y"); {
 	case n != 1 && y:

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// bucketDigits is the number of significant digits of a bucket's bound: an error of a thousandth is below the noise of
-	// any run.
+	// bucketDigits is the number of significant digits of a bucket's bound: the rounding error of less than half a percent is
+	// below the noise of any run.
 	bucketDigits = 3
 	// bucketsPerDecade makes the buckets narrow enough to show the shape of a distribution, and wide enough to
 	// contain attempts.
@@ -37,7 +37,7 @@ const (
 	Incomplete Finding = "incomplete"
 	// Oversold: the orders have more units than the stock.
 	Oversold Finding = "oversold"
-	// Lost: a buyer was accepted and has no order.
+	// Lost: there are fewer units in orders than accepted answers, so a buyer was accepted and has no order.
 	Lost Finding = "lost"
 	// Unheard: there are more orders than accepted answers and errors together, so a buyer was refused and has an
 	// order.
@@ -46,9 +46,9 @@ const (
 	Undersold Finding = "undersold"
 	// Astray: the stock row does not show the units that the orders leave.
 	Astray Finding = "astray"
-	// Failed: units are left, because attempts ended in errors.
+	// Failed: units are left, and attempts ended in errors.
 	Failed Finding = "failed"
-	// Exact: every accepted answer has its order, and no unit was sold twice or held back.
+	// Exact: nothing of the above. Every accepted answer has its order, and no unit was sold twice or held back.
 	Exact Finding = "exact"
 )
 
@@ -157,8 +157,8 @@ func (r *Result) judge(p model.LabPlan, interrupted bool) Finding {
 // unsold returns how many units of the stock are in no order.
 func (r *Result) unsold(p model.LabPlan) int64 { return max(0, int64(p.Stock)-r.Sold) }
 
-// explain describes in words what the figures show and, for a finding other than Exact, when the strategy
-// breaks according to its lesson.
+// explain describes in words what the figures show and, for a finding other than Exact and Incomplete, when the
+// strategy breaks according to its lesson.
 func (r *Result) explain(p model.LabPlan) string {
 	var said []string
 	say := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
@@ -168,7 +168,7 @@ func (r *Result) explain(p model.LabPlan) string {
 		say("Interrupted when %s had set out; the figures cover those.", count(r.Requests, "buyer"))
 	case r.Verdict == Failed:
 		say("Left unsold: %s.", grouped(unsold))
-	case r.Verdict != Exact: // explained below
+	case r.Verdict != Exact: // the figures below explain it
 	case unsold == 0:
 		say("Every unit was sold, and none twice.")
 	case r.Sold == int64(p.Buyers):
@@ -235,7 +235,8 @@ func perSecond(n int64, from, to time.Time) float64 {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// percentile returns the latency in milliseconds within which this part of the sorted waits was over, 0 if there are none.
+// percentile returns the time in milliseconds within which this many percent of the sorted waits were over, 0 if there are no
+// waits.
 func percentile(waits []time.Duration, percent int) float64 {
 	if len(waits) == 0 {
 		return 0
@@ -243,7 +244,7 @@ func percentile(waits []time.Duration, percent int) float64 {
 	return milliseconds(waits[(len(waits)*percent-1)/100])
 }
 
-// buckets counts the sorted waits in buckets that can be drawn.
+// buckets counts the sorted waits by bucket, and leaves out empty buckets.
 func buckets(waits []time.Duration) []Bucket {
 	list := []Bucket{}
 	for _, wait := range waits {
@@ -255,7 +256,7 @@ func buckets(waits []time.Duration) []Bucket {
 	return list
 }
 
-// bucketOf returns the upper bound of the bucket that a latency is in, rounded to bucketDigits significant digits.
+// bucketOf returns the upper bound of the bucket of a latency. Bounds are rounded to bucketDigits significant digits.
 func bucketOf(ms float64) float64 {
 	for step := math.Floor(bucketsPerDecade * math.Log10(ms)); ; step++ {
 		top := math.Pow(10, step/bucketsPerDecade)

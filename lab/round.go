@@ -36,7 +36,7 @@ type load struct {
 	released time.Time
 }
 
-// outcome is what a buyer got, and when.
+// outcome is the answer that a buyer got, after which time, and when.
 type outcome struct {
 	verdict model.Verdict
 	err     error

@@ -16,15 +16,14 @@ import (
 )
 
 const (
-	// keptReports is how many reports a shelf holds: more than anybody compares. They take a few megabytes.
+	// keptReports is how many reports a shelf holds: more than anybody compares. All of them take a few megabytes.
 	keptReports = 50
 	// reportIDLength is the length of a text of rand.Text.
 	reportIDLength = 26
 	// reportEnd and unfinishedEnd are the suffixes of the files of finished reports and of reports that are being
 	// written.
 	reportEnd, unfinishedEnd = ".json", ".part"
-	// longestWriting is far longer than it takes to write a report. An unfinished file that is older was left by a
-	// crash.
+	// longestWriting is far longer than it takes to write a report. So a crash has left any unfinished file that is older.
 	longestWriting = time.Minute
 )
 
@@ -34,7 +33,7 @@ type Shelf struct{ folder string }
 // NewShelf makes a Shelf that keeps its reports in folder. The folder is created when it is first needed.
 func NewShelf(folder string) *Shelf { return &Shelf{folder} }
 
-// Shelved is a report with its id on the shelf, which can't be guessed.
+// Shelved is a report with its id. Nobody can guess the id.
 type Shelved struct {
 	ID string
 	*Report
@@ -48,7 +47,7 @@ func (s *Shelf) open() (*os.Root, error) {
 	return os.OpenRoot(s.folder)
 }
 
-// Ready returns an error if no report can be kept. It is called before the work that makes a report.
+// Ready returns an error if the folder can't be created or opened. It is called before the work that makes a report.
 func (s *Shelf) Ready() error {
 	root, err := s.open()
 	if err != nil {
@@ -57,8 +56,9 @@ func (s *Shelf) Ready() error {
 	return root.Close()
 }
 
-// Save stores a report under a new id and deletes the oldest reports if there are too many. A crash leaves no partial
-// report: the file gets its final name when it is complete.
+// Save stores a report under a new id and deletes the oldest reports if there are too many. If id is not empty, the report is
+// stored, also if there is an error: old files could then not be deleted. A crash leaves no partial report, because the file
+// gets its final name when it is complete.
 func (s *Shelf) Save(r *Report) (id string, err error) {
 	root, err := s.open()
 	if err != nil {
@@ -80,7 +80,7 @@ func (s *Shelf) Save(r *Report) (id string, err error) {
 	return id, prune(root)
 }
 
-// Find returns the report with an id; ok is false if there is none.
+// Find returns the report with an id; ok is false if there is none, or if it can't be read, which is an error.
 func (s *Shelf) Find(id string) (r *Report, ok bool, err error) {
 	if !model.ValidID(id, reportIDLength) {
 		return nil, false, nil
@@ -100,7 +100,7 @@ func (s *Shelf) Find(id string) (r *Report, ok bool, err error) {
 	return r, err == nil, err
 }
 
-// List returns all reports, the newest first. The error is about reports that can't be read, which are left out.
+// List returns all reports, the newest first. Reports that can't be read are left out, and the error names them.
 func (s *Shelf) List() (list []Shelved, err error) {
 	root, err := os.OpenRoot(s.folder)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -133,7 +133,7 @@ func read(root *os.Root, id string) (*Report, error) {
 	}
 	r := &Report{}
 	err = json.Unmarshal(raw, r)
-	if err == nil && r.Stock < 1 { // the charts can't be drawn, and every report of the lab has stock
+	if err == nil && r.Stock < 1 { // the lab wrote no such report, and its charts can't be drawn
 		err = errors.New("it has no stock")
 	}
 	if err != nil {
@@ -142,7 +142,7 @@ func read(root *os.Root, id string) (*Report, error) {
 	return r, nil
 }
 
-// ours lists the files of the shelf with an end of their names, those that were changed last first.
+// ours lists the files whose names are an id followed by end, beginning with the file that was changed last.
 func ours(root *os.Root, end string) (files []fs.FileInfo, err error) {
 	all, err := fs.ReadDir(root.FS(), ".")
 	for _, file := range all {
@@ -161,8 +161,7 @@ func ours(root *os.Root, end string) (files []fs.FileInfo, err error) {
 	return files, err
 }
 
-// prune deletes reports beyond keptReports, those with the oldest files first, and unfinished files that a crash
-// left.
+// prune deletes all but the keptReports reports whose files were changed last, and unfinished files that a crash left.
 func prune(root *os.Root) error {
 	reports, err := ours(root, reportEnd)
 	unfinished, errUnfinished := ours(root, unfinishedEnd)

@@ -26,12 +26,12 @@ import (
 	"flashsale/service/auth"
 )
 
-// ErrViolation means that an audit found units that are not accounted for.
+// ErrViolation means that an audit found a sale whose sums disagree, or whose gate drifts from the database.
 var ErrViolation = errors.New("the books don't balance")
 
-// Execute runs a command to its end. The settings must be valid for the command, see Validate.
+// Execute runs a command to its end, and returns its error. The settings must be valid for the command, see Validate.
 func Execute(ctx context.Context, cmd config.Command, version string, stdout, stderr io.Writer) (err error) {
-	w := bufio.NewWriter(stdout) // whose Flush returns any error of the commands that print to it
+	w := bufio.NewWriter(stdout) // Flush also returns an error of an earlier write
 	defer func() { err = errors.Join(err, w.Flush()) }()
 	switch cmd.Name {
 	case "serve":
@@ -65,7 +65,8 @@ func Execute(ctx context.Context, cmd config.Command, version string, stdout, st
 	return migrate(ctx, cmd.Name, db, w)
 }
 
-// Validate checks the settings and options that a command needs. The error is one line.
+// Validate checks the settings and options that a command needs, and fills in those that follow from others. The error is one
+// line.
 func Validate(cmd *config.Command) error {
 	switch cmd.Name {
 	case "health", "version":
@@ -108,8 +109,8 @@ func Validate(cmd *config.Command) error {
 
 // gcPercent lets the heap grow to five times the live memory before a garbage collection. The live memory is some ten
 // megabytes of sales and tokens, while each request leaves a few kilobytes of garbage. Near memoryLimit, as with ten
-// thousand connections, the collector runs more often instead. GOGC and GOMEMLIMIT in the environment override both
-// values.
+// thousand connections, the collector runs more often. In the environment, GOGC replaces gcPercent, and GOMEMLIMIT replaces
+// memoryLimit.
 const (
 	gcPercent   = 400
 	memoryLimit = 400 << 20
@@ -200,7 +201,7 @@ func migrate(ctx context.Context, command string, db *repository.Store, w io.Wri
 	return nil
 }
 
-// auditStores checks the sales in the stores as they are, without changing anything.
+// auditStores checks the sale that is named, else all sales, and changes nothing. It returns ErrViolation if a sale is wrong.
 func auditStores(ctx context.Context, cmd config.Command, w io.Writer) (err error) {
 	st, reached, err := app.OpenRunning(ctx, cmd.Settings, "audit")
 	if err != nil {

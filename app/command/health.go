@@ -8,11 +8,11 @@ import (
 	"time"
 )
 
-// healthTimeout is shorter than the usual period of health checks, which is a few seconds.
+// healthTimeout bounds the wait for the answer. It is shorter than the usual period of health checks, which is a few seconds.
 const healthTimeout = 2 * time.Second
 
-// askHealth asks the server that listens on addr on this machine whether it lives. An image without a shell has no
-// other program for a health check.
+// askHealth asks the server that listens on addr on this machine whether it lives, and returns an error if it does not answer
+// 200. The command exists because an image without a shell has no other program for a health check.
 func askHealth(ctx context.Context, addr string) error {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -14,7 +14,7 @@ import (
 	"flashsale/service/auth"
 )
 
-// commandActor is the actor in the log of operations of what a command does.
+// commandActor is the actor that the audit log shows for keys that were made or revoked by a command.
 const commandActor = "command"
 
 // manageKeys makes, lists or revokes keys of the shop's servers. Running instances know a change within a second.

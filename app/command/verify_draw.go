@@ -24,7 +24,7 @@ func validateVerifyDraw(options config.VerifyDraw) error {
 	)
 }
 
-// verifyDraw checks the proof of a line or a draw and prints what agrees. The error says what does not.
+// verifyDraw checks the proof of a line or a draw and prints the values that agree. The error names what does not agree.
 func verifyDraw(options config.VerifyDraw, w io.Writer) error {
 	doc, err := checkedDocument(options)
 	if err != nil {

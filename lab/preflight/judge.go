@@ -21,34 +21,35 @@ import (
 )
 
 const (
-	// slowTrip is the round trip to a store from which each settle waits 10 ms or more for the network: nearly always it takes
-	// two calls on MySQL (docs/adr/0017-two-round-trips.md), else more.
+	// slowTrip is the round trip to a store from which each settle waits 10 ms or more for the network: a settle on MySQL nearly
+	// always takes two calls (docs/adr/0017-two-round-trips.md), else more.
 	slowTrip = 5 * time.Millisecond
-	// farTrip is the round trip from which each settle takes longer than the 100 ms that the settler waits for a sale before it
-	// goes on with others.
+	// farTrip is the round trip from which each settle takes longer than 100 ms. So long the settler waits for one sale before
+	// it goes on with others.
 	farTrip = 100 * time.Millisecond
-	// smallPool is the size of MySQL's buffer pool for 300,000 orders. With a pool of 128 MiB, each order costs twice as much
-	// once the database has that many (docs/performance.md, What it costs).
+	// smallPool is a size of the database's buffer pool that suffices for 300,000 orders. With a pool of 128 MiB, each order costs
+	// twice as much once the database has that many orders (docs/performance.md, What it costs).
 	smallPool = 1 << 30
 	// packetNeed is larger than the largest statement: 512 orders at some 700 bytes each.
 	packetNeed = 1 << 20
 	// spareConnections are left for operators and backups.
 	spareConnections = 10
-	// spareFiles are the files that a process has open besides connections: logs, the binary, timers.
+	// spareFiles is room for the files that a process has open besides connections: logs, the binary, timers.
 	spareFiles = 64
-	// offClock and wrongClock are differences between the clocks of the two stores. Above offClock, buyers at the
-	// gate and buyers at the database get different answers as to whether the sale has begun. Above wrongClock, any
-	// monitor reports the difference at once.
+	// offClock and wrongClock are differences between the clocks of the two stores. For that long, buyers at the gate and
+	// buyers at the database get different answers as to whether the sale has begun. A difference above offClock is a
+	// warning. One above wrongClock is a failure: no synchronized clock is that far off.
 	offClock, wrongClock = 500 * time.Millisecond, 5 * time.Second
-	// offMachine is how far a machine's clock may be off. Only the machine's bearer tokens are checked by its clock.
+	// offMachine is how far a machine's clock may be off. Bearer tokens expire by this clock, and sales do not depend on it.
 	offMachine = 5 * time.Second
 	// laggingSeconds is how long a replica may be silent. A healthy one reports every second.
 	laggingSeconds = 5
-	// shortPay in seconds is too short a time to pay with any provider.
+	// shortPay is the least time in seconds in which a buyer can pay with any provider.
 	shortPay = 60
 )
 
-// judgeSettings checks settings that are valid, but may still be wrong for a sale.
+// judgeSettings checks settings that are valid, but may still be wrong for a sale. With embedded stores, which are for trials, it
+// checks the strategy only.
 func judgeSettings(s config.Settings) (list []Finding) {
 	kind, _ := strategy.Of(s.Strategy)
 	twice, hybrid := fmt.Sprintf("%s sells units twice when %s", s.Strategy, kind.Oversells), "--strategy hybrid"
@@ -102,7 +103,7 @@ func judgeTrip(check, what string, trip time.Duration) Finding {
 // numbers matches a version of two or three numbers.
 var numbers = regexp.MustCompile(`(\d+)\.(\d+)(?:\.(\d+))?`)
 
-// atLeast reports whether the first version in text is least or newer.
+// atLeast reports whether the first version in text is least or newer. It returns false if text has no version.
 func atLeast(text string, least ...int) bool {
 	found := numbers.FindStringSubmatch(text)
 	if found == nil {
@@ -244,14 +245,14 @@ func judgeMachineClock(skew time.Duration) Finding {
 	)
 }
 
-// judgeRedisClock checks how far Redis's clock is ahead of the database's.
+// judgeRedisClock checks how far apart the clocks of Redis and of the database are. skew is positive if Redis's is ahead.
 func judgeRedisClock(addr string, skew time.Duration) Finding {
 	const check, do, says = "redis.clock", "chrony or ntpd on both", "%s: the gate opens at another time than the pages say"
 	found := fmt.Sprintf("%s: %s off the database's", addr, skew.Round(time.Millisecond))
 	return cmp.Or(Fail.when(skew.Abs() > wrongClock, check, do, says, found), Warn.when(skew.Abs() > offClock, check, do, says, found), good(check, "%s", found))
 }
 
-// judgeRedis checks a Redis that this number of instances is to use, for gates that take room bytes.
+// judgeRedis checks a Redis that this number of instances is to use for gates of room bytes in all.
 func judgeRedis(r gate.Server, s config.Settings, instances int, room int64) []Finding {
 	version, policy := r.Info["redis_version"], r.Info["maxmemory_policy"]
 	need, most := int64(instances*gate.Connections+spareConnections), number(r.Setting("maxclients")) // 0: the limit is not known
@@ -305,8 +306,8 @@ func judgeRole(r gate.Server) (list []Finding) {
 	return append(list, good(check, "%s is a primary with %d replicas", r.Addr, replicas))
 }
 
-// judgeReplica checks a Redis that --redis-replicas names. With a Cluster or sentinels the client finds the replicas by
-// itself.
+// judgeReplica checks a Redis that was reached by --redis-replicas. A primary is wrong there unless it is a node of a Cluster,
+// because for a Cluster the client finds the replicas by itself.
 func judgeReplica(r gate.Server) Finding {
 	const check = "replica"
 	replica, silent := r.Info["role"] == "slave", number(r.Info["master_last_io_seconds_ago"])
@@ -350,7 +351,8 @@ func judgePersistence(r gate.Server, ackQueued bool) Finding {
 	)
 }
 
-// judgeInstances checks what the running instances report: that at least wanted of them run, and that all are alike.
+// judgeInstances checks what the running instances report: at least wanted of them run, each reaches the gate, and all have the
+// same version, strategy and secrets, also as this command.
 func judgeInstances(running map[string]model.Instance, wanted int, version, strategy, mark string) []Finding {
 	const check, differ = "instances.running", "the instances differ: "
 	ids := slices.Sorted(maps.Keys(running))
@@ -396,7 +398,7 @@ func judgeInstances(running map[string]model.Instance, wanted int, version, stra
 	return list
 }
 
-// judgeSale checks one sale at an instant of the database's clock.
+// judgeSale checks one sale at the time now of the database's clock.
 func judgeSale(o model.Offer, audit service.Audit, s config.Settings, seesGate bool, now time.Time) []Finding {
 	b := audit.Books.Stock
 	list := []Finding{judgeWindow(o, now), cmp.Or(

@@ -1,4 +1,4 @@
-// Package preflight checks before a sale whether everything that the sale needs is there.
+// Package preflight checks, before a sale, that the settings, the stores and the machine are fit for it.
 package preflight
 
 import (
@@ -32,21 +32,22 @@ const (
 	lookTimeout = 10 * time.Second
 	// preflightConns is the size of the connection pool. The checks run one after the other.
 	preflightConns = 4
-	// preflightSales bounds the sales that are checked when none is named.
+	// preflightSales is how many sales are checked at most if none is named.
 	preflightSales = 20
 )
 
 // Level is the severity of a finding.
 type Level string
 
-// The levels. A single finding of the level Fail makes the command fail.
+// The levels. One finding of the level Fail is enough to make the command fail.
 const (
 	OK   Level = "ok"
 	Warn Level = "warn"
 	Fail Level = "fail"
 )
 
-// Finding is the result of one check. Check is a stable name. Do is empty where nothing is to be done.
+// Finding is the result of one check. Check is the stable name of the check. Do is what the operator should do, and empty if
+// there is nothing to do.
 type Finding struct {
 	Level Level  `json:"level"`
 	Check string `json:"check"`
@@ -60,8 +61,8 @@ func (l Level) of(check, do, found string, args ...any) Finding {
 	return Finding{l, check, fmt.Sprintf(found, args...), do}
 }
 
-// when returns a finding if something holds, else the zero Finding, which add leaves out. So cmp.Or gives the first finding of a
-// list that applies.
+// when returns a finding if holds is true, else the zero Finding. add leaves zero Findings out, and cmp.Or skips them, so cmp.Or
+// returns the first finding that applies.
 func (l Level) when(holds bool, check, do, found string, args ...any) Finding {
 	if !holds {
 		return Finding{}
@@ -80,7 +81,7 @@ type preflight struct {
 	database  *repository.Server // nil: the database could not be asked
 	gate      *gate.Gate         // nil: Redis is embedded, or can't be reached
 	running   map[string]model.Instance
-	instances int // how many are to serve the sale
+	instances int // how many instances are to serve the sale
 	findings  []Finding
 }
 
@@ -102,7 +103,8 @@ func Validate(o config.Preflight) error {
 	return nil
 }
 
-// Run checks the stores, the settings and the machine, and prints the findings. It returns ErrNotFit if a check has failed.
+// Run checks the settings, the stores and the machine, and prints the findings. It returns ErrNotFit if a check has failed, or
+// the error of ctx, without findings, if ctx ends.
 func Run(ctx context.Context, cmd config.Command, version string, stdout io.Writer) (err error) {
 	p := &preflight{settings: cmd.Settings, options: cmd.Preflight, version: version, now: time.Now}
 	defer func() { err = errors.Join(err, p.stores.Close()) }()
@@ -160,7 +162,7 @@ func (p *preflight) printJSON(w io.Writer) error {
 	}{p.count(Fail) == 0, p.version, p.findings})
 }
 
-// look makes all checks, in the order in which an operator would repair what they find.
+// look makes all checks, in the order in which an operator would repair what the checks find.
 func (p *preflight) look(ctx context.Context) {
 	p.lookAtSettings()
 	p.lookAtDatabase(ctx)
@@ -206,7 +208,7 @@ func (p *preflight) lookAtSettings() {
 	p.add(judgeSettings(p.settings)...)
 }
 
-// reach looks at something for at most lookTimeout. An error becomes a finding of the level.
+// reach calls look, for at most lookTimeout. An error of look becomes a finding of this level.
 func (p *preflight) reach(ctx context.Context, level Level, check, do string, look func(ctx context.Context) error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -276,7 +278,7 @@ func (p *preflight) lookAtQueue(ctx context.Context) {
 	case s.Queue == "redis-stream" || s.Queue == "redis-list":
 		p.add(good(check, "%s: Redis itself", s.Queue))
 		return
-	case !p.valid: // lookAtSettings has reported it
+	case !p.valid: // lookAtSettings has reported what is wrong
 		return
 	}
 	do := "start it, or correct --queue-url or the network; until then instances settle what they admit themselves"
@@ -287,7 +289,7 @@ func (p *preflight) lookAtQueue(ctx context.Context) {
 			if shy, ok := p.stores.Queue.(interface {
 				Reach(ctx context.Context) error
 			}); ok {
-				reach = shy.Reach // Ping would create a missing queue
+				reach = shy.Reach // Ping would create a queue that is missing
 			}
 			err = reach(ctx)
 		}
@@ -299,7 +301,7 @@ func (p *preflight) lookAtQueue(ctx context.Context) {
 	})
 }
 
-// wanted returns how many instances there have to be; 0 means as many as there are.
+// wanted returns how many instances have to run at least; 0 means that the options do not say.
 func (p *preflight) wanted() int { return max(p.options.Instances, len(p.options.Peers)) }
 
 func (p *preflight) lookAtInstances(ctx context.Context) {
@@ -318,8 +320,8 @@ func (p *preflight) lookAtInstances(ctx context.Context) {
 	})
 }
 
-// mark returns the mark that instances with this command's secrets publish. It is empty if there is nothing to
-// compare.
+// mark returns the mark that instances with this command's secrets publish. The mark is empty if the settings are not valid or
+// have no secret, or if no instance has made the database's key yet.
 func (p *preflight) mark(ctx context.Context) (string, error) {
 	if !p.valid || p.settings.Secret == "" {
 		return "", nil
@@ -331,7 +333,7 @@ func (p *preflight) mark(ctx context.Context) (string, error) {
 	return auth.Mark(key, []byte(p.settings.Secret), []byte(p.settings.PaymentSecret)), nil
 }
 
-// lookAtSales checks the sale that is named, else those that have not ended, and returns the sales that it checked.
+// lookAtSales checks the sale that is named, else the first preflightSales of those that have not ended. It returns these sales.
 func (p *preflight) lookAtSales(ctx context.Context) []model.Offer {
 	if !p.hasSchema() {
 		return nil
@@ -379,7 +381,8 @@ func (p *preflight) lookAtRehearsals(ctx context.Context, units int64) {
 	})
 }
 
-// offers returns the sale that is named, else the live sales except shadow and closed ones.
+// offers returns the sale that is named, else all sales that have not ended, except those of rehearsals, those that were closed,
+// and those that are only the line of a campaign, whose units belong to the campaign's sales.
 func (p *preflight) offers(ctx context.Context) (list []model.Offer, err error) {
 	if p.options.Sale != "" {
 		offer, ok, err := p.stores.Database.Offer(ctx, p.options.Sale)
@@ -390,7 +393,7 @@ func (p *preflight) offers(ctx context.Context) (list []model.Offer, err error) 
 	}
 	all, err := p.stores.Database.LiveOffers(ctx, 0)
 	for _, o := range all {
-		if !model.IsShadow(o.ID) && o.Status != model.SaleClosed && !o.IsCampaignLine() { // its units are those of the sales
+		if !model.IsShadow(o.ID) && o.Status != model.SaleClosed && !o.IsCampaignLine() {
 			list = append(list, o)
 		}
 	}
@@ -407,7 +410,7 @@ func (p *preflight) lookAtMachine(ctx context.Context, redisServers int) {
 	}
 }
 
-// lookAtPort listens on an address for a moment. If the address is in use, an instance must be listening there.
+// lookAtPort checks that an instance can listen on an address, or that one listens there already.
 func lookAtPort(ctx context.Context, check, addr string) Finding {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -431,7 +434,7 @@ func lookAtPort(ctx context.Context, check, addr string) Finding {
 	return Fail.of(check, "end what is there, or choose another", "an instance could not listen on %s: %s", addr, oneLine(err))
 }
 
-// lookAtPeers asks each instance whether it is ready.
+// lookAtPeers asks each instance that --peers names whether it is ready.
 func (p *preflight) lookAtPeers(ctx context.Context) {
 	for _, peer := range p.options.Peers {
 		p.add(lookAtPeer(ctx, peer))
@@ -466,7 +469,7 @@ func lookAtPeer(ctx context.Context, peer string) Finding {
 	)
 }
 
-// maxAnswer bounds the bytes that are read of a peer's answer.
+// maxAnswer is how many bytes of an instance's answer are read at most.
 const maxAnswer = 64 << 10
 
 func get(ctx context.Context, url string) (status int, body []byte, err error) {

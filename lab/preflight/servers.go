@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// fewNodes is the size of a Galera cluster below which the rest takes no writes when one node dies.
+	// fewNodes is the least size of a Galera cluster that still takes writes when one node dies.
 	fewNodes = 3
-	// longSync is how long a primary has to wait at least for its semi-synchronous replica: longer than anybody takes to
-	// promote the replica. After that time it confirms orders that the replica lacks.
+	// longSync is the least time-out that a primary should have for its semi-synchronous replica: longer than anybody takes to
+	// promote the replica. A primary whose time-out is over confirms orders that the replica lacks.
 	longSync = time.Hour
 )
 

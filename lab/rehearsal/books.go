@@ -23,7 +23,7 @@ const (
 const (
 	// mostExamples bounds the examples of a finding.
 	mostExamples = 5
-	// mostGaveUp is the fraction of the people who may give up: at a start some connections always break.
+	// mostGaveUp is the fraction of the people who may give up, because some connections always break at a start.
 	mostGaveUp = 0.01
 )
 
@@ -59,7 +59,7 @@ func (f *findings) add(kind, found, example string, n int64) {
 	}
 }
 
-// books are what the stores have of the sale after the run: its orders, and the sums that the auditor found.
+// books are what the stores have of the sale after the run: its orders, and the result of an audit.
 type books struct {
 	orders map[string]model.Order // by id
 	audit  service.Audit
@@ -97,7 +97,7 @@ func compare(list []told, b books) []Finding {
 			f.add(OverLimit, "a buyer has more units than the limit of the sale, which is one", user, 1)
 		}
 	}
-	// A queued attempt counts for the limit while it is queued, also if it is refused when it is settled.
+	// A queued attempt counts for the user's limit until it is settled, even if it is then refused.
 	mayHave := map[string]bool{}
 	for _, t := range list {
 		user := userOf(t.buyer)
@@ -116,7 +116,8 @@ func compare(list []told, b books) []Finding {
 	return f.list
 }
 
-// judgeOrder checks that an order of which a buyer was told stands in the database as it was told.
+// judgeOrder checks that an order of which a buyer was told is in the database, belongs to the buyer, still holds its units, and
+// is paid if the buyer was told so. It leaves out queued orders, which run.settled checks.
 func (f *findings) judgeOrder(t told, b books) {
 	if t.order == "" || t.status == model.OrderQueued || t.status == model.OrderRejected {
 		return
@@ -133,8 +134,8 @@ func (f *findings) judgeOrder(t told, b books) {
 	}
 }
 
-// judgeRefusal checks that a refusal was right: sold_out if no unit is left, limit_reached if the buyer has one, or may have had
-// one. No other refusal decides the attempt of a buyer who behaves as the storefront does.
+// judgeRefusal checks that a refusal was right: sold_out if no unit is left, limit_reached if the buyer has or may have had an
+// order. Any other refusal is wrong, and so is each refusal of a person whose order stands, since a person makes one attempt.
 func (f *findings) judgeRefusal(t told, has, mayHave bool, free int64) {
 	user := userOf(t.buyer)
 	switch {
@@ -145,12 +146,12 @@ func (f *findings) judgeRefusal(t told, has, mayHave bool, free int64) {
 		f.add(WrongRefusal, "limit_reached, and the buyer has no order", user, 1)
 	case t.refusal != model.SoldOut && t.refusal != model.LimitReached:
 		f.add(WrongRefusal, string(t.refusal), user, 1)
-	case !t.bot && has: // a person makes one attempt
+	case !t.bot && has:
 		f.add(WrongRefusal, string(t.refusal)+", and the order of the attempt stands", user, 1)
 	}
 }
 
-// judgeAnswers looks for answers that a server never gives on purpose, and for people who gave up.
+// judgeAnswers looks for answers that a server never gives on purpose, and for more people who gave up than may.
 func judgeAnswers(stages []StageFigures, gaveUp []Count, people int) []Finding {
 	var f findings
 	for _, s := range stages {

@@ -22,23 +22,23 @@ const (
 	tries = 6
 	// punctual is how long after the start the server may still answer not_started.
 	punctual = 3 * time.Second
-	// notYet is the wait after such an answer.
+	// notYet is the wait after the answer not_started.
 	notYet = 300 * time.Millisecond
 	// usualWait is the wait after an answer without Retry-After.
 	usualWait = time.Second
-	// jitter is the longest delay at the start, so that the buyers who wait do not all request their paths at once.
+	// jitter bounds the random delay before a buyer requests the path, so that not all buyers request it at once.
 	jitter = 300 * time.Millisecond
 )
 
 const (
-	// botTries is how many attempts a bot makes, each under a new key, and botPause the time between them: more than
-	// --user-requests allows.
+	// botTries is how many requests a bot sends at most, and botPause the time between two of them: by default
+	// --user-requests allows fewer.
 	botTries, botPause = 20, 20 * time.Millisecond
 	// botsPerAddress is how many bots share an address.
 	botsPerAddress = 50
 )
 
-// addresses is the network that RFC 2544 reserves for load tests. Buyers have addresses of it in X-Forwarded-For.
+// addresses is the network that RFC 2544 reserves for load tests. Buyers send addresses from it in X-Forwarded-For.
 var addresses = netip.MustParsePrefix("198.18.0.0/15")
 
 // buyer is one of the crowd.
@@ -53,13 +53,13 @@ type buyer struct {
 // userPrefix begins the ids of the made-up buyers.
 const userPrefix = "crowd-"
 
-// visitor is the user whose token all buyers bring where the storefront brings none. It is the same token, so that a cache may
-// answer them all.
+// visitor is the user of one token that all buyers send where the storefront sends none: without a token nobody sees the hidden
+// sale. The token is the same for all, so that a cache may answer them.
 const visitor = userPrefix + "visitor"
 
 func userOf(n int) string { return userPrefix + strconv.Itoa(n) }
 
-// newBuyer makes the buyer with this number. What the buyer is and does depends on the shape and the number alone.
+// newBuyer makes the buyer with this number. The buyer's properties and random choices depend on the shape and the number alone.
 func (c *crowd) newBuyer(n int) *buyer {
 	b := &buyer{n: n, user: userOf(n), rng: rand.New(rand.NewPCG(c.shape.Seed, uint64(n)+1))} //nolint:gosec // repeatable, and n is not negative
 	b.bot, b.slow, b.pays = b.rng.Float64() < c.shape.Bots, b.rng.Float64() < c.shape.Slow, b.rng.Float64() < c.shape.Pay
@@ -69,11 +69,11 @@ func (c *crowd) newBuyer(n int) *buyer {
 		b.slow, from = false, n/botsPerAddress
 	}
 	b.address = addressOf(from)
-	b.token, _ = c.token(b.user) // the visitor's token could be signed, so this can be, too
+	b.token, _ = c.token(b.user) // no error: the visitor's token could be signed in the same way
 	return b
 }
 
-// token signs a token of the crowd, for whom there are shadow sales only.
+// token signs a token with the role crowd, which sees and buys shadow sales only.
 func (c *crowd) token(user string) (string, error) {
 	token, _, err := c.tokens.Sign(model.Identity{UserID: user, Role: model.RoleCrowd}, c.shape.Lasts+tokenGrace)
 	return token, err
@@ -92,13 +92,13 @@ func addressOf(n int) string {
 type told struct {
 	buyer   int
 	bot     bool
-	order   string            // the id; empty: none was told
+	order   string            // the id; empty: the buyer was told of no order
 	status  model.OrderStatus // of the order, as last told
-	refusal model.Verdict     // the last refusal, if it was final; or the reason of a rejected order
+	refusal model.Verdict     // the final refusal, or the reason of a rejected order; empty: none
 	gaveUp  Stage             // where the buyer gave up; empty: nowhere
 }
 
-// String is how the report counts what people were told.
+// String returns the words under which the report counts what a buyer was told.
 func (t told) String() string {
 	switch {
 	case t.refusal != "":
@@ -109,7 +109,8 @@ func (t told) String() string {
 	return "gave up"
 }
 
-// person walks as the storefront does: the page, the time and the stream, then the purchase.
+// person sends the requests that the storefront sends: for the page, the stream and the time, then those of the purchase. With
+// PurchaseWalk there are only the latter.
 func (c *crowd) person(ctx context.Context, b *buyer, due time.Time) told {
 	if c.shape.Walk == PurchaseWalk {
 		return c.buy(ctx, b, due)
@@ -121,7 +122,7 @@ func (c *crowd) person(ctx context.Context, b *buyer, due time.Time) told {
 	}
 	leave := c.watch(ctx, b, due)
 	defer leave()
-	// The page works without the time, by the clock of the machine that it is on.
+	// The answer may fail: without it the page goes by the clock of the buyer's machine.
 	c.do(ctx, b, due, request{stage: timeStage, method: http.MethodGet, path: "/api/v1/time", public: true})
 	due = c.now().Add(time.Duration(b.rng.Int64N(int64(jitter))))
 	if !pause.For(ctx, due.Sub(c.now())) {
@@ -130,7 +131,8 @@ func (c *crowd) person(ctx context.Context, b *buyer, due time.Time) told {
 	return c.buy(ctx, b, due)
 }
 
-// gaveUpOrRefused completes what a buyer was told by an answer after which the buyer does not go on.
+// gaveUpOrRefused adds the last answer to what a buyer was told: if the answer is fleeting, the buyer gave up at this stage, else
+// the answer is the refusal.
 func gaveUpOrRefused(t told, a answer, stage Stage) told {
 	if fleeting(a) {
 		t.gaveUp = stage
@@ -140,14 +142,14 @@ func gaveUpOrRefused(t told, a answer, stage Stage) told {
 	return t
 }
 
-// fleeting reports whether an answer leaves the attempt undecided: no answer, 429 or 5xx. The buyer may then send the attempt
-// again.
+// fleeting reports whether an answer leaves the attempt undecided: no answer, 429 or 5xx. After such an answer the buyer may send
+// the attempt again.
 func fleeting(a answer) bool {
 	return a.status == 0 || a.status == http.StatusTooManyRequests || a.status >= http.StatusInternalServerError
 }
 
-// persist sends a request until it is answered by other than a fleeting refusal, at most as often as a buyer tries. It
-// returns the last answer, and when it came.
+// persist sends a request until the answer is not fleeting, at most tries times. It returns the last answer, and when that came.
+// If ctx ends, the answer may be missing.
 func (c *crowd) persist(ctx context.Context, b *buyer, due time.Time, r request) (a answer, at time.Time) {
 	for left := tries; ; left-- {
 		a, at = c.do(ctx, b, due, r), c.now()
@@ -161,7 +163,8 @@ func (c *crowd) persist(ctx context.Context, b *buyer, due time.Time, r request)
 	}
 }
 
-// hesitate returns how long a buyer waits after an answer that asks for this wait.
+// hesitate returns how long a buyer waits after an answer: as long as the answer asked for, or usualWait if asked is 0, and up to
+// a quarter longer.
 func (b *buyer) hesitate(asked time.Duration) time.Duration {
 	if asked == 0 {
 		asked = usualWait
@@ -169,7 +172,7 @@ func (b *buyer) hesitate(asked time.Duration) time.Duration {
 	return asked + time.Duration(b.rng.Int64N(int64(asked)/4))
 }
 
-// buy makes one attempt under one key until it is decided, and pays the order if the buyer is one who pays.
+// buy makes one attempt under one key until it is decided or the buyer gives up, and pays the order if the buyer is one who pays.
 func (c *crowd) buy(ctx context.Context, b *buyer, due time.Time) told {
 	t := told{buyer: b.n}
 	path, renewed, wait := "", false, usualWait
@@ -229,7 +232,8 @@ const oneUnit = `{"quantity":1}`
 // sale is the path of the sale in the API.
 func (c *crowd) sale() string { return "/api/v1/sales/" + c.saleID }
 
-// pay pays an order in the sandbox and reads it then, if the buyer is one who pays.
+// pay pays a pending order in the sandbox and then reads the order, if the buyer is one who pays. It returns t with what the
+// answers told.
 func (c *crowd) pay(ctx context.Context, b *buyer, due time.Time, t told) told {
 	if !b.pays || t.status != model.OrderPending {
 		return t
@@ -249,7 +253,7 @@ func (c *crowd) pay(ctx context.Context, b *buyer, due time.Time, t told) told {
 		t.refusal = "bad_pay_url"
 		return t
 	}
-	// Whatever host the payment's page names, the load goes to the URL of the run only.
+	// Only the path of the payment's URL is used: requests go to no other host than that of the run.
 	if succeeds(request{stage: sandboxStage, method: http.MethodPost, path: page.EscapedPath(), body: "choice=pay", form: true, public: true}) &&
 		succeeds(request{stage: lookStage, method: http.MethodGet, path: order}) {
 		t.status = a.order()
@@ -257,7 +261,7 @@ func (c *crowd) pay(ctx context.Context, b *buyer, due time.Time, t told) told {
 	return t
 }
 
-// watch opens the sale's stream, if not too many are open, until leave is called.
+// watch opens the sale's stream until leave is called. If too many streams are open, the buyer goes without, which is counted.
 func (c *crowd) watch(ctx context.Context, b *buyer, due time.Time) (leave func()) {
 	select {
 	case c.streams.slots <- struct{}{}:
@@ -278,7 +282,7 @@ func (c *crowd) watch(ctx context.Context, b *buyer, due time.Time) (leave func(
 	}
 }
 
-// listen reads a stream until ctx ends. The stream counts as answered when its first bytes come.
+// listen reads the sale's stream until ctx or the stream ends. The stream counts as answered when its first byte comes.
 func (c *crowd) listen(ctx context.Context, b *buyer, due time.Time) {
 	req, err := c.request(ctx, b, request{method: http.MethodGet, path: c.sale() + "/events", public: true})
 	if err != nil {
@@ -302,7 +306,8 @@ func (c *crowd) listen(ctx context.Context, b *buyer, due time.Time) {
 	}
 }
 
-// bot buys as a program does: without the page, under a new key each time, and without waiting when it is told to.
+// bot buys as a program does: without the page, under a new key each time, and without the waits that answers ask for. list has
+// what each decided attempt was told.
 func (c *crowd) bot(ctx context.Context, b *buyer, due time.Time) (list []told) {
 	path := ""
 	for try := range botTries {

@@ -22,18 +22,18 @@ const (
 	maxAnswer = 1 << 20
 )
 
-// noAnswer is the code of a request to which no answer came. The server may have received the request or not.
+// noAnswer is the code of a request without an answer. The server may or may not have received the request.
 const noAnswer = model.Verdict("network")
 
-// lane is a way to the shop with a bound of connections.
+// lane sends requests to the shop. slots bounds the requests, and so the connections, that are in use at once.
 type lane struct {
 	http.RoundTripper
 	slots chan struct{}
 }
 
-// newCrowd makes a crowd that has at most this many connections. Buyers do not share a connection at
-// the same time, as they would with HTTP/2. Half of the connections are for streams if the crowd has any, because a stream
-// takes a connection as long as its buyer stays. A quarter of the others are for slow buyers.
+// newCrowd makes a crowd that has at most this many connections. At one time a connection serves one buyer, unlike with HTTP/2.
+// If buyers open streams, half of the connections are for streams, because a stream takes a connection as long as its buyer
+// stays. If some buyers are slow, a quarter of the other connections are for them.
 func newCrowd(base *url.URL, connections int, s *Shape, tokens *auth.Tokens, now func() time.Time) (c *crowd, err error) {
 	streams, slow := 0, 0
 	if s.Walk == WholeWalk {
@@ -72,19 +72,19 @@ func (c *crowd) of(b *buyer) lane {
 	return c.quick
 }
 
-// request is a request of a buyer. Path begins with a slash.
+// request is a request of a buyer. The path begins with a slash.
 type request struct {
 	stage        Stage
 	method, path string
 	key          string // the Idempotency-Key
 	body         string
 	form         bool // the body is a form, else it is JSON
-	public       bool // with the visitors' token instead of the buyer's own, so that caches may answer
+	public       bool // sent with the visitor's token instead of the buyer's own, so that caches may answer
 }
 
 // answer is the answer to a request.
 type answer struct {
-	status int           // 0: there is none
+	status int           // 0: no answer came
 	wait   time.Duration // Retry-After
 	doc    document
 }
@@ -101,23 +101,23 @@ type document struct {
 
 func (a answer) ok() bool { return a.status >= 200 && a.status < 300 }
 
-// order is the status of the order in the answer.
+// order returns the status of the order in the answer.
 func (a answer) order() model.OrderStatus {
 	return model.OrderStatus(strings.Trim(string(a.doc.Status), `"`))
 }
 
-// code is the code of a refusal.
+// code returns the code of a refusal: noAnswer if there is no answer, the HTTP status if the answer has no code.
 func (a answer) code() model.Verdict {
 	switch {
 	case a.status == 0:
 		return noAnswer
 	case a.doc.Code == "":
-		return model.Verdict(strconv.Itoa(a.status)) // of something in front of the engine
+		return model.Verdict(strconv.Itoa(a.status)) // a proxy in front of the engine has answered
 	}
 	return a.doc.Code
 }
 
-// String is how the report counts the answer.
+// String returns the words under which the report counts the answer.
 func (a answer) String() string {
 	switch {
 	case a.status == 0:
@@ -128,8 +128,8 @@ func (a answer) String() string {
 	return strconv.Itoa(a.status)
 }
 
-// do sends a request that the buyer wanted to send at due, and records it. If ctx ends meanwhile, there is no answer, and
-// nothing is recorded.
+// do sends a request that the buyer wanted to send at due, and records how late it was sent, its answer, and how long the answer
+// took since due. If ctx ends meanwhile, the answer is not recorded, and may be missing.
 func (c *crowd) do(ctx context.Context, b *buyer, due time.Time, r request) (a answer) {
 	slots := c.of(b).slots
 	select {
@@ -173,7 +173,7 @@ func (c *crowd) send(ctx context.Context, b *buyer, r request) (a answer) {
 	return a
 }
 
-// request builds a request as the storefront's scripts send it.
+// request builds an HTTP request as the storefront's scripts send it, with a token and with the buyer's address.
 func (c *crowd) request(ctx context.Context, b *buyer, r request) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, r.method, c.base+r.path, strings.NewReader(r.body))
 	if err != nil {

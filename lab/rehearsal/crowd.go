@@ -11,20 +11,20 @@ import (
 )
 
 const (
-	// mostUnderWay bounds the buyers who are under way, and so the memory: each takes some 30 KB. A server that stands
-	// still brings a large crowd to this bound; the buyers beyond it are counted and do not come.
+	// mostUnderWay bounds the buyers who are under way, and so the memory: each takes some 30 KB. When a server stands still, a
+	// large crowd reaches this bound. Further buyers do not come, and are counted.
 	mostUnderWay = 50_000
-	// linger is how long buyers may go on after the last arrival: longer than six tries with their waits take.
+	// linger is how long buyers may go on after the arrivals: longer than six tries take if the server answers soon.
 	linger = time.Minute
 )
 
 // crowd is an open loop: each buyer arrives when the shape says, however slow the answers to others are. All buyers send
-// their requests to one URL, over a bounded number of connections. The tally has what each request took, and its answer.
+// their requests to one URL, over a bounded number of connections. The tally records the answers, and how long each took.
 type crowd struct {
 	shape    *Shape
 	base     string // the URL without a slash at the end
 	saleID   string
-	startsAt time.Time // when the first may come, by the clock of this machine
+	startsAt time.Time // the start of the sale and of the arrivals, by the clock of this machine
 	tokens   *auth.Tokens
 	visitor  string // the token of public requests
 	quick    lane
@@ -39,7 +39,7 @@ type crowd struct {
 	told     []told
 }
 
-// run sends the whole crowd, and returns when all buyers are done, ctx ends, or the time for lingering is over.
+// run sends the whole crowd, and returns when all buyers are done. It sends them away when ctx ends, or when linger is over.
 func (c *crowd) run(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.startsAt.Sub(c.now())+c.shape.Lasts+linger)
 	defer cancel()
@@ -62,7 +62,7 @@ func (c *crowd) run(ctx context.Context) {
 	}
 }
 
-// wait waits for a time, and returns false if ctx has ended. A buyer who is due starts at once.
+// wait waits until due, and returns false if ctx has ended. If due has passed, it returns at once.
 func (c *crowd) wait(ctx context.Context, due time.Time) bool {
 	if d := due.Sub(c.now()); d > 0 {
 		return pause.For(ctx, d)
@@ -70,7 +70,7 @@ func (c *crowd) wait(ctx context.Context, due time.Time) bool {
 	return ctx.Err() == nil
 }
 
-// walk takes a buyer to the end of the walk.
+// walk makes a buyer, takes the buyer through the walk, and records what the buyer was told.
 func (c *crowd) walk(ctx context.Context, n int, due time.Time) {
 	b := c.newBuyer(n)
 	c.tally.arrived(due.Sub(c.startsAt), c.now().Sub(due))

@@ -18,14 +18,14 @@ import (
 
 const (
 	// slowBytes is how many bytes a second a slow connection carries in each direction, as on the edge of a mobile
-	// network, and slowPiece how many at a time.
+	// network. slowPiece is how many bytes it carries at a time.
 	slowBytes, slowPiece = 8 << 10, 512
 	// connBuffer is the size of a connection's buffers. Most requests and answers are smaller.
 	connBuffer = 4 << 10
 )
 
-// pool is an http.RoundTripper with connections to one host. http.Transport has two goroutines for each connection, which
-// hand each request and answer over; here the buyer's own goroutine writes and reads, which halves the processor time.
+// pool is an http.RoundTripper with connections to one host. An http.Transport has two goroutines for each connection, and
+// hands each request and answer over to them. Here the buyer's own goroutine writes and reads, which halves the processor time.
 type pool struct {
 	address string
 	tls     *tls.Config // nil: plain HTTP
@@ -40,7 +40,7 @@ type conn struct {
 	out *bufio.Writer
 }
 
-// newPool makes a pool that keeps this many connections. The caller bounds how many are in use.
+// newPool makes a pool that keeps at most this many idle connections. The caller bounds how many are in use.
 func newPool(base *url.URL, connections int, now func() time.Time) *pool {
 	p := &pool{wrap: func(c net.Conn) net.Conn { return c }, idle: make(chan *conn, connections), now: now}
 	port := "80"
@@ -63,9 +63,9 @@ func (p *pool) close() {
 	}
 }
 
-// RoundTrip sends a request and returns the answer with its whole body, of at most maxAnswer bytes. A connection that the
-// server has closed meanwhile is replaced by a new one: the server has not read the request. The engine would also take a
-// request twice without doing anything twice.
+// RoundTrip sends a request and returns the answer with its whole body, or an error if the body has maxAnswer bytes or more. If
+// an idle connection fails before any answer, as after the server has closed it, the request is sent again on a new connection.
+// Usually the server has not read the request; if it has, the engine does nothing twice.
 func (p *pool) RoundTrip(req *http.Request) (*http.Response, error) {
 	select {
 	case c := <-p.idle:
@@ -106,7 +106,7 @@ func (p *pool) dial(ctx context.Context) (*conn, error) {
 }
 
 // ask sends a request on a connection, and keeps the connection if it can be used again. answered is true if a part of an
-// answer has come, or the time is over.
+// answer has come, or none has come in time: the request is then not sent again.
 func (p *pool) ask(c *conn, req *http.Request) (res *http.Response, answered bool, err error) {
 	deadline := p.now().Add(patience)
 	stop := context.AfterFunc(req.Context(), func() { _ = c.Close() })

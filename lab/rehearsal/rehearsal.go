@@ -32,20 +32,20 @@ var (
 	ErrInterrupted = errors.New("interrupted: the report is partial")
 )
 
-// longWait is a wait for a processor from which the processors are named as a limit.
+// longWait is the wait for a processor above which a late report names the processors as a limit.
 const longWait = time.Millisecond
 
-// gcPercent lets the heap grow to five times the live memory before a garbage collection, because a collection in the
-// middle of a crowd makes it late.
+// gcPercent lets the heap grow to five times the live memory before a garbage collection, because a collection during the
+// run makes the crowd late.
 const gcPercent = 400
 
-// minConnections is enough that streams, slow and quick buyers have connections.
+// minConnections is the least number of connections with which streams, slow buyers and quick buyers have some each.
 const minConnections = 16
 
-// spareFiles are open files that the run needs besides connections of buyers: the stores, the report, logs.
+// spareFiles is how many open files the run needs besides connections of buyers: for the stores, the report, logs.
 const spareFiles = 128
 
-// Validate checks the options of the command, and reads the shape. The error is one line that names the setting.
+// Validate checks the options of the command, the shape, and the secret. The error is one line that names the setting.
 func Validate(o config.Rehearse, s *config.Settings) error {
 	u, err := url.Parse(o.URL)
 	switch {
@@ -69,8 +69,8 @@ func Validate(o config.Rehearse, s *config.Settings) error {
 	return s.ValidateSecret()
 }
 
-// Run rehearses, prints the report, and writes it to a folder and to the database. It returns ErrFailed if the verdict is
-// not Passed.
+// Run rehearses, prints the report, and writes it to a folder and to the database. It returns nil if the verdict is Passed,
+// ErrInterrupted if it is Interrupted, ErrFailed if it is Failed or Late, and ErrNotNow if no rehearsal may run.
 func Run(ctx context.Context, cmd config.Command, version string, stdout io.Writer) (err error) {
 	if err := os.MkdirAll(cmd.Rehearse.Out, 0o750); err != nil {
 		return fmt.Errorf("--out: %w", err)
@@ -114,12 +114,12 @@ type run struct {
 	stores   *app.Stores
 	gate     *gate.Gate // nil if Redis runs inside the process of the server, where this command cannot reach it
 	version  string
-	holder   string        // of the lease
+	holder   string        // of the lease that keeps rehearsals apart
 	skew     time.Duration // how far the database's clock is ahead of this machine's
 	now      func() time.Time
 }
 
-// open reads the shape and opens the stores of a running server.
+// open reads the shape and the secret, opens the stores of a running shop, and measures the skew.
 func open(ctx context.Context, cmd config.Command, version string, now func() time.Time) (r *run, err error) {
 	r = &run{options: cmd.Rehearse, settings: cmd.Settings, version: version, holder: rand.Text(), now: now}
 	if r.shape, err = ReadShape(r.options.Shape); err != nil {
@@ -173,7 +173,7 @@ func (r *run) rehearse(ctx context.Context) (report *Report, err error) {
 		Machine: lab.ThisMachine(), Database: database,
 	}
 	if now := r.now(); now.After(c.startsAt) {
-		c.startsAt = now // the shop was not ready in time, and nobody is late by that
+		c.startsAt = now // the shop was not ready at the start; the buyers do not count as late for that
 	}
 	if os.Getenv("GOGC") == "" {
 		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
@@ -187,7 +187,7 @@ func (r *run) rehearse(ctx context.Context) (report *Report, err error) {
 	return report, nil
 }
 
-// measure takes the figures of a crowd that is done.
+// measure fills in the figures of a crowd that is done. processorWait is the 99th percentile of the waits for a processor.
 func (r *Report) measure(c *crowd, processorWait time.Duration) {
 	t := c.tally
 	r.Seconds, r.Stages, r.SendLag = t.perSecond(), t.stageFigures(), t.lag.figures().Latency
@@ -245,7 +245,7 @@ func (r *run) judge(ctx context.Context, report *Report, saleID string, list []t
 	report.Books = Books{Quota: stock.Quota, Left: stock.Free(), Held: stock.Held, Paid: stock.Paid, Orders: int64(len(books.orders))}
 	gaveUp := report.GaveUp
 	if interrupted {
-		gaveUp = nil // the user has sent them away
+		gaveUp = nil // the interrupt has made them give up
 	}
 	report.Findings = slices.Concat(compare(list, books), unsettled, judgeAnswers(report.Stages, gaveUp, people))
 	switch {
@@ -261,7 +261,7 @@ func (r *run) judge(ctx context.Context, report *Report, saleID string, list []t
 	return nil
 }
 
-// keep writes the report to the terminal, the folder and the database.
+// keep writes the report to the folder, to stdout and to the database.
 func (r *run) keep(ctx context.Context, report *Report, stdout io.Writer) error {
 	page, _, err := lab.WriteFiles(r.options.Out, report.WriteHTML, report)
 	if err != nil {
@@ -274,7 +274,7 @@ func (r *run) keep(ctx context.Context, report *Report, stdout io.Writer) error 
 		return err
 	}
 	stored := *report
-	stored.Seconds = nil // of a long run they are larger than a statement may be; the file has them
+	stored.Seconds = nil // those of a long run are larger than a statement may be; report.json has them
 	text, err := json.Marshal(stored)
 	if err != nil {
 		return err

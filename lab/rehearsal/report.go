@@ -21,7 +21,7 @@ type Verdict string
 const (
 	Passed      Verdict = model.RehearsalPassed // every buyer was told the truth, and the crowd came as the shape says
 	Failed      Verdict = "failed"              // see the findings
-	Late        Verdict = "late"                // nothing was wrong, but the crowd was smaller than the shape says: the generator could not keep up
+	Late        Verdict = "late"                // nothing was wrong, but the generator could not send the whole crowd on time
 	Interrupted Verdict = "interrupted"         // the user has stopped the run
 )
 
@@ -42,14 +42,14 @@ type Report struct {
 	Books     Books          `json:"books"`
 	Seconds   []Second       `json:"seconds"`
 	Peak      int64          `json:"peak_per_second"`      // the most arrivals in a second
-	Sustained int64          `json:"sustained_per_second"` // the most of which 99 in a hundred were sent on time
+	Sustained int64          `json:"sustained_per_second"` // the most arrivals in a second of which 99 in a hundred were on time
 	SendLag   Latency        `json:"send_lag"`             // of all requests, from the time at which the buyer wanted to send
-	Limit     string         `json:"limit"`                // what makes the generator late; empty: it was not
+	Limit     string         `json:"limit"`                // what made the generator late; empty: nothing, it was on time
 	Unsent    int64          `json:"unsent"`               // buyers who did not come
 	NoStream  int64          `json:"no_stream"`            // buyers who went without the event stream
 	Stages    []StageFigures `json:"stages"`
 	People    []Count        `json:"people"` // what they were told in the end
-	Bots      []Count        `json:"bots"`   // what their attempts were told
+	Bots      []Count        `json:"bots"`   // what they were told, once for each attempt
 	GaveUp    []Count        `json:"gave_up"`
 }
 
@@ -90,7 +90,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	return out.Flush()
 }
 
-// Pace says in words how well the generator kept to the shape.
+// Pace describes in words how well the generator kept to the arrivals of the shape.
 func (r *Report) Pace() string {
 	text := fmt.Sprintf("at most %d in a second, %d sustained; send lag p50 %s ms, p99 %s ms", r.Peak, r.Sustained, lab.Figure(r.SendLag.P50MS), lab.Figure(r.SendLag.P99MS))
 	if r.Unsent > 0 {
@@ -124,7 +124,7 @@ func svg(c lab.BarChart) (template.HTML, error) {
 	return template.HTML(text), err //nolint:gosec // the chart escapes its texts
 }
 
-// WriteHTML writes the report as one page that loads no other file. The template draws the charts below.
+// WriteHTML writes the report as one page that loads no other file. The template calls the methods for charts below.
 func (r *Report) WriteHTML(w io.Writer) error { return page.Execute(w, r) }
 
 // ArrivalsChart shows the arrivals and the buyers who were done over time, in at most mostRows rows.

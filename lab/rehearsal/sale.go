@@ -15,33 +15,34 @@ import (
 )
 
 const (
-	// quiet is how long before the start of a sale a rehearsal must be over.
+	// quiet is the least time between the last arrival of a rehearsal and the start of a sale. The rehearsal ends in that time.
 	quiet = 5 * time.Minute
-	// lead is the time from the creation of the sale to its start, in which the instances hear of it.
+	// lead is the time from the creation of the hidden sale to its start. In this time the instances hear of the sale.
 	lead = 5 * time.Second
-	// settleTime bounds the wait for the last orders after the run, clearTime the removal of the sale.
+	// settleTime bounds two waits: until the shop is ready for the crowd, and until the last orders are settled. clearTime
+	// bounds the removal of the sale.
 	settleTime, clearTime = time.Minute, time.Minute
 	// look is the pause between two looks at a state that nothing announces.
 	look = 50 * time.Millisecond
 	// orderPage is how many orders are read at once.
 	orderPage = 500
-	// leaseName is the name of the lease that keeps rehearsals apart. It is renewed until the end: a lease that is longer
-	// than another command asks for would count as expired, see repository.Store.Lease.
+	// leaseName is the name of the lease that keeps rehearsals apart. The lease is renewed every leaseRenew, and not taken for
+	// the whole run: a lease longer than what another command asks for counts as expired, see repository.Store.Lease.
 	leaseName  = "rehearsal"
 	leaseTime  = time.Minute
 	leaseRenew = 10 * time.Second
-	// actor is the name of the command in the operations log.
+	// actor is the name of the command in the audit log, and at the gate.
 	actor = "rehearse"
 )
 
-// ErrNotNow means that a rehearsal would do harm now, or could not be right.
+// ErrNotNow means that a rehearsal would do harm now, or could give a wrong result.
 var ErrNotNow = errors.New("no rehearsal now")
 
-// clock is the time by the database's clock, which decides when a sale starts.
+// clock returns the time by the database's clock, which decides when a sale starts.
 func (r *run) clock() time.Time { return r.now().Add(r.skew) }
 
-// mayRehearse returns ErrNotNow if a sale is open or opens before the end of the rehearsal, or an instance has another
-// version.
+// mayRehearse returns ErrNotNow if a sale has begun and has not ended, if a sale starts during the rehearsal or less than quiet
+// after the last arrival, or if an instance has another version.
 func (r *run) mayRehearse(ctx context.Context) error {
 	if r.gate != nil {
 		running, err := r.gate.Running(ctx, r.clock())
@@ -67,8 +68,8 @@ func (r *run) mayRehearse(ctx context.Context) error {
 	return nil
 }
 
-// alone returns ErrNotNow if another rehearsal runs. Else no other begins until release is called. The returned context
-// ends if that can't be held, as after a pause of this machine.
+// alone takes the lease of the rehearsals, or returns ErrNotNow if another rehearsal has it. The lease is held until release is
+// called. The returned context ends if the lease is lost meanwhile, as after a pause of this machine.
 func (r *run) alone(ctx context.Context) (_ context.Context, release func() error, err error) {
 	ours, err := r.lease(ctx, leaseTime)
 	if err == nil && !ours {
@@ -77,7 +78,7 @@ func (r *run) alone(ctx context.Context) (_ context.Context, release func() erro
 	if err != nil {
 		return nil, nil, err
 	}
-	held := context.WithoutCancel(ctx) // also while an interrupted run clears up
+	held := context.WithoutCancel(ctx) // the lease is also held while an interrupted run clears up
 	ctx, cancel := context.WithCancel(ctx)
 	renewing, stop := context.WithCancel(held)
 	var renewer sync.WaitGroup
@@ -103,7 +104,7 @@ func (r *run) alone(ctx context.Context) (_ context.Context, release func() erro
 	}, nil
 }
 
-// lease takes or extends the lease of the rehearsals. It returns false if another run has the lease.
+// lease takes or extends the lease of the rehearsals; a ttl of 0 ends it. It returns false if another run has the lease.
 func (r *run) lease(ctx context.Context, ttl time.Duration) (bool, error) {
 	return r.stores.Database.Lease(ctx, leaseName, r.holder, ttl)
 }
@@ -111,7 +112,7 @@ func (r *run) lease(ctx context.Context, ttl time.Duration) (bool, error) {
 // gateOf names the gate of a rehearsal's sale, which has one shard.
 func gateOf(saleID string) model.GateRef { return model.GateRef{SaleID: saleID, Shards: 1} }
 
-// erase removes a hidden sale with all that belongs to it.
+// erase removes a hidden sale, with its orders and its gate, from the stores.
 func (r *run) erase(ctx context.Context, saleID string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), clearTime)
 	defer cancel()
@@ -122,7 +123,8 @@ func (r *run) erase(ctx context.Context, saleID string) error {
 	return err
 }
 
-// offer removes what a killed rehearsal has left, and makes the hidden sale. Nobody's order expires during the run.
+// offer removes the hidden sales that killed rehearsals have left, and makes the hidden sale of this rehearsal. The time to pay
+// is so long that no order expires during the run.
 func (r *run) offer(ctx context.Context) (model.Sale, error) {
 	left, err := r.stores.Database.ShadowSales(ctx)
 	if err != nil {
@@ -148,8 +150,8 @@ func (r *run) offer(ctx context.Context) (model.Sale, error) {
 	return sale, err
 }
 
-// ready waits until the crowd can read the sale at the URL and, if the strategy uses a gate, until the gate of the sale is open.
-// It returns an error at once if the server refuses the crowd's tokens.
+// ready waits until the crowd can read the sale at the URL and, if the strategy has a gate that this command can reach, until the
+// gate of the sale is open. It returns an error after settleTime, or at once if the server refuses the crowd's tokens.
 func (r *run) ready(ctx context.Context, c *crowd) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
@@ -185,8 +187,8 @@ func (r *run) ready(ctx context.Context, c *crowd) error {
 	}
 }
 
-// settled waits until every admitted attempt is in the database, and returns the attempts that were not in time: as
-// findings, since an attempt that was admitted has to be settled.
+// settled waits, for at most settleTime, until every admitted attempt is in the database. It returns a finding for those that are
+// not, since an admitted attempt has to be settled.
 func (r *run) settled(ctx context.Context, saleID string, list []told) ([]Finding, error) {
 	limit, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()

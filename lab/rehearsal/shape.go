@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// maxBuyers bounds the memory of a run: some 300 bytes for each buyer.
+	// maxBuyers bounds the memory of a run, which is some 300 bytes for each buyer.
 	maxBuyers = 2_000_000
 	// maxLasts is the longest time in which buyers arrive.
 	maxLasts = 24 * time.Hour
@@ -27,26 +27,26 @@ const (
 	maxUnits = 100_000_000
 )
 
-// Kind is how buyers arrive.
+// Kind says how buyers arrive.
 type Kind string
 
 // The kinds of arrivals.
 const (
-	Spike     Kind = "spike"     // most at the start, then half as many after each time Half
-	Day       Kind = "day"       // a Poisson process whose rate rises from zero to its double mean, and falls to zero
-	Recording Kind = "recording" // as a file says
+	Spike     Kind = "spike"     // most at the start, then half as many after each Shape.Half
+	Day       Kind = "day"       // a Poisson process whose rate rises from zero to twice its mean, and falls to zero
+	Recording Kind = "recording" // as the file of Shape.Recording says
 )
 
-// Walk is which requests a buyer sends.
+// Walk says which requests a person sends.
 type Walk string
 
 // The walks.
 const (
 	WholeWalk    Walk = "page"     // the page, the time and the stream, then the purchase
-	PurchaseWalk Walk = "purchase" // the purchase only: the path, the order, polling, payment
+	PurchaseWalk Walk = "purchase" // only the purchase: the path, the order, polling, payment
 )
 
-// Shape describes a crowd, as a file in YAML.
+// Shape describes a crowd. It is read from a YAML file.
 type Shape struct {
 	Arrivals  Kind          `yaml:"arrivals" json:"arrivals"`
 	Buyers    int           `yaml:"buyers" json:"buyers"`
@@ -55,15 +55,15 @@ type Shape struct {
 	Half      time.Duration `yaml:"half" json:"-"`
 	Recording string        `yaml:"recording" json:"recording,omitempty"`
 	Walk      Walk          `yaml:"walk" json:"walk"`
-	Pay       float64       `yaml:"pay" json:"pay"`   // the fraction of the buyers with an order who pay
-	Slow      float64       `yaml:"slow" json:"slow"` // the fraction of the buyers with a slow connection
-	Bots      float64       `yaml:"bots" json:"bots"` // the fraction of the buyers that are programs
+	Pay       float64       `yaml:"pay" json:"pay"`   // the fraction of the people with an order who pay
+	Slow      float64       `yaml:"slow" json:"slow"` // the fraction of the people who have a slow connection
+	Bots      float64       `yaml:"bots" json:"bots"` // the fraction of the buyers who are bots, not people
 	Seed      uint64        `yaml:"seed" json:"seed"`
 
 	at []time.Duration // when each buyer arrives, counted from the start, in order
 }
 
-// ReadShape reads a shape from a file, and draws the arrivals. An error names --shape and the field.
+// ReadShape reads a shape from a file, and draws the arrivals. An error names --shape, the file and, if one is wrong, the field.
 func ReadShape(file string) (*Shape, error) {
 	s := &Shape{Lasts: time.Minute, Half: time.Second, Walk: WholeWalk, Seed: 1}
 	text, err := os.ReadFile(file) //nolint:gosec // the user names the file
@@ -108,7 +108,8 @@ func (s *Shape) validate() error {
 	return err
 }
 
-// draw checks the fields and draws the arrivals, which depend on the fields alone. A recording is a file in folder.
+// draw checks the fields and draws the arrivals, or reads them from a recording, which is a file in folder. The same fields and
+// the same recording always give the same arrivals.
 func (s *Shape) draw(folder string) (err error) {
 	if err := s.validate(); err != nil {
 		return err
@@ -144,8 +145,8 @@ func spike(u float64, half, lasts time.Duration) time.Duration {
 	return time.Duration(-float64(half) * math.Log2(1-u*within))
 }
 
-// day draws a time from the density 1-cos, by rejection. The arrivals of a Poisson process are independent of each other
-// once their number is given.
+// day draws a time from a density proportional to 1-cos(2πx), by rejection. Each arrival can be drawn alone: those of a Poisson
+// process are independent of each other once their number is given.
 func day(rng *rand.Rand, lasts time.Duration) time.Duration {
 	for {
 		if x := rng.Float64(); 2*rng.Float64() < 1-math.Cos(2*math.Pi*x) {
@@ -154,9 +155,9 @@ func day(rng *rand.Rand, lasts time.Duration) time.Duration {
 	}
 }
 
-// readRecording reads a CSV of seconds and of the buyers who arrived within each of them. The first line may be a
-// heading. The first second is the start of the sale, so the seconds may be those since 1970. The buyers of a second are
-// spread over it at random, because a recording does not tell their order.
+// readRecording reads a CSV file. Each line has a second and the number of buyers who arrived within it; the first line may be a
+// heading. The second of the first line is the start of the sale, so seconds since 1970 will do. The buyers of a second are
+// spread over it at random, because a recording does not tell when in the second each arrived.
 func readRecording(file string, rng *rand.Rand) (at []time.Duration, err error) {
 	text, err := os.ReadFile(file) //nolint:gosec // the user names the file
 	if err != nil {

@@ -36,15 +36,15 @@ var stages = []Stage{
 }
 
 const (
-	// onTime is the send lag up to which an arrival counts as sent on time.
+	// onTime is the delay up to which an arrival, or the p99 of all requests, counts as on time.
 	onTime = 10 * time.Millisecond
-	// longest is the longest time that a histogram tells from longer ones. Requests end before.
+	// longest is the longest time that a histogram records. A longer time is recorded as this one.
 	longest = 2 * time.Minute
-	// digits is the precision of the histograms: one in a hundred.
+	// digits is the number of significant digits of the histograms: they are exact to one in a hundred.
 	digits = 2
 )
 
-// counter collects the answers of many goroutines, and how long each took.
+// counter counts answers, and collects how long each took. It is safe for concurrent use.
 type counter struct {
 	mu      sync.Mutex
 	took    *hdrhistogram.Histogram // in microseconds
@@ -81,7 +81,7 @@ type Latency struct {
 type tally struct {
 	stages  map[Stage]*counter
 	lag     *counter // how late requests were sent
-	seconds []Second // its fields are changed by atomic additions
+	seconds []Second // the fields of its elements are changed by atomic additions
 
 	waited     atomic.Int64 // requests that waited for a connection
 	unsent     atomic.Int64 // buyers who did not come, because too many were under way
@@ -97,12 +97,13 @@ func newTally(lasts time.Duration) *tally {
 	return t
 }
 
-// second returns the second of the run in which a time after the start is.
+// second returns the second of the run that this time after the start belongs to. Earlier times belong to the first second, later
+// ones to the last.
 func (t *tally) second(sinceStart time.Duration) *Second {
 	return &t.seconds[min(max(int(sinceStart/time.Second), 0), len(t.seconds)-1)]
 }
 
-// arrived counts an arrival that was due at this time after the start, and began lag later.
+// arrived counts a buyer who was due at this time after the start, and began the walk lag later.
 func (t *tally) arrived(due, lag time.Duration) {
 	s := t.second(due)
 	atomic.AddInt64(&s.Arrived, 1)
@@ -117,11 +118,11 @@ func (t *tally) done(at time.Duration) { atomic.AddInt64(&t.second(at).Done, 1) 
 // Second is what happened in a second of the run.
 type Second struct {
 	Arrived int64 `json:"arrived"` // by the second in which they were due
-	Late    int64 `json:"late"`    // of those who arrived, the ones whose first request was sent more than 10 ms late
+	Late    int64 `json:"late"`    // those of Arrived who began their walk more than onTime late
 	Done    int64 `json:"done"`    // buyers who had their answer, or gave up
 }
 
-// perSecond returns the seconds until the last in which something happened. It is called after the run.
+// perSecond returns the seconds up to the last one in which something happened. It may only be called after the run.
 func (t *tally) perSecond() []Second {
 	last := len(t.seconds)
 	for last > 1 && t.seconds[last-1] == (Second{}) {
@@ -130,7 +131,7 @@ func (t *tally) perSecond() []Second {
 	return t.seconds[:last]
 }
 
-// sustained is the largest number of arrivals in a second of which 99 in a hundred were sent on time.
+// sustained returns the largest number of arrivals in a second in which at least 99 of 100 were on time.
 func sustained(seconds []Second) (most int64) {
 	for _, s := range seconds {
 		if s.Late*100 <= s.Arrived {
@@ -148,13 +149,13 @@ type StageFigures struct {
 	Answers []Count `json:"answers"`
 }
 
-// Count is how often something happened.
+// Count says how often What happened.
 type Count struct {
 	What string `json:"what"`
 	N    int    `json:"n"`
 }
 
-// counts lists a map, the most frequent first.
+// counts lists the entries of a map, the largest count first.
 func counts(m map[string]int) []Count {
 	list := make([]Count, 0, len(m))
 	for what, n := range m {
@@ -175,11 +176,11 @@ func (t *tally) stageFigures() (list []StageFigures) {
 	return list
 }
 
-// schedulerWait is the runtime's histogram of how long goroutines were ready to run and did not.
+// schedulerWait is the name of the runtime's histogram of how long goroutines that are ready to run wait for a processor.
 const schedulerWait = "/sched/latencies:seconds"
 
-// processorWait measures how long goroutines have waited for a processor since the first call; the returned function
-// gives the 99th percentile.
+// processorWait begins to measure how long goroutines wait for a processor. The returned function gives the 99th percentile of
+// the waits since then.
 func processorWait() (p99 func() time.Duration) {
 	read := func() *metrics.Float64Histogram {
 		sample := []metrics.Sample{{Name: schedulerWait}}

@@ -14,12 +14,12 @@ import (
 	"flashsale/strategy"
 )
 
-// ErrShopsDatabase means that --lab-database leads to the shop's database under a name that config could not
-// recognize, or to a copy of it.
+// ErrShopsDatabase means that --lab-database leads to a copy of the shop's database, or to the shop's database itself under a
+// name that the package config could not recognize.
 var ErrShopsDatabase = errors.New("--lab-database: is the shop's own database, or a copy of it; the lab needs another")
 
 // NewDesk makes the lab of an instance's console. shop are the settings of the instance, and version is that of the binary. A
-// comparison runs on the lab's stores, which are never the shop's: each database has a key of its own for orders' ids.
+// comparison runs on the lab's stores. It fails with ErrShopsDatabase if the lab's database has the shop's key for orders' ids.
 func NewDesk(a *app.App, shop config.Settings, version string) *lab.Desk {
 	var strategies []lab.Strategy
 	for _, k := range strategy.Kinds() {
@@ -58,7 +58,7 @@ func labSettings(shop *config.Settings) config.Settings {
 	return s
 }
 
-// Tidy deletes the stores that crashed runs left behind.
+// Tidy deletes the SQLite files that crashed runs left behind.
 func Tidy(shop *config.Settings) error {
 	s := labSettings(shop)
 	if path, isFile := s.SQLitePath(); isFile {

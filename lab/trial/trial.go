@@ -25,13 +25,13 @@ import (
 
 const (
 	// patience is how long a buyer of the lab waits for the order, and how long a round waits for the last entry.
-	// It is longer than three seconds, after which another instance settles what a dead instance has read.
+	// It is longer than the three seconds after which another instance settles what a dead instance has admitted.
 	patience = 10 * time.Second
-	// look is how often a wait polls the database or the gate for what no message announces.
+	// look is the pause between two looks at the database or the gate for a change that no message announces.
 	look = 20 * time.Millisecond
 	// storesPrefix begins the names of the folders for a run's own SQLite file.
 	storesPrefix = "lab-stores-"
-	// abandoned is how long such a folder must be unchanged before it counts as left behind by a crash.
+	// abandoned is how long a run's folder must be unchanged before it counts as left behind by a crash.
 	abandoned = 5 * time.Minute
 )
 
@@ -43,9 +43,8 @@ type Bench struct {
 	folder   string // of the SQLite file, empty if there is none
 }
 
-// Open opens the stores. If the settings name a SQLite file, Open creates a new one in a folder beside that
-// file instead, since a server may be running on it. Open returns an error if an instance reports to the same
-// Redis.
+// Open opens the stores. If the settings name a SQLite file, a server may be running on it, so Open creates another file in
+// a folder beside it. Open returns an error if an instance reports to the same Redis.
 func Open(ctx context.Context, settings config.Settings) (b *Bench, err error) {
 	b = &Bench{settings: settings}
 	defer func() {
@@ -88,7 +87,7 @@ func Open(ctx context.Context, settings config.Settings) (b *Bench, err error) {
 	}
 	b.settings.HTTPAddr, b.settings.OpsAddr = "127.0.0.1:0", ""
 	b.settings.Secret, b.settings.PaymentSecret = rand.Text()+rand.Text(), ""
-	// AckWait is within the time limit of a request. All buyers have one address, so the limits are too high to be
+	// AckWait is within the time limit of a request. All buyers have one address, so the limits are set too high to be
 	// reached.
 	b.settings.AllowOversell, b.settings.Ack, b.settings.AckWait = true, "confirmed", patience/2
 	b.settings.LimitRate, b.settings.LimitBurst, b.settings.IPRate = 1e9, 1_000_000_000, 0
@@ -125,6 +124,7 @@ func lastWrite(folder string) (last time.Time) {
 	return last
 }
 
+// Close closes the stores, and deletes the SQLite file that Open has created.
 func (b *Bench) Close() (err error) {
 	if b.stores != nil {
 		err = b.stores.Close()
@@ -135,7 +135,7 @@ func (b *Bench) Close() (err error) {
 	return err
 }
 
-// Run compares the strategies of a plan. See lab.Run.
+// Run compares the strategies of a plan, see lab.Run. It returns no report if the versions of the stores can't be read.
 func (b *Bench) Run(ctx context.Context, p model.LabPlan, version string, progress func(lab.Progress)) (*lab.Report, error) {
 	setting, err := b.setting(ctx, p, version)
 	if err != nil {
@@ -177,7 +177,7 @@ func (b *Bench) setting(ctx context.Context, p model.LabPlan, version string) (l
 	}, nil
 }
 
-// Start runs instances of a strategy and creates a sale for them.
+// Start starts the plan's instances with a strategy, and creates a sale of the plan's stock.
 func (b *Bench) Start(ctx context.Context, name string, p model.LabPlan) (_ lab.Round, err error) {
 	r := &Round{bench: b, keyed: p.Kill}
 	defer func() {
@@ -244,7 +244,7 @@ func (r *Round) start(ctx context.Context, settings config.Settings) error {
 	return nil
 }
 
-// ErrUnsettled means that an attempt was admitted, but that no order came of it in time.
+// ErrUnsettled means that an attempt was admitted, but was not settled in time.
 var ErrUnsettled = fmt.Errorf("queued, and not settled within %s", patience)
 
 // errDead means that the instance of an attempt was killed.
@@ -294,7 +294,8 @@ func (i *instance) deduct(ctx context.Context, a model.Attempt) (model.Verdict, 
 	if err != nil || outcome.Verdict != model.Queued {
 		return outcome.Verdict, err
 	}
-	// Another instance has announced that the attempt is settled, or it repeats one that a dead instance has admitted.
+	// Queued means that another instance has announced that the attempt is settled, or that this attempt repeats one that a
+	// dead instance has admitted. The database has the outcome, or will have it.
 	for {
 		order, ok, err := i.app.Stores.Database.Order(ctx, a.ID)
 		switch {
@@ -350,7 +351,7 @@ func (r *Round) settled(ctx context.Context) error {
 // oneGate returns the reference to the gate of a lab sale. Such a gate has one shard.
 func oneGate(saleID string) model.GateRef { return model.GateRef{SaleID: saleID, Shards: 1} }
 
-// Stop ends the instances, then removes the round's sale from the stores.
+// Stop ends the instances, then removes the round's sale from the stores. Errors of instances that were killed are left out.
 func (r *Round) Stop(ctx context.Context) error {
 	var stopping errgroup.Group
 	for _, i := range r.instances {
