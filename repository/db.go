@@ -1,7 +1,7 @@
 // Package repository is the source of truth: it stores sales, stock, orders and payments in MySQL or SQLite, through
 // GORM. Every change is a single statement or a transaction, on MySQL at READ COMMITTED. A change of the stock that relies
-// on an earlier read holds a row lock since that read, or its statement checks that the row has not changed since. The one
-// exception is WriteStock, which demonstrates lost updates.
+// on an earlier read holds a row lock since that read, or its statement checks what was read. The one exception is
+// WriteStock, which demonstrates lost updates.
 package repository
 
 import (
@@ -35,7 +35,7 @@ import (
 const (
 	dialTimeout = 3 * time.Second
 	// ioTimeout is after how long a connection to MySQL is closed whose server does not answer. It is longer than the two
-	// limits below, so that the server ends a statement before that.
+	// limits below, so that the server itself ends a slow statement first.
 	ioTimeout = 10 * time.Second
 	// statementSeconds is the time limit of a SELECT on MySQL, and of every statement on MariaDB.
 	statementSeconds = 5
@@ -48,8 +48,8 @@ const (
 	connLifetime = 10 * time.Minute
 	// sqliteReaders is how many connections read beside the single writer that SQLite allows.
 	sqliteReaders = 4
-	// transactionTries, or clusterTries on a Galera cluster, is how often a transaction is tried that others are in the way
-	// of, as by a deadlock or a lock wait. Mostly one of the others succeeds meanwhile, so a few tries suffice. On a Galera
+	// transactionTries, or clusterTries on a Galera cluster, bounds the tries of a transaction if others are in its way, as
+	// by a deadlock or a lock wait. Mostly one of the others succeeds meanwhile, so a few tries suffice. On a Galera
 	// cluster each transaction of another node that changes the same row ends this one at once, so there are more tries, but
 	// each of them is short. After the last try the caller gets model.ErrUnavailable.
 	transactionTries, clusterTries = 8, 20
