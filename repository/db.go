@@ -84,7 +84,7 @@ type Store struct {
 //     and tls=preferred does not check it either and encrypts only if the server can.
 //   - tls-ca is a file with the authorities that may have signed the server's certificate; without the file, these are the
 //     machine's. It implies tls=true, and excludes the other two values.
-//   - tls-cert and tls-key are files with the certificate of this client and its key. They imply tls=true, too.
+//   - tls-cert and tls-key are files with the certificate of this client and its key. They imply tls=true if tls is not given.
 //   - socket is the path of the server's socket, instead of a host.
 func Open(ctx context.Context, address string, maxConns int) (*Store, error) {
 	return OpenBy(ctx, address, maxConns, sql.OpenDB)
