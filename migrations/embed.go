@@ -1,9 +1,9 @@
 // Package migrations holds the schema as numbered SQL, once for MySQL and once for SQLite.
 // A file that has been applied anywhere keeps its meaning for ever.
 //
-// MySQL commits each statement about a table at once. So a step that broke off is begun again, and what is there already,
-// or already gone, is passed over: see repository/migrate.go. For that, each statement stands alone, and one that changes
-// rows changes nothing when it is repeated.
+// MySQL commits each statement that makes, alters or drops a table at once, so a step that broke off is run again from its
+// beginning. Then a statement that makes what is there already, or drops what is gone, is passed over: see
+// repository/migrate.go. A statement that changes rows must change nothing when it is repeated.
 package migrations
 
 import "embed"

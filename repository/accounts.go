@@ -26,7 +26,7 @@ func (s *Store) createAccount(db *gorm.DB, a model.Account) (ok bool, err error)
 	return err == nil, wrap("create account", err)
 }
 
-// SetPassword replaces a user's password hash.
+// SetPassword replaces the password hash of the user with this name. It changes nothing if there is none.
 func (s *Store) SetPassword(ctx context.Context, name, hash string) error {
 	return wrap("set password", s.write.WithContext(ctx).Exec("UPDATE users SET password_hash = ? WHERE name = ?", hash, name).Error)
 }
@@ -42,7 +42,7 @@ func (s *Store) Account(ctx context.Context, name string) (account model.Account
 	return one(accounts(s.read.WithContext(ctx), "name = ?", name))
 }
 
-// Staff lists the accounts that are not buyers', by their names.
+// Staff lists the members of the staff and the keys, sorted by name.
 func (s *Store) Staff(ctx context.Context) ([]model.Account, error) {
 	return accounts(s.read.WithContext(ctx), "role IN ? ORDER BY name", staffRoles)
 }
@@ -62,8 +62,8 @@ func (s *Store) CreateStaff(ctx context.Context, a model.Account, actor string) 
 	return ok, err
 }
 
-// ChangeStaff gives a member of the staff, or a key, another role or another hash of its secret, where they are not empty.
-// ok is false if there is none of this name.
+// ChangeStaff gives a member of the staff, or a key, another role, unless role is empty, and another hash of the password or of
+// the key, unless hash is empty. It returns the changed account; ok is false if no account of the staff has this name.
 func (s *Store) ChangeStaff(ctx context.Context, name string, role model.Role, hash, actor string) (account model.Account, ok bool, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		if account, ok, err = s.lockStaff(tx, name); err != nil || !ok {
@@ -82,7 +82,8 @@ func (s *Store) ChangeStaff(ctx context.Context, name string, role model.Role, h
 	return account, ok, err
 }
 
-// RemoveStaff removes a member of the staff, or a key. ok is false if there is none of this name.
+// RemoveStaff removes a member of the staff, or a key, and returns the removed account; ok is false if no account of the staff
+// has this name.
 func (s *Store) RemoveStaff(ctx context.Context, name, actor string) (account model.Account, ok bool, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		if account, ok, err = s.lockStaff(tx, name); err != nil || !ok {
@@ -100,7 +101,7 @@ func (s *Store) lockStaff(tx *gorm.DB, name string) (account model.Account, ok b
 	return one(accounts(tx, "name = ? AND role IN ?"+s.forUpdate(), name, staffRoles))
 }
 
-// Used records that a key was used now.
+// Used records that the key with this id was used now.
 func (s *Store) Used(ctx context.Context, id string) error {
 	err := s.write.WithContext(ctx).Exec("UPDATE users SET used_at_ms = "+s.nowMillis()+" WHERE id = ?", id).Error
 	return wrap("record the use of a key", err)

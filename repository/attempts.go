@@ -7,7 +7,7 @@ import (
 	"flashsale/model"
 )
 
-// attemptBatch divides attempts into those with an outcome and those still open, in the order of arrival.
+// attemptBatch has attempts in the order of arrival, and divides them into those with an outcome and those that are still open.
 type attemptBatch struct {
 	attempts []model.Attempt
 	outcomes []model.Outcome
@@ -16,7 +16,8 @@ type attemptBatch struct {
 	first    map[string]int
 }
 
-// newBatch makes a batch in which every known attempt has its earlier outcome. An id that occurs twice is decided once.
+// newBatch makes a batch in which every attempt whose id is in known has its answer, see Attempt.Replay. Of several other
+// attempts with the same id only the first one is open; answered gives the others their outcome.
 func newBatch(attempts []model.Attempt, known map[string]model.Outcome) *attemptBatch {
 	b := &attemptBatch{
 		attempts: attempts, outcomes: make([]model.Outcome, len(attempts)),
@@ -40,7 +41,7 @@ func (b *attemptBatch) users() []string {
 	return each(b.unitsByUser(), func(u userUnits) string { return u.user })
 }
 
-// unitsByUser returns the units of the open attempts by user.
+// unitsByUser adds up the units of the open attempts by sale and user, as byUser does.
 func (b *attemptBatch) unitsByUser() []userUnits {
 	return byUser(each(b.open, func(i int) userUnits {
 		return userUnits{b.attempts[i].SaleID, b.attempts[i].UserID, b.attempts[i].Quantity}
@@ -54,14 +55,14 @@ func (b *attemptBatch) units() (n int64) {
 	return n
 }
 
-// userLimit is how many units each user may hold of something, and what each of them holds.
+// userLimit is how many units of a sale, or of a campaign, each user may hold, and how many each user holds.
 type userLimit struct {
 	limit int
 	units map[string]int
 }
 
-// decide refuses open attempts that exceed one of the limits or the available units, in the order of arrival. It adds the
-// units of the attempts that fit, which stay open, to what their users hold.
+// decide judges the open attempts in the order of arrival. It refuses with LimitReached those that exceed one of the limits, and
+// with SoldOut those that want more than the units left. The others stay open; it adds their units to what their users hold.
 func (b *attemptBatch) decide(limits []userLimit, available int64) {
 	b.open = slices.DeleteFunc(b.open, func(i int) bool {
 		a := b.attempts[i]
@@ -93,7 +94,7 @@ func (b *attemptBatch) refuseRest(verdict model.Verdict) {
 	b.open = nil
 }
 
-// accept makes an order of every open attempt.
+// accept returns the orders that the open attempts become, and makes them the outcomes of the attempts. It stores nothing.
 func (b *attemptBatch) accept(from supply) []*model.Order {
 	orders := make([]*model.Order, len(b.open))
 	for at, i := range b.open {
@@ -114,8 +115,8 @@ func (b *attemptBatch) accept(from supply) []*model.Order {
 	return orders
 }
 
-// answered returns the outcomes of a decided batch. An attempt that occurs twice in it gets the outcome of the first
-// occurrence.
+// answered returns the outcomes of a decided batch. An attempt with the id of an earlier one in the batch gets the outcome of
+// that one, see Attempt.Replay.
 func (b *attemptBatch) answered() []model.Outcome {
 	for i, a := range b.attempts {
 		if first, ok := b.first[a.ID]; ok && first != i {

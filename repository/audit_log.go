@@ -18,7 +18,7 @@ import (
 // detailLength is the length of the column detail, in characters.
 const detailLength = 1000
 
-// Log adds an entry to the audit log: what an operator did, or what the engine found or repaired.
+// Log adds an entry to the audit log: what an operator did, or what the engine found or repaired. detail is cut to detailLength.
 func (s *Store) Log(ctx context.Context, actor, action, subject, detail string) error {
 	return s.logAudit(s.write.WithContext(ctx), actor, action, subject, detail)
 }
@@ -42,12 +42,12 @@ func (s *Store) Operations(ctx context.Context, subject, cursor string, limit in
 	list, err = scan(s.read.WithContext(ctx), "list operations", func(e *model.AuditEntry) []any {
 		return []any{millis{&e.At}, &e.Actor, &e.Action, &e.Detail, &id}
 	}, "SELECT at_ms, actor, action, detail, id FROM audit_log WHERE subject = ? AND id < ? ORDER BY id DESC LIMIT ?", subject, before, limit+1)
-	list, next = cut(list, limit, func(*model.AuditEntry) string { return strconv.FormatInt(id+1, 10) }) // the row behind the page is the next one
+	list, next = cut(list, limit, func(*model.AuditEntry) string { return strconv.FormatInt(id+1, 10) }) // id: the row behind the page
 	return list, next, err
 }
 
-// Lease gives holder the named lease for ttl by the database's clock, or extends it. It returns false if another holder
-// has the lease. A lease that ends more than ttl from now was given before the clock was set back, and counts as
+// Lease gives holder the named lease for ttl by the database's clock, or extends the lease that holder has. It returns false if
+// another holder has the lease. A lease that ends more than ttl from now was given before the clock was set back, and counts as
 // expired.
 func (s *Store) Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error) {
 	db, now := s.write.WithContext(ctx), s.nowMillis()
@@ -65,7 +65,7 @@ func (s *Store) Lease(ctx context.Context, name, holder string, ttl time.Duratio
 	return has == holder, err
 }
 
-// OrderIDKey is the name of the key for orders' ids, see DataKey.
+// OrderIDKey is the name of the key with which orders' ids are derived, see DataKey.
 const OrderIDKey = "order-ids"
 
 // DataKey returns the named key of 32 bytes, which is kept as long as the data. It makes the key if there is none yet.

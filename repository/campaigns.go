@@ -10,7 +10,8 @@ import (
 	"flashsale/model"
 )
 
-// CreateCampaign inserts a campaign and its sales, each with its whole quota available.
+// CreateCampaign inserts a campaign and its sales, at least one, all of whose units are still to be sold. If the sales have a
+// line, or may get one, it also inserts the sale with the campaign's id that has their line, see Sale.LineID.
 func (s *Store) CreateCampaign(ctx context.Context, campaign model.Campaign, sales []model.NewSale, actor string) error {
 	err := s.transact(ctx, func(tx *gorm.DB) error {
 		err := tx.Exec("INSERT INTO campaigns (id, title, description, image_url, limit_per_user, created_at_ms) VALUES (?, ?, ?, ?, ?, "+s.nowMillis()+")",
@@ -39,9 +40,9 @@ func (s *Store) CreateCampaign(ctx context.Context, campaign model.Campaign, sal
 	return wrap("create campaign", err)
 }
 
-// AddToCampaign inserts one more sale of a campaign, behind the others. build makes it from these, as they are in the
-// transaction, at the time of the database's clock. The verdict is Accepted, NotFound, that of build, or TooMany if the
-// campaign has model.MaxVariants sales.
+// AddToCampaign inserts one more sale of a campaign, behind the others. build makes the new sale from the others, as they are in
+// the transaction, and from the time of the database's clock. The verdict is Accepted; NotFound if there is no such campaign; the
+// refusal of build; or TooMany if the campaign has model.MaxVariants sales already.
 func (s *Store) AddToCampaign(
 	ctx context.Context, campaignID, actor string, build func(others []model.Offer, now time.Time) (model.NewSale, model.Verdict),
 ) (verdict model.Verdict, err error) {
@@ -72,14 +73,15 @@ func (s *Store) AddToCampaign(
 	return verdict, wrap("add a sale to campaign "+campaignID, err)
 }
 
-// salesOfCampaign is the SQL after WHERE for the sales of a campaign, in their order.
+// salesOfCampaign is the SQL after WHERE for the sales of a campaign in their order, without the one that has only the line.
 const salesOfCampaign = "sales.campaign_id = ? AND " + forBuyers + " ORDER BY place"
 
-// ChangeCampaign applies a change to a campaign and to all its sales. The verdict is Accepted, NotFound, that of one of
-// the edits, or that of changeLine.
+// ChangeCampaign applies a change to a campaign, to all its sales and to the sale that has its line. The verdict is Accepted;
+// NotFound if there is no such campaign; the refusal of change.Edit or change.EditSale; or that of changeLine. A refusal changes
+// nothing.
 func (s *Store) ChangeCampaign(ctx context.Context, change model.CampaignChange) (verdict model.Verdict, err error) {
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
-		if _, _, err := s.lockLine(tx, change.CampaignID); err != nil { // before the stock, see ChangeSale
+		if _, _, err := s.lockLine(tx, change.CampaignID); err != nil { // the line before the stock, as in ChangeSale
 			return "", err
 		}
 		campaign, ok, err := one(scan(tx, "lock a campaign", func(c *model.Campaign) []any {
@@ -100,7 +102,7 @@ func (s *Store) ChangeCampaign(ctx context.Context, change model.CampaignChange)
 		if err != nil {
 			return "", err
 		}
-		for _, id := range sales { // in the order in which other transactions lock their stock
+		for _, id := range sales { // in the order in which other transactions lock the stock rows
 			_, verdict, err := s.changeSale(tx, model.SaleChange{SaleID: id, Actor: change.Actor, Action: change.Action, Edit: change.EditSale})
 			if err != nil || verdict != model.Accepted {
 				return verdict, err
@@ -118,8 +120,8 @@ func (s *Store) CampaignSales(ctx context.Context, campaignID string) ([]model.O
 	return list, err
 }
 
-// Campaigns lists campaigns, the newest first. next is the cursor of the next page, and empty at the end. Campaigns returns
-// model.ErrBadCursor if the cursor is invalid.
+// Campaigns lists the ids of campaigns, the newest first. next is the cursor of the next page, and empty at the end. Campaigns
+// returns model.ErrBadCursor if the cursor is invalid.
 func (s *Store) Campaigns(ctx context.Context, cursor string, limit int) (ids []string, next string, err error) {
 	return s.newest(ctx, "campaigns", "1 = 1", cursor, limit)
 }

@@ -13,7 +13,7 @@ import (
 	"flashsale/model"
 )
 
-// sumRows is how many rows one statement sums. Such a statement ends far within the statement time-out.
+// sumRows is the most rows that one statement sums, so that the statement ends long before its time limit.
 const sumRows = 50_000
 
 // behindSale, appended to a sale's id, sorts after the ids of all orders of the sale, which begin with the sale's id
@@ -51,8 +51,8 @@ func (c *contents) Buyers(ctx context.Context) iter.Seq2[[]model.Buyer, error] {
 	return buyers(c.tx.WithContext(ctx), c.offer.ID)
 }
 
-// Known is part of model.GateContents. A lost attempt is left out, because the gate could not compare its request. If
-// the stream still has an entry of the lost attempt, the settle refuses the entry and credits the gate.
+// Known is part of model.GateContents. A lost attempt is left out: its quantity is unknown, so the gate could not tell whether a
+// request repeats it. If the stream still has the attempt's entry, the settle refuses the entry and credits the gate.
 func (c *contents) Known(ctx context.Context) iter.Seq2[[]model.Known, error] {
 	db, what := c.tx.WithContext(ctx), "read the known attempts of sale "+c.offer.ID
 	fields := func(k *model.Known) []any { return []any{&k.ID, &k.UserID, &k.Quantity} }
@@ -88,8 +88,8 @@ func buyers(db *gorm.DB, saleID string) iter.Seq2[[]model.Buyer, error] {
 	}, func(b model.Buyer) string { return b.UserID })
 }
 
-// Books reads the stock of a sale and the sums over its orders, refusals and buyers; ok is false if there is no such
-// sale.
+// Books reads the stock of a sale and the sums that must agree with it, as of the same time, see model.Books; ok is false if
+// there is no such sale.
 func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok bool, err error) {
 	books = model.Books{Orders: map[model.OrderStatus]int64{}, Units: map[model.OrderStatus]int64{}}
 	err = s.snapshot(ctx, func(tx *gorm.DB) error {
@@ -123,11 +123,11 @@ func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok
 		books.Orders[model.OrderRejected], books.Units[model.OrderRejected] = list[0].rows, list[0].units
 		books.BuyersUnits, books.Line = list[1].units, offer.Line
 		if offer.LineID() != offer.ID {
-			books.Line = model.Line{} // it is in the books of the sale that has the line
+			books.Line = model.Line{} // the line is in the books of the sale that has it
 		}
 		switch {
 		case offer.IsCampaignLine():
-			books.BuyersUnits, books.CampaignUnits = 0, offer.Stock.Quota // its users' units are those of the whole campaign
+			books.BuyersUnits, books.CampaignUnits = 0, offer.Stock.Quota // its rows in buyers are of the whole campaign
 			books.CampaignSales, err = cell[int64](tx, "sum the sales of a campaign",
 				"SELECT COALESCE(SUM(reserved), 0) FROM stock JOIN sales ON sales.id = sale_id WHERE campaign_id = ? AND "+forBuyers, offer.ID)
 		case offer.Campaign.ID != "":
@@ -145,8 +145,9 @@ func buyersUnits(saleID string) rowsAfter[string] {
 	return rowsAfter[string]{"SELECT user_id AS place, units FROM buyers WHERE user_id > ? AND sale_id = ? ORDER BY user_id", "", []any{saleID}}
 }
 
-// campaignBooks reads the sums of a campaign over its users. Whoever has units in a sale, but no row in the campaign, makes
-// the sums differ.
+// campaignBooks reads the campaign's units and its sales' units, each summed over the users, and counts the users for whom the
+// two differ. It counts only users with a row of the campaign; a user who has units in a sale but no such row makes the sums
+// differ.
 func (s *Store) campaignBooks(tx *gorm.DB, campaignID string, books *model.Books) error {
 	sales, err := column[string](tx, "read the sales of a campaign", "SELECT id FROM sales WHERE campaign_id = ? AND "+forBuyers, campaignID)
 	if err != nil {
@@ -173,8 +174,8 @@ func (s *Store) campaignBooks(tx *gorm.DB, campaignID string, books *model.Books
 	return err
 }
 
-// lineBooks reads what must agree between a sale's line, its calls and its orders. In the modes line and draw each order is
-// that of an entry; a rush with a waiting list also has the orders from before.
+// lineBooks reads what must agree between a sale's line, its calls and its orders. In the modes line and draw each order
+// belongs to an entry; a rush with a waiting list also has orders without an entry, from before it was in line.
 func (s *Store) lineBooks(tx *gorm.DB, sale model.Sale, books *model.Books) error {
 	others := "0"
 	if sale.Mode == model.ModeRush {
@@ -203,8 +204,8 @@ func (s *Store) lineBooks(tx *gorm.DB, sale model.Sale, books *model.Books) erro
 	return nil
 }
 
-// rowsAfter is a query of rows of (place, units) after a place, in the order of the places. The query's first argument is
-// that place, the others follow.
+// rowsAfter is a query of the rows with a place above after, in the order of the places. Its rows are (place, units). Its
+// arguments are after and, behind it, the others.
 type rowsAfter[K any] struct {
 	query  string
 	after  K
@@ -213,8 +214,8 @@ type rowsAfter[K any] struct {
 
 type sum struct{ rows, units int64 }
 
-// sums counts the rows of each query and adds up their units. Each statement reads a page of every query, at most rowsAtOnce
-// rows in all.
+// sums counts the rows of each query and adds up their units. Each of its statements reads a page of every query that has rows
+// left, at most rowsAtOnce rows in all.
 func sums[K any](tx *gorm.DB, rowsAtOnce int64, queries ...rowsAfter[K]) ([]sum, error) {
 	list, open := make([]sum, len(queries)), make([]int, len(queries))
 	for i := range open {

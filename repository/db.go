@@ -1,7 +1,7 @@
 // Package repository is the source of truth: it stores sales, stock, orders and payments in MySQL or SQLite, through
-// GORM. Every change is a single conditional statement or a transaction at READ COMMITTED. A value computed from an
-// earlier read is written only under a version check or a row lock. The one exception is WriteStock, which demonstrates
-// lost updates.
+// GORM. Every change is a single statement or a transaction, on MySQL at READ COMMITTED. A change of the stock that relies
+// on an earlier read holds a row lock since that read, or its statement checks what was read. The one exception is
+// WriteStock, which demonstrates lost updates.
 package repository
 
 import (
@@ -34,11 +34,12 @@ import (
 
 const (
 	dialTimeout = 3 * time.Second
-	// ioTimeout closes a connection whose server does not answer. It is longer than every statement's own limit.
+	// ioTimeout is after how long a connection to MySQL is closed whose server does not answer. It is longer than the two
+	// limits below, so that the server itself ends a slow statement first.
 	ioTimeout = 10 * time.Second
-	// statementSeconds is the time limit of a SELECT; on MariaDB, of every statement.
+	// statementSeconds is the time limit of a SELECT on MySQL, and of every statement on MariaDB.
 	statementSeconds = 5
-	// lockWaitSeconds is how long a statement waits for a row lock. After that the transaction is tried again.
+	// lockWaitSeconds is how long a statement on MySQL waits for a row lock. After that time the transaction is tried again.
 	lockWaitSeconds = 3
 	// idleSeconds is after how long MariaDB ends a transaction that is idle between two statements. Otherwise the row
 	// locks of an instance that hangs would block all others. The limit is far above any pause of a healthy instance.
@@ -47,13 +48,13 @@ const (
 	connLifetime = 10 * time.Minute
 	// sqliteReaders is how many connections read beside the single writer that SQLite allows.
 	sqliteReaders = 4
-	// transactionTries bounds the tries of a transaction after deadlocks and lock waits. Each failed try means that
-	// another transaction succeeded, so a few tries suffice. On a Galera cluster any transaction of another node that
-	// changes the same row ends this one, so there are more tries, each of them short. After the last try the caller gets
-	// model.ErrUnavailable.
+	// transactionTries, or clusterTries on a Galera cluster, bounds the tries of a transaction if others are in its way, as
+	// by a deadlock or a lock wait. Mostly one of the others succeeds meanwhile, so a few tries suffice. On a Galera
+	// cluster each transaction of another node that changes the same row ends this one at once, so there are more tries, but
+	// each of them is short. After the last try the caller gets model.ErrUnavailable.
 	transactionTries, clusterTries = 8, 20
-	// retryPause is the longest pause before the first repeat. The limit doubles with each repeat, up to 32 times. The
-	// pause is a random time between zero and the limit, so that transactions that collided do not collide again.
+	// retryPause is the longest pause before the first repeat. The limit doubles with each repeat, up to 32 times retryPause.
+	// The pause is a random time between zero and the limit, so that transactions that collided do not collide again.
 	retryPause = 2 * time.Millisecond
 )
 
@@ -62,10 +63,10 @@ type Store struct {
 	write  *gorm.DB // SQLite: the only connection that writes. MySQL: the pool
 	read   *gorm.DB // SQLite: connections that only read. MySQL: the same pool
 	sqlite bool
-	hosts  *hosts                         // nil: the address names one server
+	hosts  *hosts                         // nil: the address does not name several servers
 	galera bool                           // the server is a node of a Galera cluster
 	lock   chan struct{}                  // held by each writing transaction; nil: no lock, see Exclusive
-	mysql  *servers                       // without the limits on a statement's time, for migrations
+	mysql  *servers                       // MySQL: without the limits on a statement's time, for migrations
 	open   func(driver.Connector) *sql.DB // MySQL: makes a pool
 
 	observe   observe.All
@@ -76,14 +77,14 @@ type Store struct {
 }
 
 // Open connects to `sqlite:PATH` or `mysql://user:pass@host:port/db`. maxConns is the most connections to MySQL. Open
-// creates the folder of an SQLite file, but no tables: MigrateUp does that. An address of MySQL may name several servers,
+// creates the folder of an SQLite file, but no tables: MigrateUp makes these. An address of MySQL may name several servers,
 // as host:port,host:port; the store uses the first one that takes writes, and another one when that takes none any more.
-// It may have parameters:
-//   - tls=true encrypts connections and checks the server's certificate, tls=skip-verify does not check it, and
-//     tls=preferred encrypts if the server can.
-//   - tls-ca is a file with the authorities that may have signed the server's certificate; without it, those of the
-//     machine. It needs no tls=true beside it.
-//   - tls-cert and tls-key are files with the certificate of this client and its key.
+// An address of MySQL may have parameters:
+//   - tls=true encrypts connections and checks the server's certificate, tls=skip-verify does not check the certificate,
+//     and tls=preferred does not check it either and encrypts only if the server can.
+//   - tls-ca is a file with the authorities that may have signed the server's certificate; without the file, these are the
+//     machine's. It implies tls=true, and excludes the other two values.
+//   - tls-cert and tls-key are files with the certificate of this client and its key. They imply tls=true if tls is not given.
 //   - socket is the path of the server's socket, instead of a host.
 func Open(ctx context.Context, address string, maxConns int) (*Store, error) {
 	return OpenBy(ctx, address, maxConns, sql.OpenDB)
@@ -152,7 +153,7 @@ func openPool(ctx context.Context, dialector gorm.Dialector, conns int) (*gorm.D
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	// GORM translates the errors of statements, but not those of Rows. This callback does.
+	// GORM itself translates the errors of statements, but not those of Rows. This callback translates these.
 	err = db.Callback().Row().After("gorm:row").Register("outages", func(db *gorm.DB) {
 		if db.Error != nil {
 			db.Error = outages{dialector}.Translate(db.Error)
@@ -174,11 +175,11 @@ func openPool(ctx context.Context, dialector gorm.Dialector, conns int) (*gorm.D
 	return db, nil
 }
 
-// outages is a dialect that wraps errors that are not caused by the statement itself in model.ErrUnavailable: a lost or refused
+// outages is a dialect that wraps errors in model.ErrUnavailable if the statement itself does not cause them: a lost or refused
 // connection, a full disk, a time-out.
 type outages struct{ gorm.Dialector }
 
-// Translate is called by gorm on every error.
+// Translate is part of gorm.ErrorTranslator.
 func (o outages) Translate(err error) error {
 	if translator, ok := o.Dialector.(gorm.ErrorTranslator); ok {
 		err = translator.Translate(err)
@@ -189,8 +190,8 @@ func (o outages) Translate(err error) error {
 	return fmt.Errorf("%w: %w", model.ErrUnavailable, err)
 }
 
-// Explain is called by gorm for each Scan, even if the logger discards the result. With all values, a statement about
-// hundreds of orders would be copied for nothing.
+// Explain is called by gorm for each Scan, although the logger discards the result. It leaves out the values, so that a
+// statement about hundreds of orders is not copied for nothing.
 func (outages) Explain(query string, _ ...any) string { return query }
 
 func outage(err error) bool {
@@ -213,23 +214,23 @@ func closePool(db *gorm.DB) error {
 	return pool.Close()
 }
 
-// Exclusive returns the same database, but each writing transaction holds lock, a channel with room for one. It is for
-// the strategy mutex, which relies on this lock of the process alone: no release or settle may change the stock between
-// its read and its write.
+// Exclusive returns a Store of the same database whose writing transactions each hold lock, a channel with room for one.
+// The strategy mutex relies on this lock of the process alone: no release or settle may change the stock between the
+// strategy's read and its write.
 func (s *Store) Exclusive(lock chan struct{}) *Store {
 	locked := *s
 	locked.lock = lock
 	return &locked
 }
 
-// Observed returns the same database, whose calls the observers follow.
+// Observed returns a Store of the same database whose steps these observers follow.
 func (s *Store) Observed(observers ...observe.Observer) *Store {
 	observed := *s
 	observed.observe = observers
 	return &observed
 }
 
-// Close closes all connections. No method may be called after it.
+// Close waits a moment for look-ups under way, see closeGrace, and closes all connections. No method may be called after it.
 func (s *Store) Close() error {
 	s.lookUps.Close(closeGrace)
 	s.lined.Close(closeGrace)
@@ -255,7 +256,8 @@ func (s *Store) Pools() (map[string]*sql.DB, error) {
 // errReadOnly means that the database accepts no writes, for example because it was the primary and is now a replica.
 var errReadOnly = fmt.Errorf("%w: the database is read-only", model.ErrUnavailable)
 
-// Ping checks that the database answers and, on MySQL, that it accepts writes.
+// Ping checks that the database answers and, on MySQL, that it accepts writes. If it accepts none, Ping also closes the idle
+// connections, and returns model.ErrUnavailable.
 func (s *Store) Ping(ctx context.Context) error {
 	if s.sqlite {
 		pool, err := s.read.DB()
@@ -291,7 +293,7 @@ func (s *Store) nowMillis() string {
 	return s.dialect("CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)", "CAST(unixepoch('subsec') * 1000 AS INTEGER)")
 }
 
-// dialect returns that of two texts which the database understands.
+// dialect returns the one of two texts that is meant for this kind of database.
 func (s *Store) dialect(mysql, sqlite string) string {
 	if s.sqlite {
 		return sqlite
@@ -314,13 +316,13 @@ func (s *Store) forUpdate() string { return s.dialect(" FOR UPDATE", "") }
 // skipLocked is like forUpdate, but rows that another transaction has locked are left out.
 func (s *Store) skipLocked() string { return s.dialect(" FOR UPDATE SKIP LOCKED", "") }
 
-// insertIgnore begins an INSERT that does nothing if there is a row with the same key.
+// insertIgnore returns the beginning of an INSERT that does nothing if there is a row with the same key.
 func (s *Store) insertIgnore() string { return s.dialect("INSERT IGNORE", "INSERT OR IGNORE") }
 
-// transact runs fn in one transaction. It repeats the transaction if another one was in the way (see passing), or on a
-// new connection if the old one leads to a read-only server. After transactionTries tries, or clusterTries, it returns
-// model.ErrUnavailable. Any other error is returned as it is. After such an error of the commit itself, the transaction
-// may or may not have been committed.
+// transact runs fn in one transaction. It repeats the transaction if another one was in the way (see passing), or if the
+// driver gives up the connection, for example because the server has become read-only. After transactionTries tries, or
+// clusterTries on a Galera cluster, it returns model.ErrUnavailable. Any other error is returned as it is. If the commit
+// itself fails with such an error, the transaction may have been committed.
 func (s *Store) transact(ctx context.Context, fn func(tx *gorm.DB) error) error {
 	return s.repeat(ctx, func() error { return s.write.WithContext(ctx).Transaction(fn) })
 }
@@ -362,7 +364,7 @@ var errTakenBack = errors.New("taken back")
 
 // decide runs fn in one transaction, as transact does. If the verdict is a refusal, the transaction is rolled back and
 // decide returns the verdict without an error. If fn returns units to a sale on which instances refuse requests from
-// memory, decide first waits for the end of that, at most refusalLease.
+// memory, decide rolls back, waits until their leases have ended, at most refusalLease, and runs fn again.
 func (s *Store) decide(ctx context.Context, fn func(tx *gorm.DB) (model.Verdict, error)) (verdict model.Verdict, err error) {
 	for {
 		err = s.transact(ctx, func(tx *gorm.DB) (err error) {

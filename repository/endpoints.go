@@ -19,8 +19,8 @@ func (s *Store) Endpoints(ctx context.Context) ([]model.Endpoint, error) {
 	return endpoints(s.read.WithContext(ctx), "1 = 1 ORDER BY created_at_ms, id")
 }
 
-// DueEndpoints lists the endpoints to which events can be sent now: they are on, no instance sends to them, and the feed
-// has events that they lack.
+// DueEndpoints lists the endpoints to which events can be sent now: they are on, their pause is over, no instance has reserved
+// them, and the feed has events that they lack.
 func (s *Store) DueEndpoints(ctx context.Context) ([]model.Endpoint, error) {
 	return endpoints(s.read.WithContext(ctx), "state = ? AND next_at_ms <= "+s.nowMillis()+
 		" AND leased_until_ms <= "+s.nowMillis()+" AND position < (SELECT last FROM event_feed)", string(model.EndpointOn))
@@ -39,9 +39,10 @@ func endpoints(db *gorm.DB, where string, args ...any) ([]model.Endpoint, error)
 		FROM endpoints WHERE `+where, args...)
 }
 
-// CreateEndpoint makes an endpoint that gets the events from now on; ok is false if there are most endpoints already.
+// CreateEndpoint makes an endpoint that gets the events from now on, from the id, URL, rate and secret of e. ok is false if there
+// are already as many endpoints as most allows.
 func (s *Store) CreateEndpoint(ctx context.Context, e model.Endpoint, most int, actor string) (made model.Endpoint, ok bool, err error) {
-	for more := true; more; { // also those that are committed and have no number yet
+	for more := true; more; { // the events that are committed already get their places first
 		if more, err = s.NumberEvents(ctx); err != nil {
 			return made, false, err
 		}
@@ -70,11 +71,11 @@ func (s *Store) CreateEndpoint(ctx context.Context, e model.Endpoint, most int, 
 	return made, ok, wrap("create an endpoint", err)
 }
 
-// oldSecretTime is how long the secret before signs as well after a change.
+// oldSecretTime is how long messages are also signed with the old secret after the secret was changed.
 const oldSecretTime = 24 * time.Hour
 
-// ChangeEndpoint changes an endpoint; ok is false if there is none. An endpoint that is switched on again goes on with the
-// event at which it ended.
+// ChangeEndpoint changes an endpoint and returns the changed one; ok is false if there is none. An endpoint that is switched on
+// again goes on behind the last event that it has taken.
 func (s *Store) ChangeEndpoint(ctx context.Context, id string, c model.EndpointChange, actor string) (changed model.Endpoint, ok bool, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		var e model.Endpoint
@@ -121,8 +122,8 @@ func (s *Store) RemoveEndpoint(ctx context.Context, id, actor string) (ok bool, 
 	return ok, wrap("remove an endpoint", err)
 }
 
-// TakeEndpoint reserves an endpoint for this instance, for the time of lease, and returns the endpoint. ok is false if
-// another instance has reserved it, or if it is off or in a pause.
+// TakeEndpoint reserves an endpoint for this instance, for the time of lease, and returns the endpoint. ok is false if there is
+// none, or if the endpoint is reserved, is not on or is in a pause.
 func (s *Store) TakeEndpoint(ctx context.Context, id string, lease time.Duration) (e model.Endpoint, ok bool, err error) {
 	res := s.write.WithContext(ctx).Exec("UPDATE endpoints SET leased_until_ms = "+s.nowMillis()+" + ? WHERE id = ? AND state = ? AND leased_until_ms <= "+
 		s.nowMillis()+" AND next_at_ms <= "+s.nowMillis(), lease.Milliseconds(), id, string(model.EndpointOn))
@@ -132,13 +133,14 @@ func (s *Store) TakeEndpoint(ctx context.Context, id string, lease time.Duration
 	return one(endpoints(s.write.WithContext(ctx), "id = ?", id))
 }
 
-// SendTo records the last event of the batch that is about to be sent, so that each try sends the same events.
+// SendTo records the last event of the batch that is about to be sent, so that each try sends the same events; 0 ends a batch.
 func (s *Store) SendTo(ctx context.Context, id string, last int64) error {
 	return wrap("begin a delivery", s.write.WithContext(ctx).Exec("UPDATE endpoints SET sending_to = ? WHERE id = ?", last, id).Error)
 }
 
 // FinishDelivery records a try to send the batch under way, ends the reservation, and plans the next try or batch after
-// a pause. The endpoint goes on behind events that it has taken, and behind one that is undeliverable. state and reason are the endpoint's from now on.
+// a pause. The endpoint goes on behind events that it has taken, and behind one that is undeliverable. It gets state and reason.
+// If the endpoint is not on any more, only the try is recorded.
 func (s *Store) FinishDelivery(ctx context.Context, d model.Delivery, pause time.Duration, state model.EndpointState, reason string) error {
 	err := s.transact(ctx, func(tx *gorm.DB) error {
 		if _, err := noteDelivery(tx, d); err != nil {
@@ -154,8 +156,8 @@ func (s *Store) FinishDelivery(ctx context.Context, d model.Delivery, pause time
 	return wrap("record a delivery", err)
 }
 
-// NoteDelivery records a delivery that was repeated by hand, and returns its id. If it has brought the events for which the
-// endpoint stands still, the endpoint goes on behind them.
+// NoteDelivery records a delivery that was repeated by hand, and returns its id. If the endpoint has taken the events and lacked
+// them until then, it goes on behind them without a pause.
 func (s *Store) NoteDelivery(ctx context.Context, d model.Delivery) (id int64, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		if id, err = noteDelivery(tx, d); err != nil || !d.Delivered() {
@@ -177,7 +179,7 @@ func noteDelivery(tx *gorm.DB, d model.Delivery) (id int64, err error) {
 	return res.LastInsertId()
 }
 
-// Deliveries lists deliveries of an endpoint with ids below one, the newest first.
+// Deliveries lists at most limit deliveries of an endpoint whose ids are smaller than below, the newest first.
 func (s *Store) Deliveries(ctx context.Context, endpointID string, below int64, limit int) ([]model.Delivery, error) {
 	return deliveries(s.read.WithContext(ctx), "endpoint_id = ? AND id < ? ORDER BY id DESC LIMIT ?", endpointID, below, limit)
 }

@@ -11,9 +11,10 @@ import (
 	"flashsale/model"
 )
 
-// Enter makes entries in a sale's line for users, in the order of the list, or finds those that they have: a user has one
-// entry in a sale. Only user and quantity of the wishes are used. The verdict for those who have no entry yet is Accepted,
-// or the reason why the line takes none: NotFound, NotStarted, Ended, NoLine or EntriesClosed; then nothing is changed.
+// Enter makes entries in a sale's line for the users of wishes, in this order, or finds the entries that they have: a user has
+// one entry in a sale. Only the user and the quantity of a wish are used. The entries are in the order of the wishes. The verdict
+// is about users who had no entry: Accepted, or the reason why the line takes none: NotFound, NotStarted, Ended, NoLine or
+// EntriesClosed. Then nothing is changed, and the entries of these users are empty.
 func (s *Store) Enter(ctx context.Context, saleID string, wishes []model.LineEntry) (entries []model.LineEntry, verdict model.Verdict, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		line, ok, err := s.lockLine(tx, saleID)
@@ -56,8 +57,9 @@ func (s *Store) Enter(ctx context.Context, saleID string, wishes []model.LineEnt
 	return entries, verdict, wrap("enter the line of sale "+saleID, err)
 }
 
-// mayEnter judges whether a locked line takes entries now. On a sale that has just sold out, the first entry begins the
-// waiting list.
+// mayEnter judges whether a line, which is locked, takes entries now; ok is false if the sale has no line. If the sale has
+// begun and no caller has sealed the line yet, mayEnter seals it, except for a draw. If the sale has sold out, mayEnter begins
+// its waiting list.
 func (s *Store) mayEnter(tx *gorm.DB, saleID string, line lockedLine, ok bool) (verdict model.Verdict, now time.Time, err error) {
 	offer, now, exists, err := s.offerOn(tx, saleID)
 	phase := model.Phase(line.Phase)
@@ -73,7 +75,7 @@ func (s *Store) mayEnter(tx *gorm.DB, saleID string, line lockedLine, ok bool) (
 	case phase == model.PhaseOver, line.Mode == string(model.ModeDraw) && !line.WaitingList && phase == model.PhaseCalling,
 		line.Mode == string(model.ModeDraw) && phase == model.PhaseSealed:
 		return model.EntriesClosed, now, nil
-	// The seal comes a moment after the start, and whoever enters from the start on is behind it.
+	// A caller seals the line a moment after the start. Entries that come between the two are not among the sealed ones.
 	case phase == model.PhaseEntering && !now.Before(offer.StartsAt) && line.Mode == string(model.ModeDraw):
 		return model.EntriesClosed, now, nil
 	case phase == model.PhaseEntering && !now.Before(offer.StartsAt):
@@ -88,14 +90,14 @@ func (s *Store) mayEnter(tx *gorm.DB, saleID string, line lockedLine, ok bool) (
 	if res.Error != nil || res.RowsAffected > 0 {
 		return model.Accepted, now, wrap("begin a waiting list", res.Error)
 	}
-	// Units have come back since the read.
+	// The stock has changed since the read. If units have come back, they have begun the waiting list.
 	if offer, now, _, err = s.offerOn(tx, saleID); offer.Stock.Lined == model.InLine {
 		return model.Accepted, now, err
 	}
 	return model.NoLine, now, err
 }
 
-// entriesOf returns the entries that these users have, by user. A call is not read.
+// entriesOf returns the entries that the users of wishes have, by user. Their calls are not read.
 func (s *Store) entriesOf(db *gorm.DB, saleID string, wishes []model.LineEntry) (map[string]model.LineEntry, error) {
 	users := each(wishes, func(wish model.LineEntry) string { return wish.UserID })
 	rows, err := scan(db, "look for entries", func(e *model.LineEntry) []any {
@@ -104,8 +106,8 @@ func (s *Store) entriesOf(db *gorm.DB, saleID string, wishes []model.LineEntry) 
 	return byKey(rows, func(e model.LineEntry) string { return e.UserID }), err
 }
 
-// EntryOf reads a user's entry in a sale's line, with its call; ok is false if there is none. An entry that still waits, or is
-// called, when the line is over has lost.
+// EntryOf reads a user's entry in a sale's line, with its call; ok is false if the user has none. In a line that is over, an
+// entry that waited or was called has lost. An entry that its user left before the seal is shown as left.
 func (s *Store) EntryOf(ctx context.Context, saleID, userID string) (e model.LineEntry, ok bool, err error) {
 	var phase model.Phase
 	e, ok, err = one(scan(s.read.WithContext(ctx), "read an entry", func(e *model.LineEntry) []any {
@@ -125,8 +127,8 @@ func (s *Store) EntryOf(ctx context.Context, saleID, userID string) (e model.Lin
 	return e, ok, err
 }
 
-// InLine reports whether the units of a sale go to its line. Calls that arrive while others are under way share a statement, as
-// with Order, and the errors are the same.
+// InLine reports whether a sale is in line, so that its units go to the line. Look-ups that arrive while others run share the
+// next statement, as with Order, and the errors are those of Order.
 func (s *Store) InLine(ctx context.Context, saleID string) (bool, error) {
 	inLine, err := together(s.lined.Do(ctx, "", saleID))
 	return inLine, wrap("look whether a sale is in line", err)
@@ -138,9 +140,9 @@ func (s *Store) areInLine(ctx context.Context, _ string, saleIDs []string) ([]bo
 	return each(saleIDs, func(id string) bool { return slices.Contains(those, id) }), err
 }
 
-// Leave ends a user's entry. The units of a call belong to the line again. An entry that ends before the seal is void: the
-// proof of the order names it as one that took no part. Leave refuses with NotFound if the user has no entry that waits or
-// is called, and with EntriesClosed while a draw is made, whose winners are fixed already.
+// Leave ends a user's entry. If it has a call, the units of the call belong to the line again. An entry that ends before the seal
+// is void: the proof of the order names it as an entry that took no part. The verdict is Accepted; NotFound if the sale has no
+// line, or the user neither waits nor is called; or EntriesClosed if a draw is sealed and not yet drawn.
 func (s *Store) Leave(ctx context.Context, saleID, userID string) (model.Verdict, error) {
 	verdict, err := s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		line, ok, err := s.lockLine(tx, saleID)
@@ -171,10 +173,11 @@ func (s *Store) Leave(ctx context.Context, saleID, userID string) (model.Verdict
 	return verdict, wrap("leave the line of sale "+saleID, err)
 }
 
-// SellCalled makes orders for buyers who are called, in one transaction, which also ends their calls. A buyer who is not
-// called gets NotYourTurn; one who wants more units than the call has, LimitReached; one who wants more than this sale of
-// the campaign has, SoldOut, and keeps the call. The outcomes are in the order of the attempts, and a known attempt keeps its
-// outcome.
+// SellCalled makes orders for buyers who are called, in one transaction, which also ends their calls. The outcomes are in the
+// order of the attempts. A known attempt gets the answer of Attempt.Replay. The verdict on a new one is Accepted, with the order;
+// NotFound, NotStarted, Ended or Paused if the sale does not sell; LimitReached if the buyer wants more units than the limits or
+// the call allow; NotYourTurn if the buyer is not called; or SoldOut if the buyer wants more units than this sale of a campaign
+// has. Whoever is refused keeps the call.
 func (s *Store) SellCalled(ctx context.Context, saleID string, attempts []model.Attempt) (outcomes []model.Outcome, err error) {
 	err = underTerms(func() error {
 		outcomes, err = s.sellJudged(ctx, saleID, attempts, supply{guard: byCalls, source: model.FromLine})
@@ -183,8 +186,9 @@ func (s *Store) SellCalled(ctx context.Context, saleID string, attempts []model.
 	return outcomes, wrap("sell on sale "+saleID, err)
 }
 
-// judgeCalls refuses attempts of buyers who are not called, or who want more than their call, or the campaign's sale, has
-// left. It locks the calls and the stock row. It adds the calls of the attempts that stay open to the supply.
+// judgeCalls refuses open attempts of buyers who are not called, or who want more units than their call has, or than this sale
+// of a campaign has left. It locks the calls and the stock row. It adds the calls of the attempts that stay open to the supply.
+// It returns errOtherTerms if the sale was changed since the offer was read.
 func (s *Store) judgeCalls(tx *gorm.DB, b *attemptBatch, offer model.Offer, from *supply) error {
 	var rows []struct {
 		UserID        string
@@ -194,7 +198,7 @@ func (s *Store) judgeCalls(tx *gorm.DB, b *attemptBatch, offer model.Offer, from
 	if err != nil {
 		return err
 	}
-	calls := make(map[string]int, len(rows)) // places in rows
+	calls := make(map[string]int, len(rows)) // by user, the index in rows
 	for i, r := range rows {
 		calls[r.UserID] = i
 	}
@@ -202,7 +206,7 @@ func (s *Store) judgeCalls(tx *gorm.DB, b *attemptBatch, offer model.Offer, from
 	if err != nil {
 		return err
 	}
-	left := int64(math.MaxInt64) // without a campaign, the calls are backed by this sale's own units, so none can be missing
+	left := int64(math.MaxInt64) // without a campaign, the units behind the calls are this sale's own, so they suffice
 	if offer.Campaign.ID != "" {
 		left = stock.Reserved
 	}

@@ -13,19 +13,19 @@ import (
 	"flashsale/model"
 )
 
-// Events are recorded in the transaction that makes the change: a row for all events of one type in this transaction,
-// with the ids of the orders, payments or sales that they are about. Orders never change what an event shows of them, so
-// the row needs no copy. A row gets its place in the feed after the commit, because numbers that are given before
-// the commit become visible in another order, and a reader would miss rows.
+// Events of orders and payments are recorded in the transaction that changes these; those of sales by RecordOnce. The events
+// of one type in a transaction are one row, with the ids of the orders, payments or sales that they are about. What an event
+// shows of an order or a payment never changes, so the row needs no copy of it. A row gets its place in the feed after the
+// commit, because numbers that are given before the commit become visible in another order, and a reader would miss rows.
 
-// unnumbered is how many rows get their places at once.
+// unnumbered is the most rows that get their places, or are deleted, at once.
 const unnumbered = 500
 
-// subject is what an event is about: the id of an order or payment, and its sale.
+// subject is what an event is about: the id of an order or payment, and of its sale.
 type subject struct{ id, saleID string }
 
-// recording returns the statement that records events of one type, at most a batch of orders. Shadow sales have no events, so
-// there may be no statement.
+// recording returns the statement that records events of one type, for at most one batch of orders. It returns none if all are of
+// shadow sales, which have no events.
 func (s *Store) recording(what model.EventType, about ...subject) []statement {
 	ids := make([]string, 0, len(about))
 	for _, a := range about {
@@ -48,7 +48,7 @@ func (s *Store) record(tx *gorm.DB, what model.EventType, about ...subject) erro
 	return wrap("record events", err)
 }
 
-// RecordOnce records an event of a sale, unless one of this type was recorded before or it is a shadow sale.
+// RecordOnce records an event of a sale, unless the sale has had an event of this type before, or is a shadow sale.
 func (s *Store) RecordOnce(ctx context.Context, what model.EventType, saleID string) error {
 	if model.IsShadow(saleID) {
 		return nil
@@ -58,8 +58,9 @@ func (s *Store) RecordOnce(ctx context.Context, what model.EventType, saleID str
 		string(what), saleID, string(what)+" "+saleID).Error)
 }
 
-// NumberEvents gives the events that were committed since their places in the feed; more is true if there may be others.
-// The lock on the last number keeps two instances from giving the same places, and readers from missing any.
+// NumberEvents gives places in the feed to committed events that have none, of at most unnumbered rows; more is true if there
+// may be others. The lock on the last number keeps two instances from giving the same places, and makes the places become visible
+// in their order, so that no reader misses any.
 func (s *Store) NumberEvents(ctx context.Context) (more bool, err error) {
 	const waiting = "SELECT id, events FROM events WHERE last IS NULL ORDER BY id LIMIT ?"
 	var rows []struct{ ID, Events int64 }
@@ -96,7 +97,7 @@ func (s *Store) lockFeed(tx *gorm.DB) (last int64, err error) {
 	return cell[int64](tx, "lock the feed", "SELECT last FROM event_feed"+s.forUpdate())
 }
 
-// eventRow is the events of one type in one transaction.
+// eventRow is a row of events: those of one type in one transaction.
 type eventRow struct {
 	Last   int64 // number of the last of the events
 	Events int64
@@ -105,7 +106,7 @@ type eventRow struct {
 	IDs    string `gorm:"column:ids"`
 }
 
-// Events returns at most limit events that are in the feed behind the one with the number after.
+// Events returns the events of the feed with the lowest numbers above after, at most limit, in the order of their numbers.
 func (s *Store) Events(ctx context.Context, after int64, limit int) (list []model.Event, err error) {
 	const rowsAtOnce = 20
 	db, ids := s.read.WithContext(ctx), []string(nil)
@@ -131,7 +132,7 @@ func (s *Store) Events(ctx context.Context, after int64, limit int) (list []mode
 	return list, s.fill(db, list, ids)
 }
 
-// statusAfter are the statuses of orders after events.
+// statusAfter has the status of an order after an event, by the event's type. Events of other types change no order's status.
 var statusAfter = map[model.EventType]model.OrderStatus{
 	model.EventConfirmed: model.OrderPending, model.EventPaid: model.OrderPaid, model.EventCancelled: model.OrderCancelled,
 	model.EventExpired: model.OrderExpired, model.EventRefunded: model.OrderRefunded,
@@ -147,7 +148,8 @@ func eventOf(status model.OrderStatus) model.EventType {
 	return ""
 }
 
-// fill adds to events what they are about. ids are the ids of that.
+// fill adds to each event of a list what it is about: its sale; its order, unless it is an event of a sale; and its payment, if
+// it is an EventRefundDue. ids has the id that the row has for each event.
 func (s *Store) fill(db *gorm.DB, list []model.Event, ids []string) error {
 	payments, err := s.paymentsByID(db, list, ids)
 	if err != nil {
@@ -196,8 +198,8 @@ func (s *Store) paymentsByID(db *gorm.DB, list []model.Event, ids []string) (map
 	return byKey(rows, func(p model.Payment) string { return p.ID }), err
 }
 
-// ForgetEvents deletes the oldest events of the feed that are older than age, and deliveries of the same age; more is
-// true if there may be others.
+// ForgetEvents deletes the oldest events of the feed and the oldest deliveries, as far as they are older than age, at most
+// unnumbered rows of each; more is true if there may be others.
 func (s *Store) ForgetEvents(ctx context.Context, age time.Duration) (more bool, err error) {
 	db, before := s.write.WithContext(ctx), s.nowMillis()+fmt.Sprint(" - ", age.Milliseconds())
 	for _, table := range []string{

@@ -11,10 +11,10 @@ import (
 	"flashsale/model"
 )
 
-// NextEpoch starts a new epoch of a sale's gate. The new epoch is above seen, the epoch that the caller read in the
-// database, and above gates, the epoch of the gate itself. The caller wins if seen is still the present epoch, and if
-// that epoch was started, and last renewed, at least pause ago. A time stamp in the future was written before the clock
-// was set back, and counts as old. Only the caller that won may install the gate.
+// NextEpoch starts a new epoch of a sale's gate. The new epoch is above seen, the epoch that the caller read in the database,
+// and above gates, the epoch of the gate itself. The caller wins if seen is still the present epoch, and if that epoch was
+// started, or last renewed, at least pause ago. Otherwise nothing is changed, and won is false. A time stamp in the future was
+// written before the clock was set back, and counts as old. Only the caller that won may install the gate.
 //
 // NextEpoch also raises the version of the stock. So a Deduct that judged the sale before loses its race. This matters
 // for a sale's first gate: that Deduct would not have recorded its orders for the gate.
@@ -30,7 +30,8 @@ func (s *Store) NextEpoch(ctx context.Context, saleID string, seen, gates int64,
 	return next, res.RowsAffected == 1, nil
 }
 
-// RenewEpoch renews the time stamp of an epoch while its gate is rebuilt, so that no rebuild with a newer epoch begins.
+// RenewEpoch renews the time stamp of an epoch while its gate is rebuilt, so that no rebuild with a newer epoch begins. It
+// changes nothing if there is a newer epoch already.
 func (s *Store) RenewEpoch(ctx context.Context, saleID string, epoch int64) error {
 	err := s.write.WithContext(ctx).Exec("UPDATE stock SET epoch_at_ms = "+s.nowMillis()+" WHERE sale_id = ? AND epoch = ?", saleID, epoch).Error
 	return wrap("renew the epoch of sale "+saleID, err)
@@ -57,7 +58,7 @@ func (s *Store) tellGate(tx *gorm.DB, saleID string, changes ...gateChange) erro
 	return s.tellGateOf(tx, saleID, stock, changes)
 }
 
-// tellGateOf is tellGate for a stock row as it is after the change.
+// tellGateOf is tellGate for a caller that knows the stock row as it is after the change.
 func (s *Store) tellGateOf(tx *gorm.DB, saleID string, stock lockedStock, changes []gateChange) error {
 	if stock.Epoch == 0 || stock.Lined == model.InLine {
 		return nil
@@ -71,8 +72,8 @@ func (s *Store) tellGateOf(tx *gorm.DB, saleID string, stock lockedStock, change
 	return wrap("record changes for the gate", err)
 }
 
-// tellGateOfSold is tellGate for a batch that was sold without the gate. The offer's epoch was read before, but is still valid
-// if the sale was guarded by the version of the stock: a new epoch changes the version.
+// tellGateOfSold is tellGate for a batch that was sold without the gate. The offer was read before the transaction. With the
+// guard byVersion its epoch is still the present one, since a new epoch changes the version.
 func (s *Store) tellGateOfSold(tx *gorm.DB, offer model.Offer, b *attemptBatch) error {
 	if offer.Stock.Epoch == 0 {
 		return nil
@@ -85,9 +86,9 @@ func (s *Store) tellGateOfSold(tx *gorm.DB, offer model.Offer, b *attemptBatch) 
 }
 
 // GateChanges reads the changes that a gate has to be told if it has all changes up to the version after. It returns
-// about limit changes, and always all changes of a version, in the order of the versions. With them the gate has all
-// changes up to the version upTo. more is true if newer changes are left. Transactions commit their changes in the
-// order of the versions, because each of them locks the stock row.
+// about limit changes in the order of the versions, and never only a part of the changes of a version. With them the gate has
+// all changes up to the version upTo. more is true if newer changes are left. No change with a lower version can come later:
+// transactions commit their changes in the order of the versions, because each of them locks the stock row.
 func (s *Store) GateChanges(ctx context.Context, saleID string, after int64, limit int) (changes []model.GateChange, upTo int64, more bool, err error) {
 	db, what := s.read.WithContext(ctx), "read the changes for the gate of sale "+saleID
 	if upTo, err = cell[int64](db, what, "SELECT gate_version FROM stock WHERE sale_id = ?", saleID); err != nil || upTo <= after {

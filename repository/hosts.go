@@ -38,8 +38,8 @@ func (s servers) connector() (driver.Connector, error) {
 }
 
 // hosts connects to one of several servers. The first connection goes to the first server of the address that takes writes.
-// Later connections go to the same server, and to the next one that takes writes if that fails. From then on the pool uses
-// no connection to the earlier server: an old primary that comes back must not be written to.
+// Later connections go to the same server or, if it fails or takes no writes, to the next one that takes writes. From then on
+// the pool uses no connection to the earlier server: an old primary that comes back must not be written to.
 type hosts struct {
 	names      []string
 	connectors []driver.Connector
@@ -47,7 +47,7 @@ type hosts struct {
 	follow     atomic.Pointer[func(server string)]
 }
 
-// look connects once to each server.
+// look connects once to each server, and returns what it has found.
 func (h *hosts) look(ctx context.Context) (list []ServerState) {
 	for at, host := range h.names {
 		conn, err := h.connect(ctx, at)
@@ -84,8 +84,8 @@ func (h *hosts) tell() {
 	}
 }
 
-// Follow calls a function with the server in use, host:port, and again whenever another one is used. It calls nothing if the
-// address names one server.
+// Follow calls a function with the server in use, as host:port, and again whenever another server is used. It does nothing if the
+// address does not name several servers.
 func (s *Store) Follow(follow func(server string)) {
 	if s.hosts != nil {
 		s.hosts.follow.Store(&follow)
@@ -96,7 +96,7 @@ func (s *Store) Follow(follow func(server string)) {
 // Driver is part of driver.Connector.
 func (h *hosts) Driver() driver.Driver { return h.connectors[0].Driver() }
 
-// connect connects to a server, unless the server takes no writes.
+// connect connects to the server with the index at. It returns an error, such as errReadOnly, if the server takes no writes.
 func (h *hosts) connect(ctx context.Context, at int) (driver.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout) // a server that hangs may still accept connections
 	defer cancel()
@@ -134,7 +134,8 @@ type hostConn struct {
 	at    int64
 }
 
-// ResetSession is called before each use but the first.
+// ResetSession is called before each use but the first. It makes the pool close a connection to a server that is not in use any
+// more.
 func (c hostConn) ResetSession(ctx context.Context) error {
 	if c.hosts.chosen.Load() != c.at {
 		return driver.ErrBadConn
@@ -163,7 +164,8 @@ func (c hostConn) QueryContext(ctx context.Context, query string, args []driver.
 // notReady is the number of the error of a Galera node that is not in the primary component of its cluster.
 const notReady = 1047
 
-// outsideCluster makes the pool leave a node that has left the primary component. The node has done nothing.
+// outsideCluster replaces the error of a node that has left the primary component by one by which the pool leaves the node. The
+// node has not executed the statement.
 func outsideCluster(err error) error {
 	if e, ok := errors.AsType[*mysqldriver.MySQLError](err); ok && e.Number == notReady {
 		return driver.ErrBadConn
@@ -171,7 +173,8 @@ func outsideCluster(err error) error {
 	return err
 }
 
-// readOnly reads whether a server takes no writes. In text, since some versions of MariaDB have more than two values.
+// readOnly reads the two variables that say whether a server takes no writes. It reads them as text, since in some versions of
+// MariaDB they have more than two values.
 const readOnly = "SELECT CONCAT(@@global.read_only, '') AS server, CONCAT(@@global.innodb_read_only, '') AS engine"
 
 // writable are the values of the variables of readOnly on a server that takes writes. MySQL's super_read_only implies

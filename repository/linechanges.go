@@ -13,11 +13,11 @@ import (
 )
 
 // changeLine stores what a change of a sale has changed of its line. A rush gets its line when the waiting list is turned
-// on, and loses it when the waiting list is turned off. The line stops while the changed sale does not sell.
+// on, and loses it when the waiting list is turned off. The line stops if the changed sale is paused or has not begun.
 //
-// The verdict is Accepted, or that of mayChange, or EntriesClosed if the line is too far for the change: the opening of the
-// entries can change until the seal, a waiting list can be turned on until the line is over, and off until somebody has entered or
-// a rush is sold out.
+// The verdict is Accepted, or that of mayChange, or EntriesClosed if the line is too far for the change. The opening of the
+// entries of a line or draw can change until the seal. A waiting list can be turned on or off until the sale has ended or the
+// line is over, but off only while nobody has entered and, with a rush, the sale is not in line.
 func changeLine(tx *gorm.DB, before model.Offer, after *model.Offer, now time.Time) (model.Verdict, error) {
 	rush, listed := after.Mode == model.ModeRush, before.WaitingList != after.WaitingList
 	opens := !before.EntriesAt.Equal(after.EntriesAt)
@@ -62,10 +62,12 @@ func changeLine(tx *gorm.DB, before model.Offer, after *model.Offer, now time.Ti
 	return model.Accepted, nil
 }
 
-// mayChange judges what could break a promise. A sale in line that has ended stays so, since whoever waited has heard that the
-// entry has lost: the verdict is Ended. So it is if no sale follows that could sell added units. What a draw gives is fixed at
-// its seal: afterwards, the verdict is EntriesClosed if units are added that nobody can be called for, or if the limit becomes
-// lower than what the winners get.
+// mayChange judges changes that could break a promise. The verdict is one of these:
+//   - Ended, if the sale has ended in line and would get a later end or more units, since those who waited have heard that they
+//     lost; or if it was closed and would get more units, which nobody could buy.
+//   - EntriesClosed, if the seal has fixed what a draw gives, and the sale would get more units without a waiting list, whose
+//     users could be called for them; or if it would get a lower limit before the winners are drawn.
+//   - Accepted otherwise.
 func mayChange(before, after model.Offer, now time.Time) model.Verdict {
 	ended, inLine := before.Judge(now) == model.Ended, before.Stock.Lined == model.InLine
 	longer, more := after.EndsAt.After(before.EndsAt), after.Stock.Quota > before.Stock.Quota
@@ -79,11 +81,11 @@ func mayChange(before, after model.Offer, now time.Time) model.Verdict {
 	return model.Accepted
 }
 
-// usersInLog is how many users an entry of the audit log names, so that the reason and the longest ids fit.
+// usersInLog is the most users that one entry of the audit log names, so that the reason fits beside the longest ids.
 const usersInLog = 8
 
-// ExtendCalls lets all calls of a sale's line end later, and returns how many there are. The verdict is Accepted, or NoLine
-// if the sale has no line.
+// ExtendCalls lets all calls of a sale's line end later by a time, and returns how many calls there are. The verdict is Accepted,
+// or NoLine if the sale has no line.
 func (s *Store) ExtendCalls(ctx context.Context, saleID string, by time.Duration, actor string) (calls int64, verdict model.Verdict, err error) {
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		if _, ok, err := s.lockLine(tx, saleID); err != nil || !ok {
@@ -98,9 +100,9 @@ func (s *Store) ExtendCalls(ctx context.Context, saleID string, by time.Duration
 	return calls, verdict, wrap("extend calls of sale "+saleID, err)
 }
 
-// VoidEntries removes the waiting entries that a rule names, and returns how many. The proof of the order lists them, as it
-// lists entries whose users left before the seal. The verdict is Accepted; NoLine; or EntriesClosed after the seal, since
-// then the order can't change any more.
+// VoidEntries gives the state voided to the waiting entries that a rule names, and returns how many there are. The proof of the
+// order lists them, as it lists entries whose users left before the seal. The verdict is Accepted; NoLine if the sale has no
+// line; or EntriesClosed after the seal, which fixes the order, and for the waiting list of a rush, which has no seal.
 func (s *Store) VoidEntries(ctx context.Context, saleID string, rule model.VoidRule, actor string) (voided int64, verdict model.Verdict, err error) {
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		line, ok, err := s.lockLine(tx, saleID)

@@ -15,15 +15,17 @@ import (
 	"flashsale/model"
 )
 
-// Whoever holds the row in sale_lines is the only one who gives numbers, moves the phase, calls, or ends calls. So two callers
-// at once are safe: the second one waits, and then sees that the line has moved. docs/architecture.md has the order in which
-// each transaction locks its rows; where two of them meet in another order, the loser of a deadlock is run again.
+// Only a transaction that has locked the line's row in sale_lines gives numbers, moves the phase, calls, or ends calls without
+// an order. So two callers at once are safe: the second one waits, and then sees that the line has moved. docs/architecture.md
+// has the order in which each transaction locks its rows; where two of them meet in another order, the loser of a deadlock is
+// run again.
 
-// outageTime is the longest time between two visits of a caller to a line that does not count as an outage. After a longer
-// one, the line's calls are lengthened by it. outageTime is far longer than a caller's period, and far shorter than a call.
+// outageTime is the longest time between two looks of callers at a line that does not count as an outage. After a longer time,
+// the line's calls end later by that time. outageTime is far longer than a caller's period, and far shorter than calls usually
+// are.
 const outageTime = 5 * time.Second
 
-// createLine creates the line of a new sale, if the sale has one or may get one.
+// createLine creates the line of a sale, if the sale has one or may get one, and does not share the line of a campaign.
 func createLine(tx *gorm.DB, sale model.Sale) error {
 	if !sale.HasLine() || sale.LineID() != sale.ID {
 		return nil
@@ -65,10 +67,11 @@ func (s *Store) lockLine(tx *gorm.DB, saleID string) (line lockedLine, ok bool, 
 	return line, res.RowsAffected > 0, wrap("lock a line", res.Error)
 }
 
-// TendLine is the first step of a caller's look at a line, and returns the line's state after it. The line is sealed at the
-// sale's start, and over at the end. It stops while the sale does not sell. If no caller has seen the line for a while, because
-// the database or all callers were away, or if it was stopped, all calls get this time back. After a step of the database's
-// clock they keep the time that they had left.
+// TendLine is the first step of a caller's look at a line. It returns the sale with the state of the line after this step, or
+// an empty one if there is no such line. The line becomes sealed at the sale's start, and over at the end. It stops while the
+// sale is paused or has not begun. If no caller has seen the line for longer than outageTime, because the database or all
+// callers were away, or if the line was stopped, all calls end later by the time since it was last seen. If the database's
+// clock was set back, the calls end earlier, and so keep the time that they had left.
 func (s *Store) TendLine(ctx context.Context, saleID string) (offer model.Offer, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		line, ok, err := s.lockLine(tx, saleID)
@@ -106,8 +109,8 @@ func (s *Store) TendLine(ctx context.Context, saleID string) (offer model.Offer,
 	return offer, wrap("look after the line of sale "+saleID, err)
 }
 
-// stopLine stops a locked line whose sale does not sell, if anybody waits for a call or is called. Before the seal there is
-// nothing to stop.
+// stopLine stops a locked line whose sale is paused or has not begun, if the line is sealed or calling: before and after that
+// there is nothing to stop.
 func stopLine(tx *gorm.DB, offer *model.Offer) error {
 	if phase := offer.Line.Phase; offer.Line.Stopped || phase != model.PhaseSealed && phase != model.PhaseCalling {
 		return nil
@@ -145,8 +148,9 @@ func (s *Store) LineEntries(ctx context.Context, saleID string, below int64) ite
 	}, func(e model.LineEntry) int64 { return e.Number })
 }
 
-// SetSeed publishes the seed of a sealed line and, unless SetRoot has done so, its root, in hex, once: a later call changes
-// nothing. Calls begin, or the draw. The database takes no seed of a line with a beacon before the randomness.
+// SetSeed publishes the seed of a sealed line, and the root unless SetRoot has published it, both in hex. To repeat it changes
+// nothing. After it the calls or the draw can begin. The seed is empty if there are no entries. If a line with a beacon has no
+// randomness yet, a constraint makes SetSeed fail.
 func (s *Store) SetSeed(ctx context.Context, saleID, root, seed string) error {
 	return s.transact(ctx, func(tx *gorm.DB) error {
 		// MySQL assigns from left to right, so what depends on the old root comes first.
@@ -156,12 +160,13 @@ func (s *Store) SetSeed(ctx context.Context, saleID, root, seed string) error {
 	})
 }
 
-// SetRoot publishes the root of a sealed line with a beacon, in hex, and with it the round from which the seed will follow,
-// once: a later call changes nothing. round returns the round to name at a time of the database's clock. Since both become
-// public at the same moment, nothing that the seed follows from can be chosen when the round is known.
+// SetRoot publishes the root of a sealed line with a beacon, in hex, and with it the number of the round from which the seed will
+// follow. It changes nothing if the line has a root already. round returns the round to name at a time of the database's clock.
+// Root and number become public before the round itself, so whoever knows the round can't choose anything that the seed follows
+// from.
 func (s *Store) SetRoot(ctx context.Context, saleID, root string, round func(now time.Time) int64) error {
 	return s.transact(ctx, func(tx *gorm.DB) error {
-		// The clock is read under the lock, so that no wait makes the round one that is known already.
+		// The clock is read under the lock: after a wait for the lock, an earlier time might name a round that is known already.
 		if _, ok, err := s.lockLine(tx, saleID); err != nil || !ok {
 			return err
 		}
@@ -174,8 +179,8 @@ func (s *Store) SetRoot(ctx context.Context, saleID, root string, round func(now
 	})
 }
 
-// SetRandomness publishes what the named round of the beacon has brought, once: a later call changes nothing. The caller has
-// checked the signature.
+// SetRandomness publishes what a round of the beacon has brought. It changes nothing if the line has randomness already, or waits
+// for another round. The caller has checked the signature.
 func (s *Store) SetRandomness(ctx context.Context, saleID string, round int64, signature []byte, randomness [32]byte) error {
 	return s.transact(ctx, func(tx *gorm.DB) error {
 		return publish(tx, "store the round of sale "+saleID, saleID, `UPDATE sale_lines SET beacon_signature = ?, beacon_randomness = ?
@@ -184,7 +189,8 @@ func (s *Store) SetRandomness(ctx context.Context, saleID string, round int64, s
 	})
 }
 
-// publish runs an UPDATE of a line. If it has changed the line, all instances read the sale as a whole again.
+// publish runs an UPDATE of a line. If that has changed the line, publish raises the sale's revision, so that all instances read
+// the whole sale again.
 func publish(tx *gorm.DB, what, saleID, update string, args ...any) error {
 	res := tx.Exec(update, args...)
 	if res.Error != nil || res.RowsAffected == 0 {
@@ -197,14 +203,15 @@ func publish(tx *gorm.DB, what, saleID, update string, args ...any) error {
 // to choose a sale.
 const ofOneSale = "NOT EXISTS (SELECT 1 FROM campaigns WHERE id = sale_lines.sale_id)"
 
-// fixDraw is the part of an UPDATE that seals a line, unless it is sealed, which fixes how many units a draw has to give, and how
-// many it gives to one entry at most.
+// fixDraw is the part of an UPDATE of a line that fixes, when a draw gets its root, how many units the draw has to give, and how
+// many it gives to one entry at most. It changes nothing later, and nothing of a line that is no draw.
 const fixDraw = `draw_units = CASE WHEN mode = 'draw' AND root = '' THEN (SELECT reserved FROM stock WHERE stock.sale_id = sale_lines.sale_id) ELSE draw_units END,
 	draw_limit = CASE WHEN mode = 'draw' AND root = '' THEN (SELECT limit_per_user FROM sales WHERE sales.id = sale_lines.sale_id) ELSE draw_limit END`
 
-// Call calls the entries that wait, in the order of numbers, which are those of the ranks from serving on. Each call gets
-// as many of the line's units as the entry wants and its user may have, or those that are left. It returns how many ranks were
-// looked at, and whether units are left. If another caller has moved the line on, or the line is stopped, nothing is done.
+// Call calls those entries with these numbers that wait, as long as the line has units. The numbers are those of the ranks from
+// serving on, in their order. A call gets as many units as the entry wants and the limit for each user allows, or those that are
+// left. looked is how many ranks were looked at; left is true if units are left. If another caller has moved the line on, or the
+// line is stopped or not calling, nothing is done.
 func (s *Store) Call(ctx context.Context, saleID string, serving int64, numbers []int64) (looked int, left bool, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		looked, left = 0, false
@@ -213,7 +220,7 @@ func (s *Store) Call(ctx context.Context, saleID string, serving int64, numbers 
 			return err
 		}
 		var stock struct{ Reserved, NowMs, LimitPerUser int64 }
-		// Only who has locked the line takes from these units, so the row need not be locked yet.
+		// Only a transaction that has locked the line takes from these units, so the row need not be locked yet.
 		if err := tx.Raw("SELECT reserved, limit_per_user, "+s.nowMillis()+" AS now_ms FROM stock JOIN sales ON id = sale_id WHERE sale_id = ?", saleID).Scan(&stock).Error; err != nil {
 			return err
 		}
@@ -255,10 +262,10 @@ func (s *Store) lockEntries(tx *gorm.DB, saleID string, numbers []int64) (map[in
 	return byKey(rows, func(e model.LineEntry) int64 { return e.Number }), err
 }
 
-// EndCalls ends calls, at most limit of them, and gives their units back to the line. If all is false, it ends the calls whose
-// time is over, unless the line is stopped; their entries have lapsed. If all is true, because the sale has ended, it ends calls that still run as well.
-// Their entries return to waiting, as the buyers did not fail to come; in a line that is over, waiting means that the entry
-// has lost. more is true if there may be other calls to end.
+// EndCalls ends at most limit calls of a sale's line, and gives their units back to the line. If all is false, it ends the calls
+// whose time is over, unless the line is stopped, and the entries lapse. If all is true, because the sale has ended, it also ends
+// calls that still run. Then the entries wait again, since their buyers have not missed a call; in a line that is over, an entry
+// that waits has lost. more is true if there may be other calls to end.
 func (s *Store) EndCalls(ctx context.Context, saleID string, all bool, limit int) (more bool, err error) {
 	when, state := " AND until_ms <= "+s.nowMillis(), model.EntryLapsed
 	if all {
@@ -269,7 +276,7 @@ func (s *Store) EndCalls(ctx context.Context, saleID string, all bool, limit int
 		if line, ok, err := s.lockLine(tx, saleID); err != nil || !ok || line.Stopped && !all {
 			return err
 		}
-		// A call whose buyer is just buying is left to that transaction.
+		// A call that a purchase has locked is left to the purchase.
 		var rows []struct{ Number, Units int64 }
 		err := tx.Raw("SELECT number, units FROM calls WHERE sale_id = ?"+when+" ORDER BY number LIMIT ?"+s.skipLocked(), saleID, limit).Scan(&rows).Error
 		if more = len(rows) == limit; err != nil || len(rows) == 0 {
@@ -290,8 +297,9 @@ func (s *Store) endCalls(tx *gorm.DB, saleID string, numbers []any, state model.
 	return wrap("end calls", err)
 }
 
-// endingCalls returns the statements that end calls. held of their units are in orders on the sale now; the others belong to
-// the line again. If the line is that of a campaign, the units in orders leave its stock and are counted in the sale's stock only.
+// endingCalls returns the statements that end calls, which have this many units. held is how many of the units are in orders on
+// the sale now; the others belong to the line again. If the line is a campaign's, the units in orders leave the line's stock
+// row, and are counted in the sale's alone.
 func endingCalls(sale model.Sale, numbers []any, state model.EntryState, units, held int64) []statement {
 	saleID, ordered, taken := sale.LineID(), "held = held + ?", statement{}
 	if saleID != sale.ID {
@@ -323,10 +331,10 @@ func entriesBecome(saleID string, numbers []any, state model.EntryState) stateme
 	}
 }
 
-// Draw makes orders of winning entries: those of numbers, which are the ones of the ranks from serving on, as long as the
-// units last. An entry wants at most as many units as the limit was at the seal. One that wants more than are left is passed
-// over. id returns the id of a winner's order. looked is how many ranks were looked at; over is true when the draw is over. If
-// another caller has moved the draw on, or the line is stopped, nothing is done.
+// Draw makes orders of the entries with these numbers, as long as the draw has units. The numbers are those of the ranks from
+// serving on, in their order. An entry gets the units that it wants, but at most the limit at the seal; if fewer are left, it
+// is passed over. id returns the id of a winner's order. looked is how many ranks were looked at; over is true if the draw is
+// over. If another caller has moved the draw on, or the line is stopped or not sealed, nothing is done.
 func (s *Store) Draw(
 	ctx context.Context, saleID string, serving int64, numbers []int64, id func(userID string) string,
 ) (looked int, over bool, err error) {
@@ -395,13 +403,13 @@ func (s *Store) Draw(
 	return looked, over, wrap(fmt.Sprintf("draw on sale %s from rank %d", saleID, serving), err)
 }
 
-// DrawnNumbers returns the numbers of the entries that a draw has drawn, in no order.
+// DrawnNumbers returns the numbers of the entries that a draw has drawn, in no particular order, and how many units it had.
 func (s *Store) DrawnNumbers(ctx context.Context, saleID string) (numbers []int64, units int64, err error) {
 	db, what := s.read.WithContext(ctx), "read the draw of sale "+saleID
 	if units, err = cell[int64](db, what, "SELECT draw_units FROM sale_lines WHERE sale_id = ?", saleID); err != nil {
 		return nil, 0, err
 	}
-	// The index orders_status begins with the sale and the status.
+	// The query names all statuses, since the index orders_status begins with the sale and the status.
 	numbers, err = column[int64](db, what,
 		"SELECT number FROM entries WHERE sale_id = ? AND user_id IN (SELECT user_id FROM orders WHERE sale_id = ? AND status IN ? AND source = ?)",
 		saleID, saleID, model.StoredStatuses, string(model.FromDraw))

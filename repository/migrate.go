@@ -16,7 +16,7 @@ import (
 	"flashsale/migrations"
 )
 
-// migrateWaitSeconds is how long one instance waits while another one migrates.
+// migrateWaitSeconds is how long one instance waits, at most, while another one migrates.
 const migrateWaitSeconds = 30
 
 // Migration is one numbered step of the schema.
@@ -26,7 +26,9 @@ type Migration struct {
 	Applied bool
 }
 
-// MigrateUp brings the schema up to date. Instances that start together take turns.
+// MigrateUp brings the schema up to date. On MySQL, instances that start together take turns; one that has waited for
+// migrateWaitSeconds gets an error. MigrateUp, MigrateDown and MigrateStatus also return an error if the database has tables of
+// another program.
 func (s *Store) MigrateUp(ctx context.Context) error {
 	return s.migrate(ctx, func(p *goose.Provider) error {
 		_, err := p.Up(ctx)
@@ -45,7 +47,7 @@ func (s *Store) MigrateDown(ctx context.Context) error {
 	})
 }
 
-// MigrateStatus lists the steps in their order.
+// MigrateStatus lists all steps of this program in their order, applied or not.
 func (s *Store) MigrateStatus(ctx context.Context) ([]Migration, error) {
 	var list []Migration
 	err := s.migrate(ctx, func(p *goose.Provider) error {
@@ -100,8 +102,8 @@ func (s *Store) migrate(ctx context.Context, run func(*goose.Provider) error) (e
 // createsTable finds the tables that a step makes.
 var createsTable = regexp.MustCompile(`(?m)^CREATE TABLE (\w+)`)
 
-// notOthers returns an error if the database has a table that the first step makes, but not the one in which goose counts
-// the steps, which exists before the first one begins. Such a table is somebody else's.
+// notOthers returns an error if the database has a table with a name from the first step, but not the table in which goose
+// counts the steps. Goose makes that table before the first step, so the other table belongs to another program.
 func (s *Store) notOthers(ctx context.Context, files fs.FS) error {
 	there, err := s.tables(ctx)
 	if err != nil || slices.Contains(there, goose.DefaultTablename) {
@@ -133,7 +135,7 @@ func (s *Store) migrationPool() (db *sql.DB, done func() error, err error) {
 		db, err = s.write.DB()
 		return db, func() error { return nil }, err
 	}
-	// Of several servers all instances take the same one, since a server knows only its own locks.
+	// Of several servers, all instances try the same one first, since a server knows only its own locks.
 	connector, err := servers{s.mysql.config, slices.Sorted(slices.Values(s.mysql.hosts))}.connector()
 	if err != nil {
 		return nil, nil, err
@@ -156,11 +158,11 @@ func (r repeatable) Connect(ctx context.Context) (driver.Conn, error) {
 
 type repeatableConn struct{ conn }
 
-// doneBefore are the errors by which a server says that a table, a column or a key that a statement makes is there
-// already, or that one that it removes is gone. All that one statement says is done at once.
+// doneBefore are the numbers of the errors by which a server says that the table, column or key that a statement makes is
+// there already, or that the one that it removes is gone. A server executes such a statement as a whole or not at all.
 var doneBefore = []uint16{1050, 1051, 1060, 1061, 1091}
 
-// ExecContext is part of driver.ExecerContext.
+// ExecContext is part of driver.ExecerContext. It passes over a statement that was executed before.
 func (c repeatableConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	done, err := c.conn.ExecContext(ctx, query, args)
 	if refused, ok := errors.AsType[*mysqldriver.MySQLError](err); ok && slices.Contains(doneBefore, refused.Number) {
@@ -169,8 +171,8 @@ func (c repeatableConn) ExecContext(ctx context.Context, query string, args []dr
 	return done, err
 }
 
-// underLock runs fn while it holds a named lock of the MySQL server. If the connection breaks, the server releases the
-// lock.
+// underLock runs fn while it holds a named lock of the MySQL server. It returns an error if another connection still holds the
+// lock after migrateWaitSeconds. If the connection breaks, the server releases the lock.
 func underLock(ctx context.Context, db *sql.DB, fn func() error) (err error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {

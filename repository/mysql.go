@@ -84,7 +84,7 @@ func mysqlServers(text string) (s servers, err error) {
 	cfg.Timeout = dialTimeout
 	cfg.MultiStatements = true            // see Store.calls
 	cfg.RejectReadOnly = true             // drop a connection whose server became a replica, at the first refused write
-	cfg.ParseTime = true                  // for the table of migrations; the engine's own times are integers
+	cfg.ParseTime = true                  // for goose's table; the engine's own times are integers
 	cfg.Logger = &mysqldriver.NopLogger{} // every error is returned; the last caller logs it once
 	cfg.Params = maps.Clone(meaning)
 	return servers{cfg, hosts}, nil
@@ -126,9 +126,10 @@ func clientTLS(parameters url.Values) (*tls.Config, error) {
 	return config, nil
 }
 
-// meaning are the variables of a session that change what a statement does, whatever a server's defaults and init_connect
-// say. Variables of performance are left as the server has them, and so are foreign_key_checks, div_precision_increment and
-// group_concat_max_len, since no statement uses what they change, and timestamp, sql_log_bin and others that need a privilege.
+// meaning has the variables of a session that change what a statement does. Each connection sets them, whatever the server's
+// defaults and init_connect say. Variables of performance are left as the server has them, and so are foreign_key_checks,
+// div_precision_increment and group_concat_max_len, since no statement uses what they change, and timestamp, sql_log_bin and
+// others that need a privilege.
 var meaning = map[string]string{
 	"autocommit":           "1",          // without it, a single statement waits for a commit that never comes
 	"completion_type":      "'NO_CHAIN'", // by CHAIN, a transaction begins after each commit
@@ -142,9 +143,10 @@ var meaning = map[string]string{
 	"character_set_client": "utf8mb4", "character_set_results": "utf8mb4", "collation_connection": "utf8mb4_general_ci",
 }
 
-// sessionSettings returns the other variables of a session, those that limit its statements, and whether the server is a
-// node of a Galera cluster. It asks a server for its version, because MariaDB and MySQL name some of the variables
-// differently, and only MariaDB ends idle transactions.
+// sessionSettings returns further variables of a session. settings goes with those in meaning, limits has those that limit the
+// time of statements and transactions. galera is true if the server is a node of a Galera cluster. sessionSettings asks a
+// server for its version, because MariaDB and MySQL name some of the variables differently, and only MariaDB ends idle
+// transactions. It returns an error if MySQL is too old to enforce CHECK constraints.
 func sessionSettings(ctx context.Context, s servers) (settings, limits map[string]string, galera bool, err error) {
 	connector, err := s.connector()
 	if err != nil {
@@ -163,7 +165,7 @@ func sessionSettings(ctx context.Context, s servers) (settings, limits map[strin
 	}
 	limits = map[string]string{"innodb_lock_wait_timeout": fmt.Sprint(lockWaitSeconds)}
 	if strings.Contains(version, "MariaDB") {
-		// See enforcesChecks for the first one.
+		// enforcesChecks says why check_constraint_checks matters.
 		settings = map[string]string{"check_constraint_checks": "1", "tx_isolation": "'READ-COMMITTED'", "tx_read_only": "0"}
 		limits["max_statement_time"] = fmt.Sprint(statementSeconds)
 		limits["idle_transaction_timeout"] = fmt.Sprint(idleSeconds)
@@ -180,12 +182,12 @@ func sessionSettings(ctx context.Context, s servers) (settings, limits map[strin
 	return settings, limits, galera, nil
 }
 
-// syncWait makes a node of a Galera cluster wait, before each read and change outside a transaction and at the begin of each
-// transaction, until it has what all nodes had committed. So an instance sees what another one has confirmed by another
-// node.
+// syncWait makes a node of a Galera cluster wait, before each read and change outside a transaction and at the beginning of
+// each transaction, until it has what the other nodes had committed by then. So an instance sees what another instance has
+// committed on another node.
 const syncWait = "7"
 
-// enforcesChecks reports whether MySQL of this version enforces CHECK constraints. They keep a sale from selling more
+// enforcesChecks reports whether MySQL of this version enforces CHECK constraints. These keep a sale from selling more
 // than its quota.
 func enforcesChecks(version string) bool {
 	var have [3]int

@@ -35,7 +35,7 @@ CREATE TABLE sales (
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
 
 CREATE TABLE campaigns (
-  -- No sale has the same id: in the table buyers, a campaign stands where a sale does.
+  -- Of all sales, only the one that has the campaign's line has the same id. In the table buyers, the id stands as that of a sale.
   id             CHAR(16)      CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
   title          VARCHAR(200)  NOT NULL,
   description    VARCHAR(2000) NOT NULL,
@@ -63,11 +63,11 @@ CREATE TABLE stock (
   gate_version BIGINT   NOT NULL DEFAULT 0,
   -- A gate of this epoch or an older one is replaced, because it admitted more units than the stock had.
   wrong_epoch  BIGINT   NOT NULL DEFAULT 0,
-  -- Another number whenever what an order takes from its sale has changed.
+  -- A number that changes whenever an operator changes the sale.
   terms        BIGINT   NOT NULL DEFAULT 0,
   -- Until then, instances may refuse requests on the sold-out sale from memory, so no units come back.
   refusing_until_ms BIGINT   NOT NULL DEFAULT 0,
-  -- When a return of units was last announced, so that no such refusals begin.
+  -- When a return of units was last announced, so that no instance begins to refuse from memory.
   returning_at_ms BIGINT   NOT NULL DEFAULT 0,
   -- Where units go that come back: 0 to all; 1 to all, until the sale is sold out; 2 to the line.
   lined        TINYINT  NOT NULL DEFAULT 0,
@@ -80,7 +80,7 @@ CREATE TABLE stock (
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
 
 CREATE TABLE orders (
-  -- Ids are random, so new rows and new keys in the indexes would be all over the table. By this number they are neighbours.
+  -- Ids are random: by id, new rows and new keys of the indexes would be spread all over. By this number they are neighbours.
   number        BIGINT       NOT NULL AUTO_INCREMENT PRIMARY KEY,
   -- Derived from the user, the sale and the idempotency key, so the id is unique for these three.
   id            CHAR(48)     CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -176,7 +176,7 @@ CREATE TABLE users (
   -- When a key was last used, to about a minute.
   used_at_ms    BIGINT       NULL,
   UNIQUE KEY users_name (name),
-  -- For the list of the staff, among all buyers.
+  -- For the list of the staff, who are few among all users.
   KEY users_role (role)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
 
@@ -210,7 +210,7 @@ CREATE TABLE leases (
   until_ms BIGINT      NOT NULL
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
 
--- Keys that must be kept as long as the data. The only one so far is the key that the ids of orders are derived with.
+-- Keys that must be kept as long as the data. The only one is the key with which the ids of orders are derived.
 CREATE TABLE data_keys (
   name  VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY,
   value CHAR(64)    CHARACTER SET ascii COLLATE ascii_bin NOT NULL
@@ -225,13 +225,13 @@ CREATE TABLE events (
   at_ms     BIGINT      NOT NULL,
   events    INT         NOT NULL,
   ids       VARCHAR(30000) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
-  -- Of an event that is recorded once only.
+  -- The type and the sale of an event that is recorded only once for a sale.
   only_once VARCHAR(40) CHARACTER SET ascii COLLATE ascii_bin NULL,
   KEY events_last (last),
   UNIQUE KEY events_once (only_once)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
 
--- The number of the last event in the feed, in one row. Whoever gives numbers locks it.
+-- The number of the last event in the feed, in one row. Whoever gives numbers locks the row.
 CREATE TABLE event_feed (
   id   TINYINT NOT NULL DEFAULT 1 PRIMARY KEY,
   last BIGINT  NOT NULL
@@ -289,7 +289,7 @@ CREATE TABLE sale_lines (
   drawn         BIGINT     NOT NULL DEFAULT 0,
   -- The first rank that a draw passed over, because its quantity was larger than the units that were left.
   passed        BIGINT     NULL,
-  -- In hex. The secret becomes public at the seal; the key of the leaves never does.
+  -- In hex. The secret becomes public with the seed, without entries with the root; the key of the leaves never does.
   secret        CHAR(64)   CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   leaf_key      CHAR(64)   CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   commitment    CHAR(64)   CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
@@ -302,7 +302,7 @@ CREATE TABLE sale_lines (
   beacon_round      BIGINT     NOT NULL DEFAULT 0,
   beacon_signature  VARCHAR(96) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT '',
   beacon_randomness VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin NOT NULL DEFAULT '',
-  -- When a caller last looked after the line: calls are longer by the time in which none could.
+  -- When a caller last looked after the line. After an outage of all callers, calls end later by the time since then.
   seen_at_ms    BIGINT     NOT NULL,
   CONSTRAINT sale_lines_beacon CHECK (beacon = 0 OR seed = '' OR beacon_randomness <> ''),
   CONSTRAINT sale_lines_order CHECK (sealed <= entries AND serving <= entries AND drawn <= draw_units AND call_seconds > 0)
@@ -319,7 +319,7 @@ CREATE TABLE entries (
   UNIQUE KEY entries_user (sale_id, user_id)
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4;
 
--- The calls under way, each with the units that stock.called has for it.
+-- The calls under way, each with its units, which stock.called counts.
 CREATE TABLE calls (
   sale_id  CHAR(16)    CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   number   BIGINT      NOT NULL,

@@ -3,5 +3,5 @@
 ALTER TABLE event_feed ADD COLUMN id TINYINT NOT NULL DEFAULT 1 PRIMARY KEY FIRST;
 
 -- +goose Down
--- Nothing in the engine names the column, and a server may refuse to drop it.
+-- The column stays: nothing in the engine names it, and a server may refuse to drop it.
 DO 0;

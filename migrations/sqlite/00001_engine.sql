@@ -1,7 +1,7 @@
 -- +goose Up
 -- +goose StatementBegin
 -- Times are milliseconds since 1970 in UTC, money is in cents. Identifiers compare byte by byte, as they do in Redis.
--- This file has the same tables, columns, keys and checks as the MySQL file of the same number.
+-- The tables, columns, keys and checks are those of the MySQL file of the same number. Only event_feed gets its id in step 5.
 
 CREATE TABLE sales (
   id                   TEXT    NOT NULL PRIMARY KEY,
@@ -36,7 +36,7 @@ CREATE INDEX sales_ends_at ON sales (ends_at_ms);
 CREATE INDEX sales_created_at ON sales (created_at_ms);
 
 CREATE TABLE campaigns (
-  -- No sale has the same id: in the table buyers, a campaign stands where a sale does.
+  -- Of all sales, only the one that has the campaign's line has the same id. In the table buyers, the id stands as that of a sale.
   id             TEXT    NOT NULL PRIMARY KEY,
   title          TEXT    NOT NULL,
   description    TEXT    NOT NULL,
@@ -64,11 +64,11 @@ CREATE TABLE stock (
   gate_version         INTEGER NOT NULL DEFAULT 0,
   -- A gate of this epoch or an older one is replaced, because it admitted more units than the stock had.
   wrong_epoch          INTEGER NOT NULL DEFAULT 0,
-  -- Another number whenever what an order takes from its sale has changed.
+  -- A number that changes whenever an operator changes the sale.
   terms                INTEGER NOT NULL DEFAULT 0,
   -- Until then, instances may refuse requests on the sold-out sale from memory, so no units come back.
   refusing_until_ms    INTEGER NOT NULL DEFAULT 0,
-  -- When a return of units was last announced, so that no such refusals begin.
+  -- When a return of units was last announced, so that no instance begins to refuse from memory.
   returning_at_ms      INTEGER NOT NULL DEFAULT 0,
   -- Where units go that come back: 0 to all; 1 to all, until the sale is sold out; 2 to the line.
   lined                INTEGER NOT NULL DEFAULT 0,
@@ -81,7 +81,7 @@ CREATE TABLE stock (
 ) STRICT;
 
 CREATE TABLE orders (
-  -- Ids are random, so new rows and new keys in the indexes would be all over the table. By this number they are neighbours.
+  -- Ids are random: by id, new rows and new keys of the indexes would be spread all over. By this number they are neighbours.
   number               INTEGER NOT NULL PRIMARY KEY,
   -- Derived from the user, the sale and the idempotency key, so the id is unique for these three.
   id                   TEXT    NOT NULL,
@@ -176,7 +176,7 @@ CREATE TABLE users (
   used_at_ms           INTEGER
 ) STRICT;
 CREATE UNIQUE INDEX users_name ON users (name);
--- For the list of the staff, among all buyers.
+-- For the list of the staff, who are few among all users.
 CREATE INDEX users_role ON users (role);
 
 -- The log of operators' actions, and of what the engine found wrong or repaired by itself.
@@ -209,7 +209,7 @@ CREATE TABLE leases (
   until_ms             INTEGER NOT NULL
 ) STRICT;
 
--- Keys that must be kept as long as the data. The only one so far is the key that the ids of orders are derived with.
+-- Keys that must be kept as long as the data. The only one is the key with which the ids of orders are derived.
 CREATE TABLE data_keys (
   name                 TEXT    NOT NULL PRIMARY KEY,
   value                TEXT    NOT NULL
@@ -224,13 +224,13 @@ CREATE TABLE events (
   at_ms     INTEGER NOT NULL,
   events    INTEGER NOT NULL,
   ids       TEXT    NOT NULL,
-  -- Of an event that is recorded once only.
+  -- The type and the sale of an event that is recorded only once for a sale.
   only_once TEXT    NULL
 ) STRICT;
 CREATE INDEX events_last ON events (last);
 CREATE UNIQUE INDEX events_once ON events (only_once);
 
--- The number of the last event in the feed, in one row. Whoever gives numbers locks it.
+-- The number of the last event in the feed, in one row. Whoever gives numbers locks the row.
 CREATE TABLE event_feed (
   last INTEGER NOT NULL
 ) STRICT;
@@ -287,7 +287,7 @@ CREATE TABLE sale_lines (
   drawn         INTEGER NOT NULL DEFAULT 0,
   -- The first rank that a draw passed over, because its quantity was larger than the units that were left.
   passed        INTEGER NULL,
-  -- In hex. The secret becomes public at the seal; the key of the leaves never does.
+  -- In hex. The secret becomes public with the seed, without entries with the root; the key of the leaves never does.
   secret        TEXT    NOT NULL,
   leaf_key      TEXT    NOT NULL,
   commitment    TEXT    NOT NULL,
@@ -300,7 +300,7 @@ CREATE TABLE sale_lines (
   beacon_round      INTEGER NOT NULL DEFAULT 0,
   beacon_signature  TEXT    NOT NULL DEFAULT '',
   beacon_randomness TEXT    NOT NULL DEFAULT '',
-  -- When a caller last looked after the line: calls are longer by the time in which none could.
+  -- When a caller last looked after the line. After an outage of all callers, calls end later by the time since then.
   seen_at_ms    INTEGER NOT NULL,
   CONSTRAINT sale_lines_beacon CHECK (beacon = 0 OR seed = '' OR beacon_randomness <> ''),
   CONSTRAINT sale_lines_order CHECK (sealed <= entries AND serving <= entries AND drawn <= draw_units AND call_seconds > 0)
@@ -317,7 +317,7 @@ CREATE TABLE entries (
 ) STRICT;
 CREATE UNIQUE INDEX entries_user ON entries (sale_id, user_id);
 
--- The calls under way, each with the units that stock.called has for it.
+-- The calls under way, each with its units, which stock.called counts.
 CREATE TABLE calls (
   sale_id  TEXT    NOT NULL,
   number   INTEGER NOT NULL,

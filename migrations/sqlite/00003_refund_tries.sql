@@ -1,5 +1,6 @@
 -- +goose Up
--- tries: how often the provider was asked to send the money back. look_at_ms now also says when it is asked next; NULL: at once.
+-- tries counts how often the provider has refused to open the payment and, once money has come, how often the provider was asked
+-- to send it back. look_at_ms also says when the provider is asked that next; NULL: at once.
 ALTER TABLE payments ADD COLUMN tries INTEGER NOT NULL DEFAULT 0;
 DROP INDEX payments_look;
 CREATE INDEX payments_look ON payments (provider, status, look_at_ms);

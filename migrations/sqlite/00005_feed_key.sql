@@ -9,5 +9,5 @@ DROP TABLE event_feed;
 ALTER TABLE event_feed_keyed RENAME TO event_feed;
 
 -- +goose Down
--- Nothing in the engine names the column.
+-- The column stays: nothing in the engine names it.
 SELECT 0;
