@@ -52,7 +52,7 @@ type Line struct {
 	Signature, Randomness string
 }
 
-// AwaitsSeed reports whether the root is public and the seed is not yet, because it follows from a round of the beacon.
+// AwaitsSeed reports whether the root is public and the seed is not yet, because the seed follows from a round of the beacon.
 func (l Line) AwaitsSeed() bool { return l.Round > 0 && l.Seed == "" }
 
 // EntryState is the state of an entry.

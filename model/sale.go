@@ -83,8 +83,8 @@ type CommonLimit struct {
 // HasLine reports whether the sale has a line, or may get one.
 func (s Sale) HasLine() bool { return s.WaitingList || s.Mode == ModeLine || s.Mode == ModeDraw }
 
-// LineID returns the id of the sale to which the sale's line belongs. The sales of a campaign share one line. It belongs to a
-// sale with the campaign's id, which has no units of its own to sell and is in no list.
+// LineID returns the id of the sale to which the sale's line belongs. The sales of a campaign share one line. This
+// line belongs to a sale with the campaign's id, which has no units of its own to sell and is in no list.
 func (s Sale) LineID() string { return cmp.Or(s.Campaign.ID, s.ID) }
 
 // IsCampaignLine reports whether this is not a sale for buyers, but the one to which the line of a campaign belongs, see LineID.
@@ -162,7 +162,7 @@ type Stock struct {
 	Paid      int64 // units in paid orders
 	Version   int64 // grows with every change of the row's units, of the epoch and of the sale by an operator
 	Epoch     int64 // the generation of the sale's gate
-	// GateVersion is the Version that the newest change which the gate has to be told gave the row, see GateChange.
+	// GateVersion is the Version as of the newest change that the gate has to be told, see GateChange.
 	GateVersion int64
 	WrongEpoch  int64 // a gate of this epoch or an older one admitted more units than the stock had, and must be replaced
 	Terms       int64 // changes whenever an operator changes the sale

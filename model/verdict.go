@@ -2,7 +2,7 @@ package model
 
 import "errors"
 
-// Verdict is the answer to a request that was understood and judged: Accepted, or one refusal code.
+// Verdict is the answer to a request that was understood and judged: Accepted, Queued, or a refusal code.
 // A refusal is a value; an error means that something broke. The string is the stable code that
 // clients see in a problem document.
 type Verdict string
