@@ -10,15 +10,16 @@ import (
 // Role says what a user may do.
 type Role string
 
-// The roles. Buyer, viewer, support and operator: each may do what those before it may. RoleHolds may settle and release orders
-// and nothing else; an operator may do that too. RoleCrowd buys shadow sales and nothing else.
+// The roles. Of buyer, viewer, support and operator, each may do all that the ones before it may. RoleHolds may only use the
+// routes /holds, by which the shop's checkout settles and releases orders; an operator may use them too. RoleCrowd may only buy
+// shadow sales.
 const (
 	RoleBuyer    Role = "buyer"
-	RoleViewer   Role = "viewer"   // sees all sales, orders and operations
+	RoleViewer   Role = "viewer"   // reads all that the console shows
 	RoleSupport  Role = "support"  // refunds orders and cancels them
 	RoleOperator Role = "operator" // everything
 	RoleHolds    Role = "holds"    // of the key with which the shop's checkout settles and releases orders
-	RoleCrowd    Role = "crowd"    // a made-up buyer of a rehearsal, for whom there are shadow sales only
+	RoleCrowd    Role = "crowd"    // an invented buyer of a rehearsal, who sees shadow sales only
 )
 
 // ranks are the roles in their order. An unknown role has the rank 0.
@@ -42,43 +43,43 @@ func (r Role) May(least Role) bool {
 type Identity struct {
 	UserID string
 	Role   Role
-	Key    bool   // a server of the shop, by its key
-	Stamp  string // of the account of the staff that logged in; empty: the user has no such account
+	Key    bool   // a server of the shop makes the request, with its key
+	Stamp  string // in a token of the staff: changes with the account's password; otherwise empty
 }
 
-// MayBuy reports whether the user may act as a buyer. A server may not, whatever the role of its key.
+// MayBuy reports whether the user may act as a buyer. A server may not, whatever role its key has.
 func (i Identity) MayBuy() bool { return !i.Key && i.Role.May(RoleBuyer) }
 
 // Sees reports whether the sale or order with this id exists for the user: a shadow sale for the crowd of a rehearsal only, and
-// any other sale for everybody else. The zero Identity is a stranger.
+// any other sale for everybody else. The zero Identity is somebody who has not logged in.
 func (i Identity) Sees(id string) bool { return IsShadow(id) == (i.Role == RoleCrowd) }
 
-// Issuer is an OpenID Connect provider outside, whose tokens are accepted.
+// Issuer is an external OpenID Connect provider whose tokens are accepted.
 type Issuer struct {
 	Name    string // the claim iss
-	Prefix  string // of its users' ids, so that no two issuers share a user
-	KeysURL string // of its JSON Web Key Set; empty: by discovery, at Name
+	Prefix  string // of the ids of the issuer's users, so that no two issuers share a user
+	KeysURL string // of the JSON Web Key Set; empty: discovery at Name finds it
 }
 
 // Account is a built-in user: a buyer, a member of the staff, or a server of the shop, which has a key instead of a
-// password. Buyers whose tokens come from another issuer with the same secret have no Account.
+// password. A buyer who logs in at an issuer, or comes with a token of the shop, has no Account.
 type Account struct {
 	ID           string
 	Name         string
-	PasswordHash string // of a key, its SHA-256
+	PasswordHash string // argon2id; for a key, its SHA-256
 	Role         Role
 	CreatedAt    time.Time
-	UsedAt       time.Time // of a key, to about a minute; zero: never
+	UsedAt       time.Time // when a key was last used, to about a minute; zero: never
 }
 
-// The ids of staff and keys are their names behind these prefixes, so that the log of operations is readable. No buyer's
-// name contains a colon.
+// The id of a key, or of an account of the staff, is its name behind one of these prefixes, so that the log of operations is
+// readable. Only the id of the built-in operator has no prefix. No built-in user's name contains a colon.
 const (
 	OperatorPrefix = "operator:"
 	KeyPrefix      = "key:"
 )
 
-// The subjects of changes of the staff and of endpoints in the log of operations.
+// In the log of operations, these are the subjects of changes to the staff and to endpoints.
 const (
 	StaffSubject    = "staff"
 	EndpointSubject = "endpoints"
@@ -90,8 +91,8 @@ func (a Account) IsKey() bool { return strings.HasPrefix(a.ID, KeyPrefix) }
 // MaxUserID is how long a user's id may be, in bytes.
 const MaxUserID = 64
 
-// ValidUserID reports whether s has the form of a user's id: letters, digits and . _ : - of ASCII. Ids stay strings
-// everywhere: Redis's Lua stores numbers as doubles, so the id 2^53+1 would become another user's id.
+// ValidUserID reports whether s has the form of a user's id: 1 to MaxUserID letters, digits and . _ : - of ASCII. Ids stay
+// strings everywhere: Lua in Redis stores numbers as doubles, so the number 2^53+1 would become another user's id.
 func ValidUserID[T string | []byte](s T) bool {
 	for i := range len(s) {
 		switch c := s[i]; {

@@ -15,25 +15,25 @@ type Attempt struct {
 	Frequency      Frequency
 	Keyless        bool         // the engine made the idempotency key, so the attempt repeats no earlier one
 	Shards         int          // of the sale's gate
-	CampaignID     string       // of the sale, or empty
-	Common         *CommonLimit // of the campaign, for the gate; nil: the gate leaves this limit to the database
+	CampaignID     string       // of the sale's campaign; empty: the sale belongs to none
+	Common         *CommonLimit // the campaign's limit, for the gate; nil: only the database checks it
 	LeastEpoch     int64        // the newest epoch of the gate that this instance has read; an older gate must not admit
-	Waiter         *Waiter      // waits on this instance; nil: nobody does
+	Waiter         *Waiter      // of the buyer who waits on this instance; nil: nobody waits here
 }
 
 // GateRef names the gate that judges the attempt.
 func (a Attempt) GateRef() GateRef { return GateRef{a.SaleID, a.CampaignID, max(a.Shards, 1)} }
 
-// StockView is what one read of the database returned about an attempt.
+// StockView is what the strategies naive and mutex read in the database about an attempt, before they write its order.
 type StockView struct {
 	Offer   Offer
 	Now     time.Time // by the database's clock
 	Decided *Outcome  // the outcome of a known attempt, or a refusal; nil if an order has to be written
 }
 
-// Replay returns the answer to an attempt whose id was known before: the known outcome, or IdempotencyMismatch if
-// this attempt asks for something else than the first one. The quantity is all that an attempt asks for. That of a lost
-// attempt is unknown and stored as 0, so every attempt matches it.
+// Replay returns the answer to an attempt whose id was known before, with Repeated set: the known outcome, or
+// IdempotencyMismatch if this attempt has another quantity than the first one. A lost attempt is stored with the quantity 0,
+// since its quantity is unknown; 0 matches every quantity.
 func (a Attempt) Replay(known Outcome) Outcome {
 	known.Repeated = true
 	if known.Order != nil && known.Order.Quantity != 0 && known.Order.Quantity != a.Quantity {
@@ -49,7 +49,7 @@ type Frequency struct {
 }
 
 // Outcome is the result of an attempt. With Accepted the Order is durable. Queued means that the attempt was admitted and is
-// not settled yet. The refusal of an attempt that was queued first carries a rejected Order.
+// not settled yet. A refusal has a rejected Order if it was read back from the database, and else no Order.
 type Outcome struct {
 	Verdict    Verdict
 	Order      *Order        `json:",omitempty"`
@@ -57,11 +57,11 @@ type Outcome struct {
 	RetryAfter time.Duration `json:",omitempty"` // with TooFrequent
 }
 
-// Admission is the gate's answer to an attempt: Accepted if it has admitted the attempt, now or before (Repeated). After an
-// error the attempt may have been admitted.
+// Admission is the gate's answer to an attempt: Accepted if the gate has admitted the attempt, now or before (Repeated);
+// NoGate or Unsure if the gate cannot judge; otherwise a refusal. If Err is not nil, the attempt may have been admitted.
 type Admission struct {
 	Outcome
-	Entry *Entry // of an attempt that was just admitted
+	Entry *Entry // of an attempt that this call has admitted
 	Err   error
 }
 
@@ -74,8 +74,8 @@ type Entry struct {
 	Swept    bool   // a sweep found the entry in the stream
 }
 
-// Valid reports whether the gate may have admitted the entry. No column can store the values of an invalid entry, so
-// it can be neither settled nor refused.
+// Valid reports whether the gate may have written the entry. The values of an invalid entry may not fit the columns of the
+// database, so such an entry is neither settled nor refused.
 func (e Entry) Valid() bool {
 	return ValidID(e.ID, OrderIDLength) && e.SaleID == SaleOf(e.ID) && ValidUserID(e.UserID) &&
 		(e.CampaignID == "" || ValidID(e.CampaignID, IDLength)) && e.Quantity > 0 && e.Quantity <= math.MaxInt32 && e.IdempotencyKey != ""

@@ -18,13 +18,13 @@ const (
 	EventSaleEnded  EventType = "sale.ended"
 )
 
-// Event is something that other systems hear of. The transaction that makes the change also records the event.
+// Event is something that other systems hear of. The transaction that changes an order or a payment also records the event.
 type Event struct {
 	Number  int64 // place in the feed, from 1
 	Type    EventType
 	At      time.Time // by the database's clock
 	SaleID  string
-	Order   *Order   // as it was after the event; nil for events of a sale
+	Order   *Order   // with its status after the event, or with EventRefundDue its present one; nil for events of a sale
 	Payment *Payment // of EventRefundDue
 }
 
@@ -34,24 +34,24 @@ type EndpointState string
 // The states of an endpoint.
 const (
 	EndpointOn   EndpointState = "on"
-	EndpointOff  EndpointState = "off"  // switched off, by an operator or because it failed for too long
-	EndpointGone EndpointState = "gone" // it has answered that it will never be there again
+	EndpointOff  EndpointState = "off"  // an operator has switched it off, or it failed for too long
+	EndpointGone EndpointState = "gone" // it has answered 410: it wants no more events
 )
 
 // Endpoint is a URL to which events are sent.
 type Endpoint struct {
 	ID           string
 	URL          string
-	Rate         int // events per second
+	Rate         int // the most events per second
 	State        EndpointState
 	Reason       string // why it is off or gone
 	Secret       string // sealed
-	OldSecret    string // sealed; the secret before, which signs as well until OldUntil
+	OldSecret    string // sealed; the previous secret, which also signs until OldUntil
 	OldUntil     time.Time
-	Position     int64     // number of the last event that it has
+	Position     int64     // number of the last event that it has taken, or that was passed over as undeliverable
 	SendingTo    int64     // number of the last event of the batch that is being sent; 0: none
-	Tries        int       // of this batch that have failed
-	FailingSince time.Time // zero: the last try succeeded
+	Tries        int       // how many tries to send this batch have failed
+	FailingSince time.Time // when the first of the failed tries in a row began; zero: the last try succeeded
 	CreatedAt    time.Time
 }
 
@@ -63,14 +63,14 @@ type Delivery struct {
 	Last       int64 // number of the last event
 	At         time.Time
 	Took       time.Duration
-	Status     int    // of the answer; 0: there was none
-	Answer     string // the beginning of its body, or what went wrong
+	Status     int    // of the HTTP answer; 0: no answer came
+	Answer     string // the beginning of the answer's body; without an answer, what went wrong
 }
 
 // Delivered reports whether the endpoint has taken the events.
 func (d Delivery) Delivered() bool { return 200 <= d.Status && d.Status < 300 }
 
-// Undeliverable reports whether the endpoint has refused a single event for its size: it would refuse it whenever it comes again.
+// Undeliverable reports whether the endpoint has refused a single event as too large, and so would refuse the event again.
 func (d Delivery) Undeliverable() bool { return d.Status == 413 && d.First == d.Last }
 
 // EndpointChange changes an endpoint; zero fields change nothing.
@@ -78,5 +78,5 @@ type EndpointChange struct {
 	URL    string
 	Rate   int
 	State  EndpointState
-	Secret string // sealed; the secret in place becomes the old one
+	Secret string // sealed; the present secret becomes the old one
 }

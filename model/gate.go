@@ -6,8 +6,8 @@ import (
 	"iter"
 )
 
-// GateRef names the gate of a sale. The campaign that the sale belongs to, if any, and the number of its shards, at least
-// 1, never change.
+// GateRef names the gate of a sale. The sale's campaign, if any, and the number of the gate's shards, at least 1, never
+// change.
 type GateRef struct {
 	SaleID     string
 	CampaignID string
@@ -29,9 +29,9 @@ type GateState struct {
 	Exists   bool
 	Open     bool
 	Epoch    int64
-	Revision int64 // revision of the sale that the gate has
+	Revision int64 // of the sale, as the gate has it
 	Version  int64 // version of the stock up to which the gate has every change
-	Left     int64 // units that may still be admitted
+	Left     int64 // units that the gate may still admit
 	Inflight int64 // units admitted and not settled
 	Stream   int64 // entries in the stream
 }
@@ -44,13 +44,13 @@ const (
 	RebuildPreheat    RebuildReason = "preheat"            // the sale is new
 	RebuildMissing    RebuildReason = "missing"            // the sale has no gate
 	RebuildNeeded     RebuildReason = "missing_at_attempt" // an attempt found no open gate
-	RebuildClosed     RebuildReason = "closed"             // left closed by a rebuild, or installed on another Redis
+	RebuildClosed     RebuildReason = "closed"             // closed by a rebuild, or installed on another Redis process
 	RebuildOldEpoch   RebuildReason = "old_epoch"          // the database has a newer epoch
 	RebuildOldSale    RebuildReason = "missed_change"      // the gate missed an operator's change
 	RebuildTooMany    RebuildReason = "admitted_too_many"  // the gate admitted more units than the stock had
 	RebuildDrift      RebuildReason = "drift"              // the gate's units differ from the database's
-	RebuildLost       RebuildReason = "lost_entry"         // an order was made whose entry was lost with Redis
-	RebuildMiscounted RebuildReason = "miscounted"         // the gate counts users' units wrong
+	RebuildLost       RebuildReason = "lost_entry"         // the entry of a settled order was lost with Redis
+	RebuildMiscounted RebuildReason = "miscounted"         // the gate's counts of users' units are wrong
 )
 
 // GateContents is a snapshot of the database with all that a new gate of a sale needs. Buyers and Known return pages,
@@ -58,7 +58,7 @@ const (
 type GateContents interface {
 	Offer() Offer
 	Buyers(ctx context.Context) iter.Seq2[[]Buyer, error] // the users with live units
-	Known(ctx context.Context) iter.Seq2[[]Known, error]  // the orders and the refusals, but not the lost attempts
+	Known(ctx context.Context) iter.Seq2[[]Known, error]  // the orders and refusals, without those of lost attempts
 	Close()
 }
 
@@ -75,12 +75,12 @@ type Known struct {
 }
 
 // Unsure is an internal verdict that buyers never get: the sale's gate is open, but not all of its shards could be
-// asked for units, so the database has to decide.
+// asked for units, so the gate can't tell whether the sale is sold out.
 const Unsure Verdict = "unsure"
 
-// ErrStreamMoved: an entry was settled after the stream was measured and before the gate was installed. The caller
-// has to start again with measuring the stream.
+// ErrStreamMoved: after the stream was measured and before the gate was installed, an entry was settled or the staged keys
+// expired. The caller has to start again with measuring the stream.
 var ErrStreamMoved = errors.New("the stream moved")
 
-// ErrNewerGate: a gate of this epoch or a newer one exists, so this rebuild ends.
+// ErrNewerGate: a gate of this epoch or a newer one was installed or is being installed, so this rebuild ends.
 var ErrNewerGate = errors.New("a newer gate is installed")

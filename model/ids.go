@@ -21,7 +21,7 @@ const OrderIDLength = 3 * IDLength
 // ShadowPrefix begins the ids of shadow sales, and thereby of their orders. No other sale has an id that begins so.
 const ShadowPrefix = "SHADOW"
 
-// NewSaleID makes an id that can't be guessed.
+// NewSaleID makes an id that can't be guessed: of a sale, a campaign or an endpoint.
 func NewSaleID() string { return outOfShadow(rand.Text()[:IDLength]) }
 
 // NewShadowID makes the id of a shadow sale.
@@ -38,11 +38,11 @@ func outOfShadow(id string) string {
 	return id
 }
 
-// OrderIDs derives ids from a key that only the server has: the ids of orders, and the ids of sales that are created
-// under an idempotency key.
+// OrderIDs derives ids from a key that only the server has: the ids of orders, and the ids of sales, campaigns and endpoints
+// that are created under an idempotency key.
 type OrderIDs struct{ macs *sync.Pool } // of *mac: setting up an HMAC costs more than computing it
 
-// NewOrderIDs takes the key, which must never change while orders exist.
+// NewOrderIDs makes an OrderIDs with a key, which must never change while orders exist.
 func NewOrderIDs(key []byte) OrderIDs {
 	return OrderIDs{macs: &sync.Pool{New: func() any { return &mac{hash: hmac.New(sha256.New, key)} }}}
 }
@@ -57,7 +57,7 @@ func (o OrderIDs) Derive(userID, saleID, idempotencyKey string) string {
 	return string(m.append(id, "owner", userID, string(id)))
 }
 
-// Sale returns the id of the sale that an operator creates under an idempotency key.
+// Sale returns the id of the sale, campaign or endpoint that an operator creates under an idempotency key.
 func (o OrderIDs) Sale(operatorID, idempotencyKey string) string {
 	m := o.macs.Get().(*mac)
 	defer o.macs.Put(m)

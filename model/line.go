@@ -8,8 +8,8 @@ type Mode string
 // The modes.
 const (
 	ModeRush Mode = "rush" // first come, first served
-	ModeLine Mode = "line" // entries from before the start are shuffled, later ones queue behind them; buyers are called
-	ModeDraw Mode = "draw" // entries close at the start, then the winners get orders
+	ModeLine Mode = "line" // the start shuffles the entries, later ones queue behind them; entrants are called to buy
+	ModeDraw Mode = "draw" // the start draws winners from the entries; winners get orders or, in a campaign, calls
 )
 
 // Modes lists the modes.
@@ -21,18 +21,18 @@ type Phase string
 // The phases of a line. A waiting list begins with PhaseCalling.
 const (
 	PhaseEntering Phase = "entering" // before the seal
-	PhaseSealed   Phase = "sealed"   // the number of entries is fixed, their order or the winners are on the way
+	PhaseSealed   Phase = "sealed"   // the number of entries is fixed; their order is not yet fixed, or a draw is under way
 	PhaseCalling  Phase = "calling"
 	PhaseOver     Phase = "over"
 )
 
-// Lined says where the units of a sale go that come back or are added.
+// Lined says where units go that come back to a sale or are added to it.
 type Lined int
 
-// The values of Lined. A sale that is InLine never has units again that are open to all.
+// The values of Lined. A sale that is InLine never again has units that are open to all.
 const (
 	Unlined        Lined = 0 // to all
-	LinedAtSoldOut Lined = 1 // to all, until the sale is sold out: then it is InLine
+	LinedAtSoldOut Lined = 1 // to all, until the sale is sold out; the first entry or return after that makes it InLine
 	InLine         Lined = 2 // to the line
 )
 
@@ -41,33 +41,33 @@ type Line struct {
 	Phase   Phase
 	Entries int64     // entries made so far; their numbers are 0 to Entries-1
 	Sealed  int64     // entries before the seal, which have their places in the shuffled order; 0 before the seal
-	Serving int64     // all ranks below this one have been called, or in a draw were looked at
+	Serving int64     // the next rank to look at: those below were called, drawn or passed over
 	FirstAt time.Time // when the first entry came; zero: there is none
-	Stopped bool      // nobody is called and no call ends, because the sale is paused or starts later than it did
-	// In hex. Root, Secret and Seed are empty before the seal; without entries there is never a seed.
+	Stopped bool      // nobody is called and no call ends, because the sale was paused or its start was put off
+	// In hex. Root, Secret and Seed are empty until the seal publishes them; without entries there is never a Seed.
 	Commitment, Root, Secret, Seed string
-	// With a beacon and entries, root and round are published together. Signature and Randomness, in hex, are those of the
-	// round, which comes later; then secret and seed follow.
-	Round                 int64 // 0: the order needs no round, or none is named yet
+	// With a beacon and entries, Root and Round are published together. Signature and Randomness, in hex, are what the round
+	// brings later; Secret and Seed are published after them.
+	Round                 int64 // of the beacon; 0: the order needs no round, or none is named yet
 	Signature, Randomness string
 }
 
-// AwaitsSeed reports whether the root is public and the seed is not, because the seed follows from a round of the beacon.
+// AwaitsSeed reports whether the root is public and the seed is not yet, because the seed follows from a round of the beacon.
 func (l Line) AwaitsSeed() bool { return l.Round > 0 && l.Seed == "" }
 
 // EntryState is the state of an entry.
 type EntryState string
 
-// The states of an entry. Only waiting, spent, lapsed, left, void and voided are in the database: an entry is called while it has a
-// call, and lost if it still waits when the line is over.
+// The states of an entry. Only waiting, spent, lapsed, left, void and voided are in the database: an entry is called while it
+// has a call, and lost if it still waits when the line is over.
 const (
 	EntryWaiting EntryState = "waiting"
 	EntryCalled  EntryState = "called"
 	EntrySpent   EntryState = "spent"  // it has become an order
-	EntryLapsed  EntryState = "lapsed" // the call ended without an order
+	EntryLapsed  EntryState = "lapsed" // its call ended without an order
 	EntryLeft    EntryState = "left"
 	EntryLost    EntryState = "lost"
-	EntryVoid    EntryState = "void"   // it was left before the seal; shown as left
+	EntryVoid    EntryState = "void"   // the user has left before the seal; shown as left
 	EntryVoided  EntryState = "voided" // an operator has removed it before the seal
 )
 
@@ -77,12 +77,12 @@ type LineEntry struct {
 	Number   int64 // in the order of arrival
 	Quantity int
 	State    EntryState
-	Units    int       // that the call allows to buy; 0 without a call
+	Units    int       // the units that the call allows to buy; 0 without a call
 	Until    time.Time // end of the call
 	New      bool      // the entry was made by this request
 }
 
-// VoidRule says which entries an operator removes from a line: those of users, or else those with the numbers From to To.
+// VoidRule says which entries an operator removes from a line: those of Users or, if there are none, the numbers From to To.
 type VoidRule struct {
 	Users    []string
 	From, To int64
@@ -93,11 +93,11 @@ type VoidRule struct {
 type Sealing struct {
 	Secret, LeafKey [32]byte
 	Entries         int64 // before the seal
-	DrawLimit       int   // see DrawQuantity; 0 before the seal, and without a draw
+	DrawLimit       int   // the limit of DrawQuantity; 0 before the seal, and without a draw
 }
 
-// DrawQuantity returns how many units an entry gets if a draw draws it: those that it wants, but at most as many as a user might
-// have at the seal, if limit is not 0.
+// DrawQuantity returns how many units a drawn entry gets: as many as it wants, but at most limit, which is the sale's limit per
+// user at the seal. A limit of 0 means no limit.
 func DrawQuantity(wanted, limit int) int {
 	if limit == 0 {
 		return wanted

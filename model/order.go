@@ -44,9 +44,9 @@ type Order struct {
 	AmountCents    int64
 	Currency       string
 	Status         OrderStatus
-	Reason         Verdict // why a rejected order was rejected, else empty
+	Reason         Verdict // why the order was rejected; empty for all other orders
 	Source         Source
-	Epoch          int64 // of the sale's gate when the attempt was admitted or deducted
+	Epoch          int64 // of the sale's gate when the attempt was admitted, or sold without the gate
 	IdempotencyKey string
 	CreatedAt      time.Time
 	ExpiresAt      time.Time // the buyer's deadline to pay; the expirer waits for a grace period beyond it
@@ -59,9 +59,9 @@ type Source string
 // The ways into the database.
 const (
 	FromStream   Source = "stream"   // admitted by the gate, settled from its stream
-	FromDatabase Source = "database" // deducted in the database itself
+	FromDatabase Source = "database" // sold in the database itself, without the gate
 	FromLine     Source = "line"     // bought by a buyer who was called
-	FromDraw     Source = "draw"     // drawn
+	FromDraw     Source = "draw"     // the order of a winner of a draw
 )
 
 // OrderFilter selects orders; empty fields select all.
@@ -74,7 +74,7 @@ type OrderFilter struct {
 	Limit  int
 }
 
-// Release is the return of one order's units to the available ones.
+// Release is the return of one order's units to the stock.
 type Release struct {
 	OrderID string
 	UserID  string
@@ -89,11 +89,11 @@ type GateChange struct {
 	OrderID string // empty: an added quota
 	UserID  string // owner of the units; empty for an added quota
 	Units   int64  // to add to the gate's units left; negative: to take from them
-	Sold    bool   // a new order that the gate may not know, of as many units
+	Sold    bool   // the change is a new order of these units, whose id the gate may lack
 }
 
-// ClockStep is a step forward of the database's clock. Orders made before the step expire later, by the time By.
+// ClockStep is a step forward of the database's clock. Orders made before the step get By more time before they expire.
 type ClockStep struct {
-	At time.Time // by that clock: later than all orders made before the step, earlier than all made since
+	At time.Time // by that clock: orders made before the step have an earlier time, all others a later one
 	By time.Duration
 }

@@ -19,18 +19,18 @@ const (
 	PaymentRefunded  PaymentStatus = "refunded"
 )
 
-// PaymentStatuses are all of them.
+// PaymentStatuses lists all statuses.
 var PaymentStatuses = []PaymentStatus{PaymentOpen, PaymentSucceeded, PaymentFailed, PaymentRefundDue, PaymentRefunded}
 
-// Money is an amount of one currency. Two amounts are the same if they are equal as values.
+// Money is an amount of one currency. Two amounts can be compared by ==.
 type Money struct {
 	Cents    int64  // in hundredths of the currency
 	Currency string // its code in ISO 4217, in capitals
 	Rounded  bool   // the amount is not a whole number of hundredths, so it is not what any order asks for
 }
 
-// AmountRange is what a payment provider takes of one currency: the multiples of Step from Low to High, all in hundredths. A
-// provider whose Low is above 0 has nothing to do with free orders.
+// AmountRange is what a payment provider takes of one currency: the multiples of Step from Low to High, all in hundredths. If
+// Low is above 0, free orders are paid without the provider.
 type AmountRange struct{ Low, High, Step int64 }
 
 // withoutCents are the currencies that have no smaller unit (ISO 4217).
@@ -38,7 +38,7 @@ var withoutCents = []string{
 	"BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF", "UGX", "UYI", "VND", "VUV", "XAF", "XOF", "XPF",
 }
 
-// AllAmounts returns all amounts that a currency has, from low on.
+// AllAmounts returns all amounts that a currency has, from low on. low is in the currency's smallest unit.
 func AllAmounts(currency string, low int64) AmountRange {
 	if slices.Contains(withoutCents, currency) {
 		return AmountRange{Low: 100 * low, High: math.MaxInt64, Step: 100}
@@ -46,7 +46,7 @@ func AllAmounts(currency string, low int64) AmountRange {
 	return AmountRange{Low: low, High: math.MaxInt64, Step: 1}
 }
 
-// TakesAll is what a provider takes for which every amount will do, free orders too.
+// TakesAll is the method Takes of a provider that takes all amounts of every currency, free orders too. ok is always true.
 func TakesAll(currency string) (amounts AmountRange, ok bool) { return AllAmounts(currency, 0), true }
 
 // Payment is one payment for an order, open or finished.
@@ -56,23 +56,23 @@ type Payment struct {
 	UserID        string // the order's
 	Quantity      int    // the order's
 	Provider      string
-	Reference     string // the provider's id of what it has opened for this payment; empty if it has none
+	Reference     string // the provider's id of what it has opened for this payment; empty: nothing is opened yet, or it has no id
 	ProviderTxnID string // empty until the provider has reported a transaction
-	// AmountCents and Currency are what is asked for. Once a transaction has brought money, they are what came.
+	// AmountCents and Currency are what the buyer has to pay. Once a transaction has brought money, they are what came.
 	AmountCents int64
 	Currency    string
 	Status      PaymentStatus
 	CreatedAt   time.Time
 	ExpiresAt   time.Time // the order's deadline to pay
-	// Tries is how often the provider has refused to open the payment and, once money has come, how often the provider was
-	// asked to send it back.
+	// Tries counts how often the provider has refused to open the payment. Once money has come, it counts how often the
+	// provider was asked to send the money back, or has reported that it did not arrive.
 	Tries int
 }
 
-// Money returns what is asked for, or what came.
+// Money returns AmountCents and Currency.
 func (p Payment) Money() Money { return Money{Cents: p.AmountCents, Currency: p.Currency} }
 
-// Report is what a payment provider says about a payment. NewReport makes it, so that no report lacks a part of what
+// Report is what a payment provider says about a payment. Only NewReport makes a Report, so that none lacks a part of what
 // identifies the money.
 type Report struct {
 	paymentID, reference, txnID string
@@ -80,11 +80,11 @@ type Report struct {
 	money                       Money
 }
 
-// NewReport returns what a provider says about a payment. The reference is that of what the provider has opened for the
-// payment, empty if it opens nothing. txnID is the provider's transaction, and money is what it moved, or what it would have
-// moved. The result is PaymentSucceeded; PaymentFailed; PaymentRefunded if all the money of the transaction was sent back; or
-// PaymentRefundDue if money that was sent back has not arrived. A transaction that was refunded is recorded, and identifies
-// the payment by itself, so its report needs no reference, and that of money that has not arrived no payment.
+// NewReport returns what a provider says about a payment. The reference is the provider's id of what it has opened for the
+// payment, empty if it opens nothing. txnID is the provider's transaction, and money is what the transaction moved, or would
+// have moved. The result is PaymentSucceeded; PaymentFailed; PaymentRefunded if all the money of the transaction was sent back;
+// or PaymentRefundDue if money that was sent back has not arrived. The last two are about a transaction that is recorded
+// already: PaymentRefunded needs no reference, and PaymentRefundDue neither a reference nor a payment's id.
 func NewReport(paymentID, reference, txnID string, result PaymentStatus, money Money) Report {
 	return Report{paymentID: paymentID, reference: reference, txnID: txnID, result: result, money: money}
 }
@@ -104,12 +104,12 @@ func (r Report) Result() PaymentStatus { return r.result }
 // Money returns what the transaction moved, or would have moved.
 func (r Report) Money() Money { return r.money }
 
-// Free returns the report that nothing was to pay.
+// Free returns the report of a payment of 0, for which no money moves.
 func (p Payment) Free() Report {
 	return NewReport(p.ID, p.Reference, "free-"+p.ID, PaymentSucceeded, p.Money())
 }
 
-// IsFree reports whether there was nothing to pay, and so nothing was.
+// IsFree reports whether Free made the report that settled the payment, so that no money has moved.
 func (p Payment) IsFree() bool { return p.ProviderTxnID == "free-"+p.ID }
 
 // Unpaid returns the report of a payment whose time is over and for which no money came.

@@ -7,11 +7,11 @@ type Rehearsal struct {
 	ID        int64
 	At        time.Time // when it was stored, by the database's clock
 	Version   string    // of the program
-	Verdict   string    // RehearsalPassed, or why it has not passed
+	Verdict   string    // RehearsalPassed, or another one if it has not passed
 	Buyers    int64
 	Units     int64
 	PerSecond int64  // the most arrivals in a second
-	Report    []byte // JSON; a list of rehearsals does not have it
+	Report    []byte // JSON; empty in a list of rehearsals
 }
 
 // RehearsalPassed is the verdict of a rehearsal in which the crowd came as planned and nothing was wrong.

@@ -17,8 +17,8 @@ const (
 	SaleLive   SaleStatus = "live"
 	SalePaused SaleStatus = "paused"
 	SaleClosed SaleStatus = "closed"
-	// SaleShadow sells like a live sale, but only to the crowd of a rehearsal or of the strategy lab: to everybody else it does not
-	// exist, and it has no events. Its id, which never changes, says so, see IsShadow. An operator can only close it.
+	// SaleShadow sells like a live sale, but only to the crowd of a rehearsal or of the strategy lab: no other buyer sees the
+	// sale, and it has no events. The sale's id, which never changes, says the same, see IsShadow. An operator can only close it.
 	SaleShadow SaleStatus = "shadow"
 )
 
@@ -34,7 +34,7 @@ const (
 	StateEnded    SaleState = "ended"
 )
 
-// Sale is a timed window that sells a quota of one product at one price.
+// Sale offers a quota of units of one product, at one price, in a timed window.
 type Sale struct {
 	ID                 string // opaque, IDLength characters of base32
 	Code               string // of the short link
@@ -49,22 +49,22 @@ type Sale struct {
 	StartsAt           time.Time
 	EndsAt             time.Time
 	Status             SaleStatus
-	Revision           int64 // grows with every change by the operator
+	Revision           int64 // grows with every change by an operator, and when a part of the line's seal is published
 	Shards             int   // of its gate, 1 to MaxShards; never changes
 	Mode               Mode
 	EntriesAt          time.Time // when entries open, zero: at once
 	CallSeconds        int       // how long a call lasts
 	Beacon             bool      // the order of a line or draw also follows from a public source of randomness
-	EntryWork          int64     // the most hashes that an entrant has to compute, twice as many under load; 0: none
+	EntryWork          int64     // the most hashes that an entrant has to compute, doubled under load; 0: none
 	WaitingList        bool      // units that come back after the sale was sold out go by call to those who wait
-	Campaign           Campaign  // that the sale belongs to, never changes; without an ID: none
+	Campaign           Campaign  // the campaign that the sale belongs to, which never changes; without an ID: none
 	Variant            string    // what is different in this sale of its campaign, for example the size
-	Place              int       // in the list of the campaign's sales
+	Place              int       // the sale's place in the list of the campaign's sales, from 0
 }
 
-// Campaign groups sales that open and close together, and on which a user may have a number of units in all.
+// Campaign groups sales that open and close together and share a limit on each user's units.
 type Campaign struct {
-	ID           string // like the id of a sale, and of no sale
+	ID           string // in the form of a sale's id; no sale that buyers see has it
 	Title        string
 	Description  string
 	ImageURL     string
@@ -83,12 +83,11 @@ type CommonLimit struct {
 // HasLine reports whether the sale has a line, or may get one.
 func (s Sale) HasLine() bool { return s.WaitingList || s.Mode == ModeLine || s.Mode == ModeDraw }
 
-// LineID returns the id of the sale that has the sale's line. The sales of a campaign share a line: it is that of a sale with
-// the campaign's id, which has no units of its own to sell and is in no list.
+// LineID returns the id of the sale to which the sale's line belongs. The sales of a campaign share one line. This
+// line belongs to a sale with the campaign's id, which has no units of its own to sell and is in no list.
 func (s Sale) LineID() string { return cmp.Or(s.Campaign.ID, s.ID) }
 
-// IsCampaignLine reports whether this is the line of a campaign: it is stored like a sale, but no list shows it and nobody can buy
-// it.
+// IsCampaignLine reports whether this is not a sale for buyers, but the one to which the line of a campaign belongs, see LineID.
 func (s Sale) IsCampaignLine() bool { return s.ID == s.Campaign.ID }
 
 // MaxShards is the most shards that a gate may have: enough for the nodes of a usual Redis Cluster, and few enough that
@@ -98,8 +97,8 @@ const MaxShards = 16
 // GateRef names the sale's gate.
 func (s Sale) GateRef() GateRef { return GateRef{s.ID, s.Campaign.ID, max(s.Shards, 1)} }
 
-// Judge returns whether the sale sells at the instant now of a store's clock: Accepted, NotStarted, Ended or Paused.
-// Every strategy makes these checks in the same order.
+// Judge returns whether the sale sells at the instant now of a store's clock: Accepted, NotStarted, Ended or Paused. A closed
+// sale is Ended even before its start. Every strategy makes these checks in the same order.
 func (s Sale) Judge(now time.Time) Verdict {
 	switch {
 	case s.Status == SaleClosed:
@@ -131,7 +130,8 @@ func (s Sale) State(now time.Time, available int64) SaleState {
 	}
 }
 
-// CampaignState returns what a buyer sees of a campaign at the instant now: the most inviting of the states of its sales.
+// CampaignState returns what a buyer sees of a campaign at the instant now: the first of open, upcoming, paused and sold_out that
+// one of the sales has, or else ended.
 func CampaignState(sales []Offer, now time.Time) SaleState {
 	states := StatesOf(sales, now)
 	for _, s := range []SaleState{StateOpen, StateUpcoming, StatePaused, StateSoldOut} {
@@ -155,24 +155,23 @@ func StatesOf(sales []Offer, now time.Time) []SaleState {
 type Stock struct {
 	SaleID    string
 	Quota     int64
-	Available int64 // units that are open to all; 0 while Lined is InLine
-	Reserved  int64 // units that belong to the line and are not called
-	Called    int64 // units behind the calls that have not become orders
+	Available int64 // units that anybody may buy; 0 while Lined is InLine
+	Reserved  int64 // units that belong to the line and are in no call
+	Called    int64 // units behind the calls under way
 	Held      int64 // units in pending orders
 	Paid      int64 // units in paid orders
-	Version   int64 // grows with every change of the row's units, and with the epoch
+	Version   int64 // grows with every change of the row's units, of the epoch and of the sale by an operator
 	Epoch     int64 // the generation of the sale's gate
-	// GateVersion is the version of the newest change that did not come through the gate, see GateChange.
+	// GateVersion is the Version as of the newest change that the gate has to be told, see GateChange.
 	GateVersion int64
-	WrongEpoch  int64 // gates up to this epoch admitted more units than the stock had, and must be replaced
-	Terms       int64 // another number whenever an operator has changed the sale
+	WrongEpoch  int64 // a gate of this epoch or an older one admitted more units than the stock had, and must be replaced
+	Terms       int64 // changes whenever an operator changes the sale
 	Lined       Lined
-	// The calls that became orders, and those that ended without one. The share of the latter is the
-	// no-show rate.
+	// How many calls became orders, and how many lapsed without an order. The share of the lapsed calls is the no-show rate.
 	SpentCalls, LapsedCalls int64
 }
 
-// Free returns the units that are in no order. The API calls them available.
+// Free returns the number of units that are in no live order. The API calls them available.
 func (s Stock) Free() int64 { return s.Available + s.Reserved + s.Called }
 
 // RefusalTime is how long an instance may refuse requests from memory after it has asked for a RefusalLease.
@@ -181,7 +180,7 @@ const RefusalTime = 700 * time.Millisecond
 // RefusalLease allows an instance to refuse requests on a sold-out sale from memory. Two equal leases of a sale mean that
 // no order and no durable refusal was added between them.
 type RefusalLease struct {
-	GateVersion int64 // of the stock; grows whenever units come back
+	GateVersion int64 // of the stock row; grows whenever units come back
 	Refusals    int64 // number of durable refusals
 }
 
@@ -198,9 +197,9 @@ type NewSale struct {
 	Quota int64
 }
 
-// CampaignChange is an operator's change of a campaign and of all its sales. Edit changes the campaign's texts and limit,
-// EditSale what SaleChange.Edit may change of each sale. If one of them returns a verdict other than Accepted, nothing is
-// changed at all.
+// CampaignChange is an operator's change of a campaign and of all its sales. Edit changes the campaign's texts and limit.
+// EditSale is called for each sale, and changes what SaleChange.Edit may change. If one of the two returns a verdict other than
+// Accepted, nothing is changed at all.
 type CampaignChange struct {
 	CampaignID string
 	Actor      string
@@ -209,41 +208,43 @@ type CampaignChange struct {
 	EditSale   func(*Sale) Verdict
 }
 
-// SaleChange is an operator's change of a sale. Edit gets the sale as it is in the transaction, and changes its
-// texts, times, limit and status. If Edit returns a verdict other than Accepted, nothing is changed at all.
+// SaleChange is an operator's change of a sale. Edit gets the sale as it is in the transaction, and changes its texts, times,
+// limit, status, length of calls and waiting list. If Edit returns a verdict other than Accepted, nothing is changed at all.
 type SaleChange struct {
 	SaleID    string
 	Actor     string
 	Action    string // for the log
 	Edit      func(*Sale) Verdict
 	AddQuota  int64
-	MostQuota int64  // the largest quota that the sale may get by AddQuota; 0: any
+	MostQuota int64  // the largest quota that AddQuota may lead to; 0: any
 	IfQuota   *int64 // the quota that the sale must have before the change; nil: any
 }
 
-// AuditEntry is an action of an operator, or a repair by the engine itself.
+// AuditEntry is an entry of the log of operations: an operator's action, or what the engine found, repaired or heard of a refund.
 type AuditEntry struct {
 	At                    time.Time // by the database's clock
 	Actor, Action, Detail string
 }
 
-// Books are the sums of a sale that must agree, all read at one instant of the database.
+// Books are the sums of a sale that must agree, all read as of one instant of the database.
 type Books struct {
 	Stock       Stock
-	Orders      map[OrderStatus]int64 // orders by status, rejected ones included
+	Orders      map[OrderStatus]int64 // number of orders by status; rejected attempts count as orders
 	Units       map[OrderStatus]int64 // units by status
 	BuyersUnits int64                 // live units over all users
 	CalledUnits int64                 // units over all calls
-	// Of a sale in a campaign: the campaign's units over all users, its sales' units over all users, and the number of users
-	// for whom the two differ. Of the campaign's line: its quota, and the units that its sales have reserved. Else 0.
+	// For a sale in a campaign: the units over all users as counted for the campaign, the same as counted for its sales, and the
+	// number of users for whom the two differ. For the sale that has a campaign's line: its quota, the units that the campaign's
+	// sales have reserved, and 0. For any other sale they are 0.
 	CampaignUnits, CampaignSales, CampaignWrong int64
-	// Of the sale's line, if it has one: its state, its entries, the calls whose entry does not wait, and the orders that have no
-	// spent entry although they need one.
+	// If the sale has a line: the line's state, and how many entries there are, calls whose entry does not wait, and orders that
+	// need a spent entry and have none. The line of a campaign is in the books of the sale that has it.
 	Line                            Line
 	Entries, WrongCalls, WrongTurns int64
 }
 
-// Since describes what the line has changed against the books before that may never change: the seal, and whose the units are.
+// Since describes what has changed since earlier books and may never change: the seal of the line, and that units which belong
+// to a line stay with it. An empty list means that all is well.
 func (b Books) Since(before Books) (list []string) {
 	was, is := before.Line, b.Line
 	if was.Root != "" && (was.Sealed != is.Sealed || was.Root != is.Root || was.Seed != "" && was.Seed != is.Seed) {

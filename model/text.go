@@ -7,7 +7,8 @@ import (
 )
 
 // Excerpt returns a text from outside, such as an answer or an error, in a form that every store and log takes: valid UTF-8 on
-// one line, of at most this many characters. It ends with … if the text is longer. What can't be shown becomes a space.
+// one line. A text of more than this many characters is cut to the number, and ends with …. Control characters and invalid
+// bytes become spaces. characters must be at least 1.
 func Excerpt(text string, characters int) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || r == utf8.RuneError {

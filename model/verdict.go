@@ -2,12 +2,13 @@ package model
 
 import "errors"
 
-// Verdict is the answer to a request that was understood and judged: Accepted, or one refusal code.
+// Verdict is the answer to a request that was understood and judged: Accepted, Queued, or a refusal code.
 // A refusal is a value; an error means that something broke. The string is the stable code that
 // clients see in a problem document.
 type Verdict string
 
-// Verdicts on an attempt, in the order in which every strategy judges them.
+// Accepted, and refusals of an attempt in the order in which every strategy checks for them. A closed sale has ended, even before
+// its start.
 const (
 	Accepted     Verdict = "accepted"
 	NotFound     Verdict = "not_found"
@@ -21,7 +22,8 @@ const (
 // Queued is the verdict on an attempt that was admitted and is not settled yet. It is neither a confirmation nor a refusal.
 const Queued Verdict = "queued"
 
-// Verdicts of the middleware and handlers, on later steps of an order's life, and on operators' requests.
+// Other refusals: by the middleware, the handlers and the gate, of entries in a line and purchases by call, of later steps of an
+// order's life, and of operators' requests.
 const (
 	BadRequest           Verdict = "bad_request"
 	Unauthenticated      Verdict = "unauthenticated"
@@ -52,8 +54,7 @@ const (
 	CallEnded            Verdict = "call_ended"
 )
 
-// NoGate is an internal verdict that buyers never get: the sale has no open gate, so another store has to judge the
-// attempt.
+// NoGate is an internal verdict that buyers never get: the sale has no open gate that could judge the attempt.
 const NoGate Verdict = "no_gate"
 
 // Reasons of a rejected order that are not verdicts on an attempt.
@@ -65,7 +66,8 @@ const (
 	ReasonFailed Verdict = "failed"
 )
 
-// ErrUnavailable: neither store could take the work now; nothing was promised, and the caller may retry.
+// ErrUnavailable: a store or service that the work needs does not answer, or too much work waits. Nothing was promised, and the
+// caller may retry.
 var ErrUnavailable = errors.New("unavailable")
 
 // ErrLostRace: another writer changed the stock row first; nothing was written.
@@ -77,18 +79,18 @@ var ErrBroken = errors.New("broken")
 // ErrApart: the work on several sales has to be done for each sale by itself.
 var ErrApart = errors.New("each sale has to be settled by itself")
 
-// ErrBadNotice: a payment provider has not sent this notice, or not now.
+// ErrBadNotice: a notice does not have a payment provider's valid signature, or the signature is too old.
 var ErrBadNotice = errors.New("bad notice")
 
-// ErrForeignNotice: a payment provider has sent this notice, but about something that is not the engine's, or in a form that
-// the engine does not read.
+// ErrForeignNotice: a payment provider has sent this notice, but it is about another account or mode, or in a form that the
+// engine does not read.
 var ErrForeignNotice = errors.New("foreign notice")
 
-// ErrNotOpened: a payment provider has answered that it does not open a payment. It would answer the same request with the
-// same words.
+// ErrNotOpened: a payment provider has answered that it does not open a payment. It would give this answer again to a request
+// with the same idempotency key.
 var ErrNotOpened = errors.New("the provider does not open the payment")
 
-// ErrPaymentRefused: a payment provider refuses a payment for what it is or for whose it is, and will not take it later.
+// ErrPaymentRefused: a payment provider refuses a payment, for example because of its amount, and will not take it later either.
 var ErrPaymentRefused = errors.New("the provider refuses the payment")
 
 // ErrRefundRefused: a payment provider will not send this money back, however often it is asked.

@@ -6,15 +6,16 @@ import (
 	"time"
 )
 
-// Waiter waits for the outcome of an attempt. It travels with the attempt to the gate and with the entry to the settler, so
-// that whoever decides the attempt tells it directly. Only the first answer counts. Its methods are safe for concurrent use.
+// Waiter carries the outcome of an attempt to the buyer who waits for it. A Waiter travels with the attempt to the gate and with
+// the entry to the settler, and whoever decides the attempt calls Tell. Only the first answer counts. The methods are safe for
+// concurrent use.
 type Waiter struct {
 	gone     <-chan struct{}
 	answer   chan answer // of capacity 1
 	answered atomic.Bool
 	hurried  atomic.Bool
 	admitted atomic.Bool
-	at       time.Time // of the admission; set before admitted
+	at       time.Time // time of the admission; set before the field admitted
 }
 
 type answer struct {
@@ -22,12 +23,13 @@ type answer struct {
 	err     error
 }
 
-// NewWaiter makes a buyer, who leaves when gone is closed.
+// NewWaiter makes the Waiter of a buyer who leaves when gone is closed.
 func NewWaiter(gone <-chan struct{}) *Waiter {
 	return &Waiter{gone: gone, answer: make(chan answer, 1)}
 }
 
-// Hurry makes the admission of the attempt the buyer's answer, so that it does not wait for the settler.
+// Hurry ends the wait for the settler: the answer is Queued as soon as the gate has admitted the attempt, or at once if the gate
+// already has.
 func (b *Waiter) Hurry() {
 	b.hurried.Store(true)
 	b.queued()
@@ -46,7 +48,7 @@ func (b *Waiter) queued() {
 	}
 }
 
-// AdmittedAt returns when the attempt was admitted; ok is false if it was not.
+// AdmittedAt returns when the gate admitted the attempt; ok is false if it has not admitted the attempt.
 func (b *Waiter) AdmittedAt() (at time.Time, ok bool) {
 	if !b.admitted.Load() {
 		return at, false
@@ -54,25 +56,27 @@ func (b *Waiter) AdmittedAt() (at time.Time, ok bool) {
 	return b.at, true
 }
 
-// Tell answers the buyer. The verdict Queued says that nobody has decided the attempt yet, or that the database knows the
-// outcome.
+// Tell gives the buyer the answer. The verdict Queued says that nobody has decided the attempt yet, or that the buyer finds the
+// outcome in the database.
 func (b *Waiter) Tell(o Outcome, err error) {
 	if b.answered.CompareAndSwap(false, true) {
 		b.answer <- answer{o, err}
 	}
 }
 
-// Answered reports whether the buyer was told anything.
+// Answered reports whether the buyer has an answer.
 func (b *Waiter) Answered() bool { return b.answered.Load() }
 
-// GiveUp ends the wait. An attempt that was admitted is queued. The buyer of any other gets err: the gate may still admit it.
+// GiveUp ends the wait. The answer is Queued if the gate has admitted the attempt, and otherwise err: the gate may still admit
+// the attempt.
 func (b *Waiter) GiveUp(err error) {
 	if b.Hurry(); !b.admitted.Load() {
 		b.Tell(Outcome{}, err)
 	}
 }
 
-// Told waits for the answer.
+// Told waits for the answer and returns it. If the buyer leaves before, GiveUp ends the wait with context.Canceled. Told is
+// called at most once.
 func (b *Waiter) Told() (Outcome, error) {
 	select {
 	case a := <-b.answer:

@@ -20,7 +20,7 @@ import (
 // orderColumns are the columns that a new order sets.
 const orderColumns = "id, sale_id, user_id, quantity, amount_cents, currency, status, source, epoch, idempotency_key, created_at_ms, expires_at_ms"
 
-// orderFields are these columns, and paid_at_ms.
+// orderFields returns pointers to the fields of o, in the order of orderColumns and then paid_at_ms.
 func orderFields(o *model.Order) []any {
 	return []any{
 		&o.ID, &o.SaleID, &o.UserID, &o.Quantity, &o.AmountCents, &o.Currency, &o.Status, &o.Source, &o.Epoch, &o.IdempotencyKey,
@@ -30,8 +30,8 @@ func orderFields(o *model.Order) []any {
 	}
 }
 
-// insertingOrders returns the statements that insert new orders, and record their events. They fail with gorm.ErrDuplicatedKey if one of
-// the orders exists.
+// insertingOrders returns the statements that insert new orders and record their events. They fail with gorm.ErrDuplicatedKey
+// if one of the orders exists.
 func (s *Store) insertingOrders(list []*model.Order) []statement {
 	const columns = 12
 	values, about := make([]any, 0, columns*len(list)), make([]subject, len(list))
@@ -61,13 +61,13 @@ func (s *Store) knownOutcomes(db *gorm.DB, attempts []model.Attempt) (map[string
 	return known, nil
 }
 
-// lookUpLimits bounds the look-ups of Order. A statement has each id twice, for orders and for refusals, so a batch has
-// half of sqliteParameters. Two statements may run at a time, so that one that hangs does not delay everybody. As many
-// calls may wait as for a gate. A statement has as much time as the database allows it.
+// lookUpLimits bounds the look-ups of Order and of InLine. A statement of Order has each id twice, for orders and for refusals,
+// so a batch has half of sqliteParameters. Two statements may run at a time, so that one that hangs does not delay everybody.
+// As many calls may wait as for a gate. The time-out is the database's own limit for a statement.
 var lookUpLimits = batch.Limits{Batch: sqliteParameters / 2, Queue: 8192, Calls: 2, Time: statementSeconds * time.Second}
 
-// closeGrace is how long Close waits for look-ups under way before it cancels them. They change nothing, so that is
-// safe.
+// closeGrace is how long Close waits for look-ups under way before it cancels them. Look-ups change nothing, so cancelling them
+// is safe.
 const closeGrace = time.Second
 
 // Order reads an order, or a rejected order if its id has a durable refusal; ok is false if there is neither. Calls
@@ -82,7 +82,8 @@ func (s *Store) Order(ctx context.Context, id string) (order model.Order, ok boo
 	return *found, true, nil
 }
 
-// together returns the outcome of a call in a batch. Its error is model.ErrUnavailable if too many calls wait.
+// together returns the outcome of a call in a batch. It wraps the error in model.ErrUnavailable if the batch did not take the
+// call, because too many calls wait or the store is being closed.
 func together[T any](found T, err error) (T, error) {
 	if errors.Is(err, batch.ErrFull) || errors.Is(err, batch.ErrClosed) {
 		err = fmt.Errorf("%w: %w", model.ErrUnavailable, err)
@@ -90,8 +91,8 @@ func together[T any](found T, err error) (T, error) {
 	return found, err
 }
 
-// lookUp reads the orders of the attempts in a batch, in the order of the attempts. It returns nil for an attempt
-// without an order.
+// lookUp reads the orders, or rejected orders, of the attempts in a batch, in the order of the attempts. An attempt without
+// either has nil.
 func (s *Store) lookUp(ctx context.Context, _ string, attempts []model.Attempt) ([]*model.Order, error) {
 	known, err := s.knownOutcomes(s.read.WithContext(ctx), attempts)
 	if err != nil {
@@ -129,9 +130,8 @@ func (s *Store) Orders(ctx context.Context, f model.OrderFilter) (list []model.O
 	return list, next, err
 }
 
-// orderNumbers returns a query for the highest numbers of orders that f selects, below a number. Only the index for
-// orders in one status begins with the sale, so the list of all orders of a sale is put together from one part for each
-// status.
+// orderNumbers returns a query for the numbers of orders that f selects, below a number, the highest first and at most limit. The
+// only index that begins with the sale has the status next, so a list of all orders of a sale has one part for each status.
 func (s *Store) orderNumbers(f model.OrderFilter, below int64, limit int) (query string, args []any) {
 	statuses := []model.OrderStatus{f.Status}
 	if f.Status == "" && f.SaleID != "" && f.UserID == "" && f.ID == "" {
@@ -153,8 +153,8 @@ func (s *Store) orderNumbers(f model.OrderFilter, below int64, limit int) (query
 	return strings.TrimPrefix(query, " UNION ALL ") + " ORDER BY number DESC LIMIT ?", append(args, limit)
 }
 
-// ordersIndex returns the SQL that selects the index for a list. By their own choice, the databases sometimes read all
-// orders of a sale or all newer ones.
+// ordersIndex returns the SQL that selects the index for a list. Without it, the databases sometimes read all orders of a sale,
+// or all newer orders.
 func (s *Store) ordersIndex(f model.OrderFilter) string {
 	switch {
 	case f.ID != "":
@@ -173,24 +173,25 @@ func (s *Store) index(name string) string {
 	return s.dialect(" FORCE INDEX ("+name+")", " INDEXED BY "+name)
 }
 
-// cancelMost is how many orders a user may cancel in one sale. That is more than any buyer needs. There is a limit
-// because each cancelled order stays in the tables and, until the sale is over, in the gate.
+// cancelMost is how many orders a user may cancel in one sale: more than any buyer needs. The number is limited because each
+// cancelled order stays in the tables and, until the sale is over, in the gate.
 const cancelMost = 100
 
-// Cancel cancels a pending order and releases its units. It refuses with NotFound if there is no such order or it is
-// another user's, and with NotCancellable if the order is not pending or the user has cancelled cancelMost orders of
-// the sale.
+// Cancel cancels a pending order and releases its units. The verdict is Accepted; NotFound if there is no such order or it is
+// another user's; or NotCancellable, with the order as it is, if the order is not pending or the user has cancelled cancelMost
+// orders of the sale.
 func (s *Store) Cancel(ctx context.Context, userID, orderID string) (order model.Order, verdict model.Verdict, err error) {
 	return s.end(ctx, orderID, ending{status: model.OrderCancelled, otherwise: model.NotCancellable, user: userID})
 }
 
-// CancelAny is Cancel for whoever may cancel the orders of others. It does not count for the user.
+// CancelAny cancels a pending order of any user, with the verdicts of Cancel, and logs this as an action of actor. It neither
+// looks at nor counts the orders that the user has cancelled.
 func (s *Store) CancelAny(ctx context.Context, orderID, actor string) (order model.Order, verdict model.Verdict, err error) {
 	return s.end(ctx, orderID, ending{status: model.OrderCancelled, otherwise: model.NotCancellable, actor: actor, action: "cancel"})
 }
 
 // Overdue returns, by sale, the ids of pending orders whose deadline passed at least grace ago by the database's clock.
-// It selects at most limit orders, those that are overdue for longest, and none of the sales in except. After a step
+// It selects at most limit orders, those that have been overdue for longest, and none of the sales in except. After a step
 // forward of that clock, orders made before the step have step.By more time.
 func (s *Store) Overdue(ctx context.Context, grace time.Duration, step model.ClockStep, limit int, except []string) (bySale map[string][]string, err error) {
 	var rows []struct{ ID, SaleID string }
@@ -214,9 +215,10 @@ func (s *Store) Overdue(ctx context.Context, grace time.Duration, step model.Clo
 	return bySale, nil
 }
 
-// Expire expires those of the orders that are still pending and that no other transaction has locked, and releases
-// their units. It expires none, and the caller tries again later, if instances refuse requests on the sale from memory.
-// It returns model.ErrBroken if the database can never accept that, for example because the sale's books are wrong.
+// Expire expires those of the orders that are still pending and that no other transaction has locked, releases their units, and
+// returns what it has released. If instances refuse requests on the sale from memory, it releases nothing and returns no error;
+// the caller tries again later. It returns model.ErrBroken if the database can never accept the releases, for example because
+// the sale's books are wrong.
 func (s *Store) Expire(ctx context.Context, saleID string, orderIDs []string) (released []model.Release, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		released = nil
@@ -246,8 +248,9 @@ func (s *Store) Expire(ctx context.Context, saleID string, orderIDs []string) (r
 	return released, wrap("expire on sale "+saleID, err)
 }
 
-// RefundOrder marks a paid order as refunded, releases its units, and marks its money as due for a refund. It refuses
-// with NotFound if there is no such order, and with NotRefundable if the order is not paid.
+// RefundOrder marks a paid order as refunded, releases its units, marks its money as due for a refund, and logs this as an action
+// of actor. The verdict is Accepted; NotFound if there is no such order; or NotRefundable, with the order as it is, if the order
+// is not paid.
 func (s *Store) RefundOrder(ctx context.Context, orderID, actor string) (order model.Order, verdict model.Verdict, err error) {
 	return s.end(ctx, orderID, ending{status: model.OrderRefunded, otherwise: model.NotRefundable, actor: actor, action: "refund"})
 }
@@ -255,12 +258,13 @@ func (s *Store) RefundOrder(ctx context.Context, orderID, actor string) (order m
 // ending is how somebody ends an order.
 type ending struct {
 	status        model.OrderStatus
-	otherwise     model.Verdict // if the order can't get this status
-	user          string        // who cancels an order of their own; empty: an operator ends it
-	actor, action string        // of an operator, for the log
+	otherwise     model.Verdict // the verdict if the order can't get this status
+	user          string        // the user who cancels, of whom the order must be; empty: the order is anybody's
+	actor, action string        // for the log, if user is empty
 }
 
-// end gives an order its last status, releases its units, and marks its money as due for a refund.
+// end gives an order its last status, releases its units, and marks the money of a paid order as due for a refund. The verdict is
+// Accepted, NotFound or e.otherwise.
 func (s *Store) end(ctx context.Context, orderID string, e ending) (order model.Order, verdict model.Verdict, err error) {
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		var ok bool

@@ -17,12 +17,12 @@ import (
 	"flashsale/model"
 )
 
-// firstLook is the age at which the provider is asked about a payment that it has not reported, unless the order's time to
-// pay is shorter.
+// firstLook is the age of a payment at which the provider is first asked about it, if the provider has not reported it. A payment
+// whose order's deadline comes earlier is asked about at the deadline.
 const firstLook = time.Minute
 
-// The pauses between two tries of a refund double from firstRefundPause, in which a call ends and an instance that has died is
-// replaced, to lastRefundPause. A provider that refuses may have been persuaded by then.
+// The pauses between two tries of a refund double from firstRefundPause to lastRefundPause. The first is long enough that a call
+// has ended, and that another instance has taken over from one that died. An hour lets people settle a refusal with the provider.
 const (
 	firstRefundPause = 5 * time.Second
 	lastRefundPause  = time.Hour
@@ -32,7 +32,7 @@ func refundPause(tries int) time.Duration {
 	return min(firstRefundPause<<min(tries, 20), lastRefundPause)
 }
 
-// findPayments reads the payments that the SQL after WHERE selects, with what they show of their orders.
+// findPayments reads the payments that where, the SQL after WHERE, selects, with the fields that come from their orders.
 func findPayments(db *gorm.DB, where string, args ...any) ([]model.Payment, error) {
 	return scan(db, "read payments", func(p *model.Payment) []any {
 		return []any{
@@ -47,7 +47,7 @@ func findPayments(db *gorm.DB, where string, args ...any) ([]model.Payment, erro
 		FROM payments JOIN orders ON orders.id = order_id WHERE `+where, args...)
 }
 
-// insertPayment inserts a payment about which the provider is asked at a time, or, if that is zero, is not asked.
+// insertPayment inserts a payment. look is when the provider is asked about the payment; zero: never.
 func insertPayment(tx *gorm.DB, p model.Payment, look time.Time) error {
 	err := tx.Exec(`INSERT INTO payments (id, order_id, provider, reference, provider_txn_id, amount_cents, currency, status, created_at_ms,
 		expires_at_ms, look_at_ms, tries) VALUES (?, ?, ?, NULLIF(?, ''), NULLIF(?, ''), ?, ?, ?, ?, ?, NULLIF(?, 0), ?)`,
@@ -56,9 +56,9 @@ func insertPayment(tx *gorm.DB, p model.Payment, look time.Time) error {
 	return wrap("insert a payment", err)
 }
 
-// StartPayment opens a payment of a user's pending order, or returns the payment that is open already. It refuses with
-// NotFound if there is no such order or it is another user's, and with NotPayable if the order is not pending or its
-// deadline has passed.
+// StartPayment opens a payment of a user's pending order at a provider, or returns the payment that is open there already. The
+// verdict is Accepted; NotFound if there is no such order or it is another user's; or NotPayable if the order is not pending or
+// its deadline has passed.
 func (s *Store) StartPayment(ctx context.Context, userID, orderID, provider string) (payment model.Payment, verdict model.Verdict, err error) {
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		order, ok, err := s.lockOrder(tx, orderID)
@@ -87,7 +87,7 @@ func openPayment(tx *gorm.DB, order model.Order, provider string, now time.Time)
 		return payment, err
 	}
 	look := now.Add(firstLook)
-	if order.ExpiresAt.Before(look) { // before the order expires, for want of a report
+	if order.ExpiresAt.Before(look) { // still in time: the order expires a grace period after its deadline
 		look = order.ExpiresAt
 	}
 	payment = model.Payment{
@@ -97,8 +97,8 @@ func openPayment(tx *gorm.DB, order model.Order, provider string, now time.Time)
 	return payment, insertPayment(tx, payment, look)
 }
 
-// PaymentOfOrder returns a payment of an order at a provider, whatever the order's status is, and opens one if there is
-// none. ok is false if there is no such order.
+// PaymentOfOrder returns a payment of an order at a provider, or opens one if the order has none. The order and the payment may
+// have any status. ok is false if there is no such order.
 func (s *Store) PaymentOfOrder(ctx context.Context, orderID, provider string) (payment model.Payment, ok bool, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		var order model.Order
@@ -119,8 +119,8 @@ func (s *Store) PaymentOfOrder(ctx context.Context, orderID, provider string) (p
 	return payment, ok, wrap("payment of an order", err)
 }
 
-// SetReference records the provider's id of what it has opened for a payment, unless another call has recorded one. It
-// returns the recorded id; open is false if the payment is not open any more.
+// SetReference records the provider's id of what it has opened for an open payment, unless another call has recorded one, and
+// returns the recorded id. open is false, and the id empty, if the payment is not open.
 func (s *Store) SetReference(ctx context.Context, paymentID, reference string) (recorded string, open bool, err error) {
 	err = s.write.WithContext(ctx).Exec("UPDATE payments SET reference = ? WHERE id = ? AND status = ? AND reference IS NULL",
 		reference, paymentID, string(model.PaymentOpen)).Error
@@ -131,13 +131,13 @@ func (s *Store) SetReference(ctx context.Context, paymentID, reference string) (
 	return payment.Reference, open, err
 }
 
-// CountTry counts a try to open a payment, once for all who have seen the same number of tries.
+// CountTry counts a try to open a payment. Callers that have read the same payment.Tries count one try together.
 func (s *Store) CountTry(ctx context.Context, payment model.Payment) error {
 	return wrap("count a try of a payment", s.write.WithContext(ctx).Exec("UPDATE payments SET tries = tries + 1 WHERE id = ? AND status = ? AND tries = ?",
 		payment.ID, string(model.PaymentOpen), payment.Tries).Error)
 }
 
-// Unreported returns at most limit open payments at a provider whose time for a look has come, the longest due first.
+// Unreported returns at most limit open payments about which a provider is to be asked by now, the longest due first.
 func (s *Store) Unreported(ctx context.Context, provider string, limit int) ([]model.Payment, error) {
 	return findPayments(s.read.WithContext(ctx), "provider = ? AND payments.status = ? AND look_at_ms <= "+s.nowMillis()+" ORDER BY look_at_ms LIMIT ?",
 		provider, string(model.PaymentOpen), limit)
@@ -174,28 +174,29 @@ func (s *Store) Payment(ctx context.Context, id string) (payment model.Payment, 
 	return findPayment(s.read.WithContext(ctx), "payments.id = ?", id)
 }
 
-// Transaction reads the payment that a transaction of a provider belongs to; ok is false if there is none.
+// Transaction reads the payment with a transaction of a provider; ok is false if no payment has the transaction.
 func (s *Store) Transaction(ctx context.Context, provider, txnID string) (payment model.Payment, ok bool, err error) {
 	return findPayment(s.read.WithContext(ctx), "provider = ? AND provider_txn_id = ?", provider, txnID)
 }
 
-// ApplyReport records what a provider reports about a payment, once for each transaction of the provider, and changes
-// the order. A pending order becomes paid. An expired order is reinstated if the stock and the user's limit allow it.
-// Money that no order can keep becomes due for a refund. If the provider has sent the money of a paid order back, the
-// order becomes refunded. moved means that the order took units again or returned them, which the gate has to be told.
+// ApplyReport records what a provider reports about a payment, once for each transaction of the provider, and returns the order
+// after that. Money that came pays a pending order, and an expired one if the stock, the line and the user's limit allow it.
+// Money that the order cannot keep becomes due for a refund. If the provider has sent the money of a paid order back, the order
+// becomes refunded. moved means that the order took units again or returned them, which the gate has to be told.
 //
-// ApplyReport refuses with NotFound if there is no such payment, if the provider has opened something else for it, or, for a
-// refund, if there is no such transaction; and with NotPayable if the transaction belongs to another order. The verdict is
-// AmountMismatch if the money is not that of the order, or for a refund that of the transaction. Such money never pays an order.
+// The verdict is Accepted, also for a transaction that was recorded before; NotFound if there is no such payment, if the provider
+// has opened something else for it, or, for a refund, if there is no such transaction; NotPayable if the transaction belongs to
+// another order; or AmountMismatch if the money is not that of the order, or for a refund not that of the transaction. Such money
+// never pays an order.
 //
-// If owed is true, the engine sends money back, and nobody else. Then other money is recorded, as it came, and becomes due for a
-// refund; otherwise nothing is changed. And money that has gone back stays due until the provider, when it is asked for that
-// refund, says that it is done: the report is perhaps older than one that it has not arrived.
+// owed means that it is the engine that sends money back. Then mismatched money that came is recorded as it came, and becomes
+// due for a refund; in all other cases of AmountMismatch nothing is changed. If owed is true, money that was sent back according
+// to the report also stays due until the refunder has asked the provider: a later report may have said that it has not arrived.
 func (s *Store) ApplyReport(
 	ctx context.Context, provider string, report model.Report, owed bool,
 ) (order model.Order, moved bool, verdict model.Verdict, err error) {
 	succeeded, refunded := report.Result() == model.PaymentSucceeded, report.Result() == model.PaymentRefunded
-	recorded := false // the money is not the order's, and recorded
+	recorded := false // money that is not the order's was recorded
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		moved, recorded = false, false
 		asked, ok, err := findPayment(tx, "payments.id = ? AND provider = ?", report.PaymentID(), provider)
@@ -224,14 +225,14 @@ func (s *Store) ApplyReport(
 		case seen && row.OrderID != order.ID:
 			return model.NotPayable, nil
 		case refunded && !seen:
-			return model.NotFound, nil // the provider repeats the report, and the transaction may be reported meanwhile
+			return model.NotFound, nil // the provider repeats the report; by then the transaction may have been reported
 		case other && (!owed || !succeeded):
 			return model.AmountMismatch, nil
 		case refunded:
 			moved, err = s.returnMoney(tx, &order, row, owed)
 			return model.Accepted, err
 		case seen && (!succeeded || row.Status != model.PaymentFailed):
-			return model.Accepted, nil // the transaction is recorded already: the same answer
+			return model.Accepted, nil // the transaction is recorded already
 		case !seen:
 			if row, err = newTransaction(tx, report); err != nil {
 				return "", err
@@ -261,9 +262,9 @@ func (s *Store) ApplyReport(
 	return order, moved, verdict, err
 }
 
-// returnMoney records that the provider has sent the money of a recorded transaction back, or, if the engine does that, that it
-// is to be asked whether it has. If that money had paid the order, the order becomes refunded and its units return; then moved is
-// true.
+// returnMoney records that the provider has sent the money of a recorded transaction back. If owed is true, the money becomes due
+// for a refund instead, so that the refunder asks the provider. If the money had paid the order, the order becomes refunded, its
+// units return, and moved is true.
 func (s *Store) returnMoney(tx *gorm.DB, order *model.Order, row model.Payment, owed bool) (moved bool, err error) {
 	switch row.Status {
 	case model.PaymentSucceeded:
@@ -276,7 +277,7 @@ func (s *Store) returnMoney(tx *gorm.DB, order *model.Order, row model.Payment, 
 			return false, err
 		}
 	case model.PaymentRefundDue:
-	default: // it was sent back already, or there was none
+	default: // the money was sent back already, or none came
 		return false, nil
 	}
 	status := model.PaymentRefunded
@@ -286,8 +287,9 @@ func (s *Store) returnMoney(tx *gorm.DB, order *model.Order, row model.Payment, 
 	return moved, wrap("record a refund", tx.Exec("UPDATE payments SET status = ?, look_at_ms = NULL WHERE id = ?", string(status), row.ID).Error)
 }
 
-// RefundFailed records that money which a provider has sent back has not arrived: it is due for a refund again, after a pause that
-// grows with the tries, and a try under way does not end it. again is false if the money was due already, or there is none.
+// RefundFailed records that money which a provider has sent back has not arrived. The money is due for a refund, to be tried
+// after a pause that grows with the tries; MarkRefunded for an earlier try changes nothing. again is true if the money counted as
+// sent back. It is false if the money was due already, its order keeps it, or no such transaction is recorded.
 func (s *Store) RefundFailed(ctx context.Context, provider, txnID string) (again bool, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		again = false
@@ -303,7 +305,7 @@ func (s *Store) RefundFailed(ctx context.Context, provider, txnID string) (again
 			return err
 		}
 		again = row.Status == model.PaymentRefunded
-		if !again && row.Status != model.PaymentRefundDue { // its order keeps it: a part of it was to go back
+		if !again && row.Status != model.PaymentRefundDue { // the order keeps the money: only a part of it was to go back
 			return nil
 		}
 		err = tx.Exec("UPDATE payments SET status = ?, tries = tries + 1, look_at_ms = "+s.nowMillis()+" + ? WHERE id = ?",
@@ -317,8 +319,8 @@ func (s *Store) RefundFailed(ctx context.Context, provider, txnID string) (again
 	return again, wrap("record that a refund has failed", err)
 }
 
-// newTransaction returns the row for a new transaction of the provider: the payment's own row, or a new row if the
-// payment's own has another transaction already.
+// newTransaction returns the row for a new transaction of the provider: the row of the reported payment, or, if that has a
+// transaction already, a copy of it that newTransaction inserts.
 func newTransaction(tx *gorm.DB, report model.Report) (model.Payment, error) {
 	row, _, err := findPayment(tx, "payments.id = ?", report.PaymentID())
 	if err != nil || row.ProviderTxnID == "" {
@@ -335,7 +337,7 @@ func findPayment(db *gorm.DB, where string, args ...any) (payment model.Payment,
 // keepMoney marks a locked order as paid if possible. It returns the status of the payment: succeeded, or due for a
 // refund.
 func (s *Store) keepMoney(tx *gorm.DB, order *model.Order) (status model.PaymentStatus, err error) {
-	if !order.Status.CanBecome(model.OrderPaid) { // it is cancelled, refunded, or paid by another transaction
+	if !order.Status.CanBecome(model.OrderPaid) { // the order is cancelled, refunded, or paid by another transaction
 		return model.PaymentRefundDue, nil
 	}
 	kept := true
@@ -411,20 +413,21 @@ func (s *Store) reinstate(tx *gorm.DB, order model.Order) (taken bool, err error
 	return true, s.tellGate(tx, order.SaleID, gateChange{orderID: order.ID, units: -int64(order.Quantity)})
 }
 
-// idleLine locks a sale's line, and reports whether it has this many units that nobody waits for.
+// idleLine locks a sale's line, and reports whether the line has this many units that nobody waits for.
 func (s *Store) idleLine(tx *gorm.DB, offer model.Offer, units int) (idle bool, err error) {
 	line, ok, err := s.lockLine(tx, offer.LineID())
 	if err != nil || !ok {
 		return false, err
 	}
-	// Nobody is called once the line is over, and before it calls, all units are those of its draw.
+	// Once the line is over, nobody is called. While the line calls, nobody waits if all entries were looked at. Before, the
+	// entries may still get all units.
 	over, calls := line.Phase == string(model.PhaseOver), line.Phase == string(model.PhaseCalling)
-	// Only who has locked the line takes from these units, so the row need not be locked yet.
+	// Only a transaction that has locked the line takes reserved units, so the stock row need not be locked yet.
 	reserved, err := cell[int](tx, "look for units in line", "SELECT reserved FROM stock WHERE sale_id = ?", offer.LineID())
 	return (over || calls && line.Serving == line.Entries) && reserved >= units, err
 }
 
-// refundLater marks the money that a locked order has kept as due for a refund.
+// refundLater marks as due for a refund the payment that a locked order has kept, if there is one.
 func (s *Store) refundLater(tx *gorm.DB, order model.Order) error {
 	row, kept, err := findPayment(tx, "order_id = ? AND payments.status = ?", order.ID, string(model.PaymentSucceeded))
 	if err != nil || !kept {
@@ -436,9 +439,9 @@ func (s *Store) refundLater(tx *gorm.DB, order model.Order) error {
 	return s.record(tx, model.EventRefundDue, subject{row.ID, order.SaleID})
 }
 
-// RefundsDue lists at most limit payments at a provider whose money is due for a refund and that are to be tried now: first
-// those that were not tried, then those whose next try was due first. all is how many payments at all providers are due for
-// a refund, counted up to limit.
+// RefundsDue lists at most limit payments at a provider whose money is due for a refund and to be sent now: first those that need
+// not wait for a pause, then those whose pause ended first. all is how many payments at all providers are due for a refund, now
+// or later, counted up to limit.
 func (s *Store) RefundsDue(ctx context.Context, provider string, limit int) (list []model.Payment, all int, err error) {
 	db := s.read.WithContext(ctx)
 	all, err = cell[int](db, "count refunds due", "SELECT COUNT(*) FROM (SELECT 1 FROM payments WHERE status = ? LIMIT ?) AS due",
@@ -453,16 +456,16 @@ func (s *Store) RefundsDue(ctx context.Context, provider string, limit int) (lis
 	return list, all, err
 }
 
-// TryRefund counts a try of a refund and plans the next one. mine is false if another instance was first, or the refund is no
-// longer due.
+// TryRefund counts a try of a refund and plans the next one. mine is false, and nothing is changed, if another instance was
+// first or the refund is no longer due.
 func (s *Store) TryRefund(ctx context.Context, payment model.Payment) (mine bool, err error) {
 	res := s.write.WithContext(ctx).Exec("UPDATE payments SET tries = tries + 1, look_at_ms = "+s.nowMillis()+" + ? WHERE id = ? AND status = ? AND tries = ?",
 		refundPause(payment.Tries).Milliseconds(), payment.ID, string(model.PaymentRefundDue), payment.Tries)
 	return res.RowsAffected == 1, wrap("plan a refund", res.Error)
 }
 
-// MarkRefunded records that the provider has refunded a payment, by the try that came after payment.Tries others. It changes nothing
-// if there was another one, or that refund has failed meanwhile.
+// MarkRefunded records that the provider has refunded a payment in the try after the first payment.Tries tries. It changes
+// nothing if a later try has begun, or RefundFailed was called meanwhile.
 func (s *Store) MarkRefunded(ctx context.Context, payment model.Payment) (err error) {
 	ctx, end := s.observe.Begin(ctx, observe.Step{Name: observe.MarkRefunded})
 	defer func() { end(err) }()

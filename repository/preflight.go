@@ -17,27 +17,27 @@ import (
 
 // Server is what a database server reports about itself.
 type Server struct {
-	Version     string            // with its name, as Store.Version returns it
+	Version     string            // with the server's name, as Store.Version returns it
 	RoundTrip   time.Duration     // the fastest of lookTrips queries: the network, without the machine's load
 	Clock       time.Time         // the database's, at the time At
 	At          time.Time         // by the caller's clock, in the middle of the query for Clock
-	Applied     int64             // the newest step of the schema that was applied; 0: none
-	Newest      int64             // the newest step that this binary has
+	Applied     int64             // the newest applied step of the schema; 0: none
+	Newest      int64             // the newest step of the schema that this binary has
 	Connections int               // open connections of all clients; 0 on SQLite
-	Encrypted   bool              // the connection of the engine
+	Encrypted   bool              // whether the engine's connection is
 	Variables   map[string]string // of an ordinary session of the engine, by name; nil on SQLite
 	Servers     []ServerState     // of an address that names several, in its order
-	Nodes       int               // of a Galera cluster that this server sees; 0: it is in none
+	Nodes       int               // nodes of the Galera cluster, as this server sees them; 0: the server is in none
 }
 
 // ServerState is what a connection to one of several servers has shown.
 type ServerState struct {
 	Host     string // host:port
 	Err      error  // why the engine would not use the server; nil: it would
-	ReadOnly bool   // that is why: the server answers, and takes no writes
+	ReadOnly bool   // Err is that the server takes no writes
 }
 
-// lookTrips is the number of measured round trips: enough that one late answer does not move the median.
+// lookTrips is the number of measured round trips: enough that the load of the machine does not delay all of them.
 const lookTrips = 5
 
 // variables are the server variables that decide how durable a commit is, how much load the server takes, and how the
@@ -122,13 +122,13 @@ func (s *Store) status(ctx context.Context, name string) (value string, err erro
 	return rows[0].Value, nil
 }
 
-// ShadowSales lists the ids of the sales that were made for a rehearsal, also of those that an operator has closed.
+// ShadowSales lists the ids of all shadow sales, including those that an operator has closed.
 func (s *Store) ShadowSales(ctx context.Context) (ids []string, err error) {
 	return column[string](s.read.WithContext(ctx), "list the shadow sales", "SELECT id FROM sales WHERE id LIKE ?", model.ShadowPrefix+"%")
 }
 
-// schema returns the newest step that was applied, and the newest step that this binary has. It does not ask goose,
-// because goose would create its table.
+// schema returns the newest applied step of the schema, and the newest step that this binary has. It does not ask goose, because
+// goose would create its table.
 func (s *Store) schema(ctx context.Context) (applied, newest int64, err error) {
 	folder := s.dialect("mysql", "sqlite")
 	files, err := fs.Glob(migrations.FS, folder+"/*.sql")

@@ -16,14 +16,14 @@ const (
 	// refusalLease is how long a lease of LeaseRefusals keeps units from coming back, by the database's clock. It is longer
 	// than model.RefusalTime, for which an instance uses the lease by its own clock.
 	refusalLease = time.Second
-	// returnNotice is how long no lease is given after a return of units was announced. It is time for the present leases
-	// to end and for the return itself.
+	// returnNotice is how long no lease is given after a return of units was announced: long enough for the present leases to
+	// end and for the return itself.
 	returnNotice = 3 * refusalLease
 )
 
-// LeaseRefusals gives leases for those of the sales that are sold out. A lease allows an instance to refuse requests from
-// memory: for as long as it holds, no units come back to the sale, so no order is made under any new id. Sales whose stock
-// rows are locked, whose units are about to come back, or that are in line, get no lease.
+// LeaseRefusals gives leases for those of the sales that are sold out, and returns them by sale. A lease allows an instance to
+// refuse requests from memory: while the lease holds, no units come back to the sale, so no order is made under any new id. Sales
+// whose stock rows are locked, whose units are about to come back, or that are in line, get no lease.
 func (s *Store) LeaseRefusals(ctx context.Context, saleIDs []string) (leases map[string]model.RefusalLease, err error) {
 	now := s.nowMillis()
 	err = s.transact(ctx, func(tx *gorm.DB) error {
@@ -31,7 +31,7 @@ func (s *Store) LeaseRefusals(ctx context.Context, saleIDs []string) (leases map
 			SaleID                string
 			GateVersion, Refusals int64
 		}
-		// A row is locked while units come back. A time stamp in the future was written before the clock was set back.
+		// A row is locked while units come back. A time stamp in the future is from before the clock was set back, and ignored.
 		err := tx.Raw(`SELECT sale_id, gate_version, (SELECT COUNT(*) FROM refusals WHERE refusals.sale_id = stock.sale_id) AS refusals
 			FROM stock WHERE sale_id IN ? AND available = 0 AND lined < 2 AND returning_at_ms NOT BETWEEN `+now+" - ? AND "+now+s.skipLocked(),
 			saleIDs, returnNotice.Milliseconds()).Scan(&rows).Error
@@ -59,21 +59,21 @@ func (s *Store) KnownIDs(ctx context.Context, saleID string) iter.Seq2[[]string,
 		ids("SELECT order_id FROM refusals WHERE order_id > ? AND order_id < ? ORDER BY order_id LIMIT ?"))
 }
 
-// errRefusing means that units can't come back to a sale yet, because instances refuse requests from memory. It never
+// errRefusing means that units can't come back to a sale yet, because instances refuse requests on the sale from memory. It never
 // leaves this package.
 type errRefusing struct{ saleID string }
 
 func (errRefusing) Error() string { return "instances refuse requests from memory" }
 
-// mayReturn is the part of an UPDATE of stock that lets units come back, to all or to the line. If it keeps the row from being
-// changed, the transaction ends with errRefusing.
+// mayReturn is the condition for an UPDATE of stock by which units come back, to all or to the line: units are available anyway,
+// or no lease of refusals holds. If the condition keeps the row from being changed, the transaction ends with errRefusing.
 func (s *Store) mayReturn() string {
 	now := s.nowMillis()
 	return fmt.Sprintf(" AND (available > 0 OR refusing_until_ms NOT BETWEEN %s + 1 AND %s + %d)", now, now, returnNotice.Milliseconds())
 }
 
-// announceReturn ends the leases of refusals of the sale that an errRefusing names, and returns how long the last one
-// still holds. It returns other errors as they are.
+// announceReturn keeps new leases from being given for the sale that an errRefusing names, and returns how long the last lease
+// still holds, at most refusalLease. It returns any other error as it is.
 func (s *Store) announceReturn(ctx context.Context, err error) (time.Duration, error) {
 	refusing, ok := errors.AsType[errRefusing](err)
 	if !ok {

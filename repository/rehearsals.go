@@ -9,10 +9,10 @@ import (
 	"flashsale/model"
 )
 
-// keptRehearsals is how many results are kept. Each takes some ten kilobytes.
+// keptRehearsals is how many results of rehearsals are kept. Each takes some ten kilobytes.
 const keptRehearsals = 100
 
-// SaveRehearsal stores the result of a rehearsal, and deletes the oldest if there are too many.
+// SaveRehearsal stores the result of a rehearsal, and deletes all but the newest keptRehearsals.
 func (s *Store) SaveRehearsal(ctx context.Context, r model.Rehearsal) error {
 	return wrap("store the rehearsal", s.transact(ctx, func(tx *gorm.DB) error {
 		err := tx.Exec("INSERT INTO rehearsals (at_ms, version, verdict, buyers, units, per_second, report) VALUES ("+s.nowMillis()+", ?, ?, ?, ?, ?, ?)",
@@ -50,8 +50,9 @@ func (s *Store) rehearsals(ctx context.Context, report, where string, args ...an
 	}, "SELECT id, at_ms, version, verdict, buyers, units, per_second, "+report+" FROM rehearsals WHERE "+where, args...)
 }
 
-// EraseSale deletes a shadow sale with its orders and all its other rows. It was never offered to buyers, its orders were paid
-// in the sandbox only, and it has no events. For any other sale EraseSale returns an error and deletes nothing.
+// EraseSale deletes a shadow sale with its orders and all its other rows. Nothing of value is lost: a shadow sale is not offered
+// to buyers, its orders are paid in the sandbox only, and it has no events. For any other sale EraseSale returns an error and
+// deletes nothing.
 func (s *Store) EraseSale(ctx context.Context, saleID string) error {
 	if !model.IsShadow(saleID) {
 		return fmt.Errorf("erase sale %s: not a shadow sale", saleID)
@@ -73,10 +74,10 @@ func (s *Store) EraseSale(ctx context.Context, saleID string) error {
 	}))
 }
 
-// eraseRows is how many rows one statement erases, so that each ends far within the statement time-out.
+// eraseRows is the most rows that one statement erases, so that the statement ends far within its time-out.
 const eraseRows = 1000
 
-// eraseLarge erases what a sale may have many rows of: orders with their payments, refusals and buyers.
+// eraseLarge erases the rows of which a sale may have many: orders with their payments, refusals and buyers.
 func eraseLarge(tx *gorm.DB, saleID string) error {
 	for _, part := range []struct{ table, key string }{{"orders", "id"}, {"refusals", "order_id"}, {"buyers", "user_id"}} {
 		for {

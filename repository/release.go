@@ -9,12 +9,12 @@ import (
 	"flashsale/model"
 )
 
-// Units come back to a sale when orders end, or when an operator adds to the quota. The units of calls that end are not among
-// them: they are the line's before and after, see endCalls.
+// Units come back to a sale when orders end, or when an operator adds to the quota. The units of a call that ends do not come
+// back to the sale: they belong to its line before and after, see endCalls.
 
-// release moves locked orders of one sale from the status from to the status that they carry. It gives their units back
-// to the stock and to the users' limits, and records the changes for the gate. Rows are locked in the order orders,
-// buyers, stock, as in every transaction on an order that exists.
+// release moves locked orders of one sale from the status from to the one that all orders in list have. It gives their units back
+// to the stock and to the users' limits, and records the changes for the gate and the events. Rows are locked in the order
+// orders, buyers, stock, as in every transaction on an order that exists. release fails as giveBack does.
 func (s *Store) release(tx *gorm.DB, saleID string, from model.OrderStatus, list ...model.Order) error {
 	ids, about := make([]string, len(list)), make([]subject, len(list))
 	units, changes := make([]userUnits, len(list)), make([]gateChange, len(list))
@@ -50,9 +50,9 @@ func (s *Store) release(tx *gorm.DB, saleID string, from model.OrderStatus, list
 	return s.record(tx, eventOf(list[0].Status), about...)
 }
 
-// giveBack gives the units of these changes to all or, if the sale is in line, to its line, and records the changes for the
-// gate. leaves is the part of an UPDATE of stock that says where the units come from, with one argument, their number. giveBack
-// fails with errRefusing while instances refuse requests on the sale from memory.
+// giveBack makes the units of the changes available to all or, if the sale is in line, gives them to its line, and records the
+// changes for the gate. leaves is the part of an UPDATE of stock that takes the units from where they are; its only argument is
+// their number. giveBack fails with errRefusing while instances refuse requests on the sale from memory.
 func (s *Store) giveBack(tx *gorm.DB, saleID, leaves string, changes ...gateChange) error {
 	units := int64(0)
 	for _, c := range changes {
@@ -88,8 +88,8 @@ func (s *Store) giveBack(tx *gorm.DB, saleID, leaves string, changes ...gateChan
 	return s.tellGateOf(tx, saleID, stock, changes)
 }
 
-// giveToLine gives units of one of its sales to a campaign's line, if the campaign has one. The sale's stock row is locked
-// before the one of the line, as in every transaction that changes both.
+// giveToLine gives a campaign's line, if there is one, units of one of the campaign's sales. The sale's stock row is locked
+// before the line's, as in every transaction that changes both.
 func giveToLine(tx *gorm.DB, campaignID string, units int64) error {
 	if campaignID == "" {
 		return nil

@@ -42,7 +42,7 @@ func one[T any](list []T, err error) (row T, ok bool, _ error) {
 	return list[0], true, nil
 }
 
-// column runs a query of one column.
+// column runs a query of one column and returns its values.
 func column[T any](db *gorm.DB, what, query string, args ...any) ([]T, error) {
 	return scan(db, what, func(value *T) []any { return []any{value} }, query, args...)
 }
@@ -53,7 +53,7 @@ func cell[T any](db *gorm.DB, what, query string, args ...any) (T, error) {
 	return value, err
 }
 
-// byKey returns rows by the key of each.
+// byKey returns a map of rows, each under its key.
 func byKey[K comparable, T any](list []T, key func(T) K) map[K]T {
 	rows := make(map[K]T, len(list))
 	for _, row := range list {
@@ -62,7 +62,7 @@ func byKey[K comparable, T any](list []T, key func(T) K) map[K]T {
 	return rows
 }
 
-// each returns what of makes of each part of a list.
+// each returns the results of calling of with each element of a list.
 func each[T, U any](list []T, of func(T) U) []U {
 	made := make([]U, len(list))
 	for i, part := range list {
@@ -71,7 +71,7 @@ func each[T, U any](list []T, of func(T) U) []U {
 	return made
 }
 
-// cut ends a list at limit rows, and returns the cursor of the next page if the list was longer.
+// cut ends a list at limit rows, and returns the cursor of the next page, which is empty if the list was not longer.
 func cut[T any](list []T, limit int, cursor func(last *T) string) (_ []T, next string) {
 	if len(list) <= limit {
 		return list, ""
@@ -79,8 +79,8 @@ func cut[T any](list []T, limit int, cursor func(last *T) string) (_ []T, next s
 	return list[:limit], cursor(&list[limit-1])
 }
 
-// newest returns the ids of a page of a table's rows that a condition selects, the newest first, and the cursor of the next
-// page. It returns model.ErrBadCursor if the cursor is invalid.
+// newest returns a page of the ids of those rows of a table that the condition where selects, the newest first, and the cursor of
+// the next page, empty at the end. It returns model.ErrBadCursor if the cursor is invalid.
 func (s *Store) newest(ctx context.Context, table, where, cursor string, limit int) (ids []string, next string, err error) {
 	at, id := int64(math.MaxInt64), ""
 	if cursor != "" {
@@ -126,8 +126,8 @@ func parseCursor(cursor string) (atMillis int64, id string, err error) {
 // milliseconds.
 const pageRows = 1000
 
-// pages reads rows in the order of their keys, a page at a time. The first page begins after the key given as first.
-// Each later page begins after the last row of the page before.
+// pages reads rows in the order of their keys, in pages of pageRows. The first page begins after the key first, each later page
+// after the last row of the page before.
 func pages[K, T any](first K, read func(after K) ([]T, error), key func(T) K) iter.Seq2[[]T, error] {
 	return func(yield func([]T, error) bool) {
 		for after, more := first, true; more; {
@@ -140,7 +140,7 @@ func pages[K, T any](first K, read func(after K) ([]T, error), key func(T) K) it
 	}
 }
 
-// chain reads the pages of one part after those of another, up to the first error.
+// chain yields the pages of each part after those of the part before, up to the first error.
 func chain[T any](parts ...iter.Seq2[T, error]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for _, part := range parts {
@@ -166,7 +166,7 @@ func (m millis) Scan(value any) error {
 	return err
 }
 
-// orZero scans a column that may be NULL, which is the zero value.
+// orZero scans a column that may be NULL, and makes NULL the zero value.
 type orZero[T any] struct{ to *T }
 
 // Scan is part of sql.Scanner.
@@ -181,7 +181,7 @@ func optional[T any](to *T) orZero[T] { return orZero[T]{to} }
 
 func fromMillis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
-// toMillis is what millis scans.
+// toMillis returns a time in the form that millis scans: milliseconds since 1970, and 0 for the zero time.
 func toMillis(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

@@ -14,8 +14,8 @@ import (
 	"flashsale/model"
 )
 
-// offerColumns are the columns of a sale and its stock. The list ends with a comma, so that a query can add a column
-// such as the database's clock.
+// offerColumns are the columns of a sale with its campaign, stock and line. The list ends with a comma, so that a query can add a
+// column such as the database's clock.
 const offerColumns = `sales.id, code, sales.title, sales.description, sales.image_url, price_cents, original_price_cents, currency,
 	sales.limit_per_user, pay_timeout_seconds, starts_at_ms, ends_at_ms, status, revision, shards,
 	campaign_id, variant, place, campaigns.title, campaigns.description, campaigns.image_url, campaigns.limit_per_user,
@@ -24,15 +24,15 @@ const offerColumns = `sales.id, code, sales.title, sales.description, sales.imag
 	entry_work, beacon, beacon_round, beacon_signature, beacon_randomness,
 	` + stockColumns + ", "
 
-// stockColumns are the columns of a stock and of the line, if there is one, that change while buyers come.
+// stockColumns are the columns of the stock, and those columns of the line that change without a new revision of the sale.
 const stockColumns = `stock.sale_id, quota, available, reserved, called, held, paid, version, epoch, gate_version, wrong_epoch, terms, lined,
 	spent_calls, lapsed_calls, phase, entries, sealed, serving, first_at_ms, stopped`
 
-// salesWithStock are the tables with these columns.
+// salesWithStock joins the tables with the offerColumns. A sale without a line has NULL in the line's columns.
 const salesWithStock = `sales JOIN stock ON stock.sale_id = sales.id LEFT JOIN sale_lines ON sale_lines.sale_id = COALESCE(sales.campaign_id, sales.id)
 	LEFT JOIN campaigns ON campaigns.id = sales.campaign_id`
 
-// offerFields are the offerColumns.
+// offerFields returns pointers to the fields of o, in the order of offerColumns.
 func offerFields(o *model.Offer) []any {
 	return append([]any{
 		&o.ID, &o.Code, &o.Title, &o.Description, &o.ImageURL, &o.PriceCents, &o.OriginalPriceCents, &o.Currency,
@@ -50,7 +50,7 @@ func offerFields(o *model.Offer) []any {
 	}, stockFields(&o.Stock, &o.Line)...)
 }
 
-// stockFields are the stockColumns.
+// stockFields returns pointers to the fields of a stock and a line, in the order of stockColumns.
 func stockFields(s *model.Stock, l *model.Line) []any {
 	return []any{
 		&s.SaleID, &s.Quota, &s.Available, &s.Reserved, &s.Called, &s.Held, &s.Paid, &s.Version, &s.Epoch, &s.GateVersion, &s.WrongEpoch, &s.Terms, &s.Lined,
@@ -60,7 +60,7 @@ func stockFields(s *model.Stock, l *model.Line) []any {
 	}
 }
 
-// offers reads sales with their stock. where is the SQL after WHERE. It also returns the database's clock, or the zero
+// offers reads the sales that where, the SQL after WHERE, selects, with their stock. now is the database's clock, or the zero
 // time if no row matched.
 func (s *Store) offers(db *gorm.DB, where string, args ...any) (list []model.Offer, now time.Time, err error) {
 	list, err = scan(db, "read sales", func(o *model.Offer) []any { return append(offerFields(o), millis{&now}) },
@@ -80,7 +80,8 @@ func (s *Store) offerOn(db *gorm.DB, saleID string) (model.Offer, time.Time, boo
 	return offer, now, ok, err
 }
 
-// LiveOffers reads the sales, also closed ones, whose end is to come or was less than linger ago, in the order of their start.
+// LiveOffers reads the sales whose end is to come or was less than linger ago, in the order of their start. They include closed
+// sales, and those that have the lines of campaigns.
 func (s *Store) LiveOffers(ctx context.Context, linger time.Duration) ([]model.Offer, error) {
 	list, _, err := s.offers(s.read.WithContext(ctx), "ends_at_ms > "+s.nowMillis()+" - ? ORDER BY starts_at_ms, sales.id", linger.Milliseconds())
 	return list, err
@@ -89,8 +90,8 @@ func (s *Store) LiveOffers(ctx context.Context, linger time.Duration) ([]model.O
 // forBuyers is the condition that a sale is not the one that has the line of a campaign.
 const forBuyers = "(sales.campaign_id IS NULL OR sales.campaign_id <> sales.id)"
 
-// Sales lists all sales, or those that belong to no campaign, the newest first. next is the cursor of the next page, and empty at the end. Sales returns
-// model.ErrBadCursor if the cursor is invalid.
+// Sales lists all sales, or, if alone is true, only those that belong to no campaign, the newest first. next is the cursor of the
+// next page, and empty at the end. Sales returns model.ErrBadCursor if the cursor is invalid.
 func (s *Store) Sales(ctx context.Context, alone bool, cursor string, limit int) (list []model.Offer, next string, err error) {
 	where := forBuyers
 	if alone {
@@ -104,8 +105,8 @@ func (s *Store) Sales(ctx context.Context, alone bool, cursor string, limit int)
 	return list, next, err
 }
 
-// LiveSales reads the live sales repeatedly. It caches what operators set for a sale, by the sale's revision, which
-// grows with each change by an operator. So most reads fetch only the stock.
+// LiveSales reads the live sales repeatedly. It caches each sale with its revision. Only a change that raises the revision (see
+// model.Sale) changes other columns than the stockColumns, so most reads fetch only these.
 type LiveSales struct {
 	*Store
 	known atomic.Pointer[map[string]model.Offer] // by id, from the last full read
@@ -153,9 +154,8 @@ func (l *LiveSales) readAll(ctx context.Context, linger time.Duration) ([]model.
 	return list, nil
 }
 
-// SaleCodes returns the ids and short codes of the sales made since a time, and the ids of the campaigns, which have no
-// codes and are their own, for the catalog's Bloom filter. asked is
-// the time of the query by the database's clock.
+// SaleCodes returns, for the catalog's Bloom filter, the short codes of the sales made since a time, by id. The map also has the
+// campaigns made since then, under their ids. asked is the time of the query by the database's clock.
 func (s *Store) SaleCodes(ctx context.Context, since time.Time) (codes map[string]string, asked time.Time, err error) {
 	var rows []struct {
 		ID, Code string
@@ -182,7 +182,8 @@ func (s *Store) SaleByCode(ctx context.Context, code string) (string, error) {
 	return cell[string](s.read.WithContext(ctx), "read a short link", "SELECT id FROM sales WHERE code = ?", code)
 }
 
-// CreateSale inserts a sale and its stock, with the whole quota available. The gate has one shard if sale.Shards is 0.
+// CreateSale inserts a sale, its stock and, if the sale has one, its line. The whole quota is available or, in the modes line and
+// draw, reserved for the line. The gate has one shard if sale.Shards is 0.
 func (s *Store) CreateSale(ctx context.Context, sale model.Sale, quota int64, actor string) error {
 	return s.transact(ctx, func(tx *gorm.DB) error { return s.createSale(tx, sale, quota, actor) })
 }
@@ -220,17 +221,17 @@ func (s *Store) createSale(tx *gorm.DB, sale model.Sale, quota int64, actor stri
 	return s.logAudit(tx, actor, "create", sale.ID, detail)
 }
 
-// ChangeSale applies a change and returns the changed sale. Every change raises the version of the stock row, so that
-// an optimistic writer that judged the old sale loses its race and judges again. ChangeSale refuses with NotFound, with
-// QuotaChanged if the quota is not change.IfQuota, with BadRequest and the sale as it is if the quota would be more than
-// change.MostQuota, with the verdict of change.Edit, or with one of changeLine.
+// ChangeSale applies a change and returns the changed sale. Every change raises the version of the stock row, so that an
+// optimistic writer that judged the old sale loses its race and judges again. The verdict is Accepted; NotFound; QuotaChanged if
+// the quota is not change.IfQuota; BadRequest, with the sale as it is, if the quota would be more than change.MostQuota; that of
+// change.Edit; or Ended or EntriesClosed, see changeLine. A refused change changes nothing.
 func (s *Store) ChangeSale(ctx context.Context, change model.SaleChange) (offer model.Offer, verdict model.Verdict, err error) {
 	campaigns, err := s.campaignsOf(s.read.WithContext(ctx), change.SaleID)
 	if err != nil {
 		return offer, "", err
 	}
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (verdict model.Verdict, err error) {
-		// The line before the stock: callers of a line lock in this order.
+		// The line is locked before the stock, which is the order in which callers of a line lock.
 		if _, _, err := s.lockLine(tx, cmp.Or(campaigns[change.SaleID], change.SaleID)); err != nil {
 			return "", err
 		}
@@ -315,7 +316,7 @@ func instant(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
-// excerpt is a text as the audit log shows it: quoted, and short enough that several fit.
+// excerpt is a text as the audit log shows it: quoted, and short enough that several fit into an entry.
 type excerpt string
 
 const excerptLength = 80

@@ -19,28 +19,28 @@ type guard int
 
 // With the first six, orders get available units.
 const (
-	byConstraint guard = iota // a constraint fails if there are too few
-	byTerms                   // as well if the sale has other terms than those by which the batch was judged
+	byConstraint guard = iota // a constraint fails if too few units are available
+	byTerms                   // the same constraint also fails if the sale has other terms than those of the supply
 	byStock                   // the row is locked, and read, before the orders are written
 	byVersion                 // the row must still have the version that was read
 	byLock                    // the row is locked, and read, after the orders were written
-	byNothing                 // the row becomes what follows from an earlier read, whatever it has become since
+	byNothing                 // the row is overwritten with what follows from an earlier read, whatever has changed since
 	byCalls                   // the units behind the buyers' calls, which end
-	byDraw                    // units in line, for entries that were drawn
+	byDraw                    // units reserved for the line, for entries that were drawn
 )
 
 // supply is where the units of a batch come from. The ways to sell differ in this value.
 type supply struct {
 	guard  guard
 	source model.Source     // of the orders
-	epochs []int64          // of the orders; nil: that of the sale
+	epochs []int64          // of the orders, one for each attempt; nil: all have the sale's epoch
 	terms  map[string]terms // of the sales, by id; nil: they are read when the users' rows are locked
-	now    time.Time        // when the terms were read, by the database's clock
+	now    time.Time        // the database's clock at the last read, which is when the orders are made
 	spent  []any            // the numbers of the entries in line that get the units
 	called int64            // the units behind the calls of these entries
 }
 
-// readTerms stores the terms of one sale, and the time of the read, in from. Without such a sale, the terms are empty.
+// readTerms stores the terms of one sale, and the time of the read, in from. The terms are empty if there is no such sale.
 func (s *Store) readTerms(db *gorm.DB, saleID string, from *supply) error {
 	offer, now, ok, err := s.offerOn(db, saleID)
 	if from.terms, from.now = map[string]terms{}, now; ok {
@@ -49,12 +49,12 @@ func (s *Store) readTerms(db *gorm.DB, saleID string, from *supply) error {
 	return err
 }
 
-// termsOf are the terms of one sale.
+// termsOf returns the terms of one sale, by its id.
 func termsOf(offer model.Offer) map[string]terms {
 	return map[string]terms{offer.ID: {offer, offer.Stock.Terms}}
 }
 
-// limits are those of the sales and of their campaigns, by id.
+// limits returns the limit per user of each sale and of each campaign, by id.
 func (f supply) limits() map[string]int {
 	limits := make(map[string]int, len(f.terms))
 	for id, t := range f.terms {
@@ -63,7 +63,8 @@ func (f supply) limits() map[string]int {
 	return limits
 }
 
-// errShort means that fewer units are left than the batch needs. It never leaves this package.
+// errShort means that fewer units are left than the batch needs or, with byTerms, that the terms may have changed. It never
+// leaves this package.
 var errShort = errors.New("stock is short")
 
 // errNotNew means that each attempt has to be judged, for example because one is known or exceeds its user's limit. It
@@ -71,11 +72,12 @@ var errShort = errors.New("stock is short")
 var errNotNew = errors.New("not all entries are new and fit")
 
 // sell makes an order of each open attempt of a batch, and takes the units from the stock. No order is made anywhere else. The
-// users' rows are locked and have the units already; the stock row, which is the most contended one, comes last. The last
-// call also executes the statements in end, of which there are none if the result of taking the units has to be looked at.
+// users' rows are locked and have the units already; the stock row, which is the most contended one, is changed last. The call
+// that changes it also executes the statements in end, such as COMMIT. end must be empty if sell needs the result of that change:
+// with byVersion, and if the gate has to be told.
 //
-// sell returns errShort if too few units are left, model.ErrLostRace if the stock row has another version, and errOtherTerms
-// if the sale was changed before its row was locked.
+// sell returns errShort; model.ErrLostRace if the stock row has another version; errOtherTerms if, with byLock, the sale was
+// changed before its row was locked; or gorm.ErrDuplicatedKey if one of the orders exists.
 func (s *Store) sell(tx *gorm.DB, b *attemptBatch, from supply, end ...statement) error {
 	sales := bySale(b.unitsByUser())
 	write := s.insertingOrders(b.accept(from))
@@ -106,9 +108,9 @@ func (s *Store) sell(tx *gorm.DB, b *attemptBatch, from supply, end ...statement
 	return nil
 }
 
-// taking returns the statements that take the units of new orders, the last one of them from the stock row.
+// taking returns the statements that take the units of new orders. The last of them changes a stock row.
 func taking(sales []saleUnits, from supply) []statement {
-	sale, n := sales[0].sale, sales[0].n // all there is, unless the units are those of a stream
+	sale, n := sales[0].sale, sales[0].n // the only sale, except with byTerms
 	offer := from.terms[sale].offer
 	const move = "UPDATE stock SET available = available - ?, held = held + ?, " + nextGateVersion + " WHERE sale_id = ?"
 	switch from.guard {
@@ -136,8 +138,9 @@ func taking(sales []saleUnits, from supply) []statement {
 	return nil
 }
 
-// sellNew sells to all attempts of a batch, or changes nothing. It returns errNotNew if not all attempts are new and fit,
-// and the errors of sell. On MySQL the statements are sent in as few calls as possible, because each call takes a round trip.
+// sellNew sells to all attempts of a batch in one transaction. It changes nothing and returns errNotNew if not all attempts are
+// new and fit; its other errors are those of sell and of transact. On MySQL the statements are sent in as few calls as possible,
+// because each call takes a round trip.
 func (s *Store) sellNew(ctx context.Context, b *attemptBatch, from supply) (_ []model.Outcome, err error) {
 	if len(b.open) == 0 || len(b.open) < len(b.attempts) || slices.ContainsFunc(b.attempts, func(a model.Attempt) bool { return a.Quantity < 1 }) {
 		return nil, errNotNew
@@ -149,7 +152,7 @@ func (s *Store) sellNew(ctx context.Context, b *attemptBatch, from supply) (_ []
 		return nil, err
 	}
 	units := inCampaigns(sold, campaigns)
-	if from.guard == byTerms { // which finds out whether the terms have changed
+	if from.guard == byTerms { // sell finds out whether these terms have changed
 		from.terms = s.knownTerms(sales)
 		defer func() {
 			if errors.Is(err, errNotNew) || errors.Is(err, errShort) {
@@ -182,7 +185,7 @@ func (s *Store) sellNew(ctx context.Context, b *attemptBatch, from supply) (_ []
 		if err = cmp.Or(err, caller.Err()); err != nil {
 			return err
 		}
-		if from.guard == byTerms && !s.sqlite { // constraints decide, so the commit goes with the last call
+		if from.guard == byTerms && !s.sqlite { // a constraint decides, so the commit goes with the last call
 			err = s.sell(tx, b, from, s.commit())
 		} else if err = cmp.Or(s.sell(tx, b, from), caller.Err()); err == nil {
 			_, err = s.execute(tx, s.commit())
@@ -199,8 +202,9 @@ func (s *Store) sellNew(ctx context.Context, b *attemptBatch, from supply) (_ []
 }
 
 // beginNew begins the transaction of sellNew: it adds the units to the users' rows, as addUnits does, and reads the clock and,
-// unless they are known, the terms of the sales. allNew is true if no user had a row before, so that none was refused: a refusal
-// locks the row. On SQLite, which does not tell, it is false. connection is the id of the transaction's connection on MySQL.
+// unless they are known, the terms of the sales. allNew is true if no user had a row before. Then none of the attempts was
+// refused before either, since a durable refusal makes a row. On SQLite, which does not tell which rows are new, allNew is
+// false. connection is the id of the transaction's connection on MySQL.
 func (s *Store) beginNew(tx *gorm.DB, units []userUnits, sales []saleUnits, from *supply) (allNew bool, connection int64, err error) {
 	read := statement{query: "SELECT " + s.dialect("ROW_COUNT(), CONNECTION_ID()", "0, 0") + ", " + s.nowMillis()}
 	known := len(from.terms) > 0
@@ -239,18 +243,18 @@ func (s *Store) beginNew(tx *gorm.DB, units []userUnits, sales []saleUnits, from
 	return changed == int64(len(units)), connection, wrap("read the sales", outages{tx.Dialector}.Translate(rows.Err()))
 }
 
-// fits returns errNotNew if one of the users has more units than a user may have in the sale, or if one of the attempts was
-// refused before. The rows of all sales with the same limit are one list, since the database looks a row up in a sorted list,
-// but compares it with each of several conditions in turn. The attempts are looked up only if one of the sales has refusals.
+// fits returns errNotNew if one of the users has more units than a user may have in the sale or its campaign, or if one of the
+// attempts was refused before. The rows of all sales with the same limit are one list: the database finds a row in one long list
+// faster than in many short ones. The attempts are looked up only if one of the sales has refusals.
 func (s *Store) fits(tx *gorm.DB, units []userUnits, from supply, sales []saleUnits, attempts []model.Attempt) error {
 	rows, limits := map[int][]any{}, from.limits() // the sale and the user of each row, by limit
 	for _, u := range units {
-		// Whoever is below the limit of a campaign is below that of its sale, if this is not lower.
+		// A user within the limit of the campaign is within that of the sale, unless the sale's limit is lower.
 		if campaign := from.terms[u.sale].offer.Campaign; campaign.ID == "" || limits[u.sale] < campaign.LimitPerUser {
 			rows[limits[u.sale]] = append(rows[limits[u.sale]], u.sale, u.user)
 		}
 	}
-	list := s.dialect("", "VALUES ") // how a list of rows begins
+	list := s.dialect("", "VALUES ") // SQLite needs the word before a list of rows
 	over, args := "", []any(nil)
 	for most, of := range rows {
 		over += " OR (sale_id, user_id) IN (" + list + strings.Repeat(", (?, ?)", len(of)/2)[len(", "):] + ") AND units > ?"
@@ -265,9 +269,8 @@ func (s *Store) fits(tx *gorm.DB, units []userUnits, from supply, sales []saleUn
 	return err
 }
 
-// holding returns the statement that moves units from available to held. It fails with errShort if a sale has fewer
-// available, because of the constraint stock_not_negative. It does so as well if a sale has other terms than those in of, which
-// may be nil.
+// holding returns the statement that moves units from available to held. It violates the constraint stock_not_negative if a sale
+// has fewer units available or, unless of is nil, if a sale has other terms than those in of.
 func holding(sales []saleUnits, of map[string]terms) statement {
 	ids := each(sales, func(u saleUnits) any { return u.sale })
 	units, args := caseOf(sales, func(u saleUnits) int64 { return u.n })
@@ -282,8 +285,8 @@ func holding(sales []saleUnits, of map[string]terms) statement {
 	}
 }
 
-// caseOf returns an expression that has a value for each sale. The database looks an id up in a list faster than it compares
-// the id with one case for each sale.
+// caseOf returns an SQL expression that has a value for each sale. Sales with the same value share a list of ids: the database
+// finds an id in a list faster than by comparing it with one case for each sale.
 func caseOf(sales []saleUnits, value func(u saleUnits) int64) (expression string, args []any) {
 	ids := map[int64][]any{} // by value
 	often := value(sales[0]) // what most sales have
@@ -305,8 +308,9 @@ func caseOf(sales []saleUnits, value func(u saleUnits) int64) (expression string
 	return expression + " ELSE ? END", append(args, often)
 }
 
-// sellJudged judges each attempt of a batch on one sale, and sells to those that fit, in one transaction. A known attempt
-// keeps its outcome. What was admitted by a gate is refused durably. Other refusals write nothing. The errors are those of sell.
+// sellJudged judges each attempt of a batch on one sale, and sells to those that fit, in one transaction. A known attempt keeps
+// its outcome. An attempt that a gate has admitted is refused durably; other refusals write nothing. The errors are those of sell
+// and of transact, and errOtherTerms also with byCalls.
 func (s *Store) sellJudged(ctx context.Context, saleID string, attempts []model.Attempt, from supply) ([]model.Outcome, error) {
 	campaigns, err := s.campaignsOf(s.read.WithContext(ctx), saleID)
 	if err != nil {
@@ -340,8 +344,8 @@ func (s *Store) sellJudged(ctx context.Context, saleID string, attempts []model.
 	return b.answered(), nil
 }
 
-// judge refuses those open attempts of a batch that the sale, the limits or the supply do not allow. It adds to from what it
-// reads.
+// judge refuses those open attempts of a batch that the sale, the limits or the supply do not allow. What it reads, the terms and
+// the calls, it adds to from.
 func (s *Store) judge(db *gorm.DB, b *attemptBatch, saleID string, from *supply) error {
 	if from.terms == nil {
 		if err := s.readTerms(db, saleID, from); err != nil {
@@ -353,7 +357,7 @@ func (s *Store) judge(db *gorm.DB, b *attemptBatch, saleID string, from *supply)
 	switch {
 	case !ok:
 		verdict = model.NotFound
-	case from.source != model.FromStream: // the gate has judged when it admitted
+	case from.source != model.FromStream: // the gate has judged the sale when it admitted the attempts
 		verdict = offer.Judge(from.now)
 	}
 	if verdict != model.Accepted {
@@ -362,7 +366,7 @@ func (s *Store) judge(db *gorm.DB, b *attemptBatch, saleID string, from *supply)
 	if len(b.open) == 0 {
 		return nil
 	}
-	available := int64(math.MaxInt64) // the guard decides
+	available := int64(math.MaxInt64) // with the other guards, sell finds out whether there are enough
 	switch from.guard {
 	case byStock:
 		stock, _, err := s.lockStock(db, saleID)
@@ -384,9 +388,9 @@ func (s *Store) judge(db *gorm.DB, b *attemptBatch, saleID string, from *supply)
 	return err
 }
 
-// lockBatch locks the buyers rows of the attempts' users, in the order of the users, and only then reads which attempts
-// are known. campaigns must have been read before the transaction: with its first read, a transaction fixes what it sees.
-// Every transaction that settles, refuses or deducts an attempt locks these rows first, so each attempt is decided once.
+// lockBatch locks the rows of the attempts' users in buyers, in the order of the users, and only then reads which attempts are
+// known. campaigns are those of the attempts' sales, see campaignsOf. Every transaction that settles, refuses or deducts an
+// attempt locks these rows first, so each attempt is decided once.
 func (s *Store) lockBatch(tx *gorm.DB, attempts []model.Attempt, campaigns map[string]string) (*attemptBatch, error) {
 	none := each(attempts, func(a model.Attempt) userUnits { return userUnits{sale: a.SaleID, user: a.UserID} })
 	if err := s.addUnits(tx, inCampaigns(byUser(none), campaigns)); err != nil {
@@ -399,7 +403,8 @@ func (s *Store) lockBatch(tx *gorm.DB, attempts []model.Attempt, campaigns map[s
 	return newBatch(attempts, known), nil
 }
 
-// limitsOf reads what users hold of a sale, and of the campaign that the sale belongs to, with the limits.
+// limitsOf reads how many units users hold of a sale and, if the sale belongs to one, of its campaign, and adds the limits of
+// sale.
 func (s *Store) limitsOf(db *gorm.DB, sale model.Sale, users []string) ([]userLimit, error) {
 	own, err := s.unitsOf(db, sale.ID, users)
 	limits := []userLimit{{sale.LimitPerUser, own}}

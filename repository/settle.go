@@ -11,18 +11,18 @@ import (
 	"flashsale/model"
 )
 
-// Settle writes admitted attempts on one sale as orders, or refuses them durably, all in one transaction. The outcomes
-// are in the order of the entries: each is an order, or a refusal with its reason. An attempt that was settled before
-// keeps its outcome. After an error the result is unknown, and the caller settles the same entries again. The exception
-// is model.ErrBroken: this batch can never be settled.
+// Settle writes admitted attempts on one sale as orders, or refuses them durably, all in one transaction. The outcomes are in the
+// order of the entries: each is an order, or a refusal with its reason. An attempt that was settled before keeps its outcome.
+// model.ErrBroken means that this batch can never be settled. After any other error the result is unknown, and the caller settles
+// the same entries again.
 func (s *Store) Settle(ctx context.Context, saleID string, entries []model.Entry) (outcomes []model.Outcome, err error) {
 	ctx, end := s.observe.Begin(ctx, observe.Step{
 		Name: observe.Settle, Items: len(entries), OrderID: func(i int) string { return entries[i].ID },
 	})
 	defer func() { end(err) }()
 	// The gate has judged the entries, so nearly always all are new and fit. Otherwise each entry is judged. The stock row
-	// is the most contended one, so it is changed last, and a constraint ensures that there are enough units. Only if there
-	// are not, the row is locked before orders are written, and the units left go to the entries in the order of admission.
+	// is the most contended one, so it is changed last, and a constraint ensures that there are enough units. Only if too few
+	// are left, the row is locked before orders are written, and the units left go to the entries in the order of admission.
 	attempts, from := attemptsOf(entries), fromStream(entries)
 	outcomes, err = s.sellNew(ctx, newBatch(attempts, nil), from)
 	if errors.Is(err, errNotNew) {
@@ -57,14 +57,14 @@ func (s *Store) SettleSales(ctx context.Context, entries []model.Entry) (outcome
 	return outcomes, wrap("settle on several sales", err)
 }
 
-// fromStream is the supply of entries that gates have admitted.
+// fromStream returns the supply for entries that gates have admitted.
 func fromStream(entries []model.Entry) supply {
-	epochs := each(entries, func(e model.Entry) int64 { return e.Epoch }) // a gate may be replaced while entries wait
+	epochs := each(entries, func(e model.Entry) int64 { return e.Epoch }) // of each entry, since a gate may be replaced while entries wait
 	return supply{guard: byTerms, source: model.FromStream, epochs: epochs}
 }
 
-// Refuse writes a durable refusal of an admitted attempt that cannot be settled, unless the attempt already has an
-// outcome. It returns the outcome that holds.
+// Refuse writes a durable refusal of an attempt that cannot be settled or was lost, unless the attempt already has an outcome. It
+// returns the outcome that then holds.
 func (s *Store) Refuse(ctx context.Context, e model.Entry, reason model.Verdict) (model.Outcome, error) {
 	campaigns, err := s.campaignsOf(s.read.WithContext(ctx), e.SaleID)
 	if err != nil {
@@ -84,7 +84,7 @@ func (s *Store) Refuse(ctx context.Context, e model.Entry, reason model.Verdict)
 	return b.answered()[0], nil
 }
 
-// refuseDurably stores the refusals of a locked batch on one sale.
+// refuseDurably stores the refusals of a locked batch on one sale. If one is sold_out, it marks the sale's gate as wrong.
 func (s *Store) refuseDurably(tx *gorm.DB, b *attemptBatch) error {
 	var values []any
 	var mark statement
@@ -92,8 +92,8 @@ func (s *Store) refuseDurably(tx *gorm.DB, b *attemptBatch) error {
 		a, reason := b.attempts[i], b.outcomes[i].Verdict
 		values = append(values, a.ID, a.SaleID, a.UserID, a.Quantity, string(reason))
 		if reason == model.SoldOut {
-			// The gate admitted more units than the stock had. Any instance that reads the mark replaces the gate, also if this
-			// instance dies.
+			// The gate admitted more units than the stock had. Any instance that reads the mark replaces the gate, even if
+			// this instance dies.
 			mark = statement{"UPDATE stock SET wrong_epoch = epoch WHERE sale_id = ?", []any{a.SaleID}}
 		}
 	}

@@ -21,10 +21,11 @@ type statement struct {
 	args  []any
 }
 
-// calls puts statements together into as few calls as possible: one on MySQL, where each call takes a round trip. After
-// a statement that fails, MySQL executes none of the same call. On SQLite there are no round trips, and each statement
-// stays as it is. So it does on a Galera cluster: MariaDB 10.11 confirms the COMMIT of a transaction that a transaction of
-// another node has aborted between two statements of the same call (see TestGalera).
+// calls puts statements together into as few calls as possible, and leaves out empty ones. On MySQL, where each call takes a
+// round trip, this is one call. After a statement that fails, MySQL does not execute the rest of the call. On SQLite, which has
+// no round trips, each statement is a call of its own. On a Galera cluster, too, each statement is a call of its own: if a
+// transaction of another node aborts this one between two statements of a call, MariaDB 10.11 still confirms a COMMIT in that
+// call (see TestGalera).
 func (s *Store) calls(list ...statement) []statement {
 	list = slices.DeleteFunc(list, func(st statement) bool { return st.query == "" })
 	if s.sqlite || s.galera || len(list) < 2 {
@@ -52,12 +53,12 @@ func (s *Store) execute(tx *gorm.DB, list ...statement) (changed int64, err erro
 	return changed, nil
 }
 
-// sqliteParameters is about how many parameters one statement on SQLite has. The driver searches all parameters for
-// each of them, so that twice as many take four times as long.
+// sqliteParameters is about the most parameters that one statement on SQLite has. For each parameter the driver searches all of
+// them, so twice as many take four times as long.
 const sqliteParameters = 256
 
-// inserting returns statements that insert rows of this form; on MySQL, one statement. values holds the arguments of all rows,
-// one row after the other.
+// inserting returns the statements that insert rows; on MySQL at most one. into is the table with its columns, row the SQL of one
+// row, and onConflict the SQL after the rows. values holds the arguments of all rows, one row after the other.
 func (s *Store) inserting(into, row string, values []any, onConflict string) (list []statement) {
 	most, columns := max(1, len(values)), strings.Count(row, "?")
 	if s.sqlite {
@@ -79,8 +80,8 @@ func (s *Store) begin() statement { return statement{query: s.dialect("START TRA
 // commit returns the statement that ends a transaction of transactInCalls; on SQLite, nothing.
 func (s *Store) commit() statement { return statement{query: s.dialect("COMMIT", "")} }
 
-// transactInCalls is transact for a function that itself executes begin first and commit last, so that neither takes a
-// call of its own. If the function returns an error, the transaction is rolled back.
+// transactInCalls is transact for a function that itself executes begin first and commit last, each together with other
+// statements in one call. If the function returns an error, the transaction is rolled back.
 func (s *Store) transactInCalls(ctx context.Context, fn func(tx *gorm.DB) error) error {
 	if s.sqlite {
 		return s.transact(ctx, fn)
@@ -109,11 +110,11 @@ func (s *Store) transactInCalls(ctx context.Context, fn func(tx *gorm.DB) error)
 	})
 }
 
-// endTimeout bounds a statement that ends another one or rolls back a transaction.
+// endTimeout bounds a statement that kills another statement or rolls back a transaction.
 const endTimeout = time.Second
 
-// rollBack ends a transaction. If the server does not confirm the end, the connection is closed, and then the server
-// ends the transaction.
+// rollBack rolls back a transaction. If the server does not confirm this, the connection is closed, and then the server rolls the
+// transaction back.
 func rollBack(ctx context.Context, conn *sql.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
@@ -122,14 +123,14 @@ func rollBack(ctx context.Context, conn *sql.Conn) {
 	}
 }
 
-// statements are those of a transaction on MySQL.
+// statements lets kill find the statement that a transaction on MySQL is executing.
 type statements struct {
 	mu         sync.Mutex
-	connection int64 // 0 before and after the transaction
+	connection int64 // the server's id of the connection; 0 before and after the transaction
 }
 
-// on sets the connection. The returned function ends that, after a kill under way has ended: the connection's next
-// transaction may be another one.
+// on sets the connection. The returned function clears it, but first waits for a kill under way, which could otherwise hit the
+// connection's next transaction.
 func (r *statements) on(connection int64) (ended func()) {
 	set := func(connection int64) {
 		r.mu.Lock()
@@ -140,9 +141,9 @@ func (r *statements) on(connection int64) (ended func()) {
 	return func() { set(0) }
 }
 
-// kill ends the present statement of a transaction. If a context ends, the driver only closes its end of the connection:
-// a statement that waits for a lock would go on waiting, with the locks of its transaction. If the
-// pool uses another server by now, this may end a statement of another transaction there, which is then tried again.
+// kill ends the statement that a transaction is executing. When a context ends, the driver only closes its end of the connection:
+// a statement that waits for a lock would go on waiting, with the locks of its transaction. If the pool uses another server by
+// now, kill may end a statement of another transaction there, which is then tried again.
 func (s *Store) kill(ctx context.Context, r *statements) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

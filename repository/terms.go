@@ -8,21 +8,21 @@ import (
 	"flashsale/model"
 )
 
-// terms are what an order takes from its sale, as they were when the stock row had this version of them. To read them for
-// each batch costs the database more than the stock row, so settles keep them in memory. The statement that takes the units
-// compares the version, under the lock that every change of the terms holds.
+// terms are the fields of a sale on which its orders depend, with the number that the stock row had for them. Reading them for
+// each batch would cost the database more than the change of the stock row, so settles keep them in memory. The statement that
+// takes the units compares the number, under the lock on the stock row, which every change of the terms holds as well.
 type terms struct {
 	offer   model.Offer // with the id, the price, the currency, the limits and the time to pay
 	version int64       // stock.terms
 }
 
-// nextTerms is the part of an UPDATE of stock that must go with a change of the terms. It uses the clock, so that a database
-// that was restored to an older state does not give a number to other terms again.
+// nextTerms is the part of an UPDATE of stock that must go with a change of the terms. The number follows the clock, so that a
+// database that was restored to an older state does not give an earlier number to other terms.
 func (s *Store) nextTerms() string {
 	return "terms = " + s.dialect("GREATEST", "MAX") + "(terms + 1, " + s.nowMillis() + ")"
 }
 
-// knownTerms returns the terms of these sales by their ids, or an empty map if not all are known.
+// knownTerms returns the terms of these sales by their ids, or nil if not all are known.
 func (s *Store) knownTerms(sales []saleUnits) map[string]terms {
 	known := make(map[string]terms, len(sales))
 	for _, u := range sales {
@@ -41,10 +41,10 @@ func (s *Store) forgetTerms(sales []saleUnits) {
 	}
 }
 
-// errOtherTerms means that an operator has changed the sale since a transaction judged it. It never leaves this package.
+// errOtherTerms means that an operator has changed a sale since a transaction read its terms. It never leaves this package.
 var errOtherTerms = errors.New("the sale was changed meanwhile")
 
-// underTerms repeats a transaction, which locks the terms of a sale, until they are those by which it has judged.
+// underTerms runs a transaction, and runs it again as long as it returns errOtherTerms.
 func underTerms(transaction func() error) error {
 	for {
 		if err := transaction(); !errors.Is(err, errOtherTerms) {

@@ -8,7 +8,7 @@ import (
 	"gorm.io/gorm"
 )
 
-// userUnits are units of one user on one sale.
+// userUnits are units of one user in one sale, or in a campaign, whose id is then in the field sale.
 type userUnits struct {
 	sale, user string
 	n          int
@@ -20,7 +20,7 @@ type saleUnits struct {
 	n    int64
 }
 
-// bySale adds up the units of each sale. units must come from byUser, so the sales are in the order of locking.
+// bySale adds up the units of each sale. units must come from byUser, so that the sales are in the order of locking.
 func bySale(units []userUnits) (sums []saleUnits) {
 	for _, u := range units {
 		if last := len(sums) - 1; last >= 0 && sums[last].sale == u.sale {
@@ -32,7 +32,7 @@ func bySale(units []userUnits) (sums []saleUnits) {
 	return sums
 }
 
-// byUser sorts a list by sale and user, which is the order of locking, and adds up the units of the same user.
+// byUser sorts a list by sale and user, which is the order of locking, and adds up the units of a user in the same sale.
 func byUser(list []userUnits) []userUnits {
 	slices.SortFunc(list, func(a, b userUnits) int {
 		return cmp.Or(strings.Compare(a.sale, b.sale), strings.Compare(a.user, b.user))
@@ -59,8 +59,8 @@ func (s *Store) addUnits(tx *gorm.DB, units []userUnits) error {
 	return wrap("count buyers' units", err)
 }
 
-// adding returns the statements of addUnits. On MySQL there is one, which counts an inserted row as 1 and a changed row
-// as 2.
+// adding returns the statements of addUnits. On MySQL this is one statement, whose number of affected rows counts an inserted row
+// as 1 and a changed row as 2.
 func (s *Store) adding(units []userUnits) []statement {
 	values := make([]any, 0, 3*len(units))
 	for _, u := range units {
@@ -71,9 +71,9 @@ func (s *Store) adding(units []userUnits) []statement {
 		" ON CONFLICT (sale_id, user_id) DO UPDATE SET units = units + excluded.units"))
 }
 
-// inCampaigns adds to units, which must come from byUser, the same units of the campaigns that the sales belong to. In
-// buyers, a campaign has rows like a sale, with the units of a user over all its sales. So every transaction locks these
-// rows together with those of the sales, in the order of byUser.
+// inCampaigns adds the same units again for the campaigns that the sales belong to. units must come from byUser. In buyers, a
+// campaign has rows like a sale, with the units of a user over all its sales. So every transaction locks these rows together with
+// those of the sales, in the order of byUser.
 func inCampaigns(units []userUnits, campaigns map[string]string) []userUnits {
 	if len(campaigns) == 0 {
 		return units
@@ -87,8 +87,8 @@ func inCampaigns(units []userUnits, campaigns map[string]string) []userUnits {
 	return byUser(all)
 }
 
-// campaignsOf returns, by sale, the campaigns that the sales belong to, without the sales that belong to none. A sale's
-// campaign never changes, so each sale is read once.
+// campaignsOf returns, by sale, the campaigns that the sales belong to. A sale that belongs to none is not in the map. A sale's
+// campaign never changes, so each instance reads it once.
 func (s *Store) campaignsOf(db *gorm.DB, saleIDs ...string) (campaigns map[string]string, err error) {
 	campaigns = map[string]string{}
 	add := func(saleID, campaignID string) {
