@@ -43,7 +43,7 @@ const (
 	codeSoldOut
 )
 
-// Admit judges attempts on any sales; those on one sale in the order of the list. It takes the units of those that pass and
+// Admit judges attempts on any sales; those on one sale in the order of attempts. It takes the units of those that pass and
 // appends them to the streams. All attempts on one node share a round trip; a gate in several shards may need more of them, to
 // move units to a shard that has too few (bringUnits).
 //

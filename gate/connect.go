@@ -36,8 +36,8 @@ const (
 // error contains a password.
 func Connect(address string) (redis.UniversalClient, error) { return connect(address, false) }
 
-// ConnectReplicas makes a client for reads. With a Cluster or sentinels, the client prefers replicas. The rest is as for
-// Connect.
+// ConnectReplicas makes a client for reads. With a Cluster or sentinels, the client prefers replicas. Addresses and errors are
+// those of Connect, and here too the caller must close the client.
 func ConnectReplicas(address string) (redis.UniversalClient, error) { return connect(address, true) }
 
 func connect(address string, replicas bool) (redis.UniversalClient, error) {

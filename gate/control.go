@@ -81,7 +81,7 @@ func (g *Gate) Leave(ctx context.Context) error {
 }
 
 // Instances returns the figures of the running instances by their ids. It deletes those of instances that have stopped
-// reporting, that is, for longer than instanceTTL before now.
+// reporting: at the time now, their last report is older than instanceTTL.
 func (g *Gate) Instances(ctx context.Context, now time.Time) (map[string]model.Instance, error) {
 	running, stopped, err := g.reports(ctx, now)
 	if err != nil || len(stopped) == 0 {

@@ -106,15 +106,15 @@ type gateReply struct {
 }
 
 // gateCalls are the calls of a script for n gates, which are numbered from 0. call returns the keys and arguments of gate i.
-// common returns those that come first in the run that serves the gates from to to-1.
+// A run serves the gates with from <= i < to; common returns the keys and arguments that come before theirs.
 type gateCalls struct {
 	n      int
 	common func(from, to int) (keys []string, args []any)
 	call   func(i int) (keys []string, args []any)
 }
 
-// scriptOnGates runs a script that serves several gates in a run, and returns the replies in the order of the gates. It takes
-// as many round trips as scripts. On a Cluster the keys of each gate are in a slot of their own, so each gate has its own run.
+// scriptOnGates runs a script that serves several gates in a run, and returns the replies in the order of the gates. All runs on
+// a node share a round trip. On a Cluster the keys of each gate are in a slot of their own, so each gate has its own run.
 func (g *Gate) scriptOnGates(ctx context.Context, script *redis.Script, c gateCalls) []gateReply {
 	most := gatesInARun
 	if g.isCluster() {

@@ -181,8 +181,8 @@ func (l looker) lookAt(ctx context.Context, n *node, tags []string, into []shard
 	}
 	var info *redis.StringCmd
 	hashes, lengths := make([]*redis.SliceCmd, len(n.places)), make([]*redis.IntCmd, len(n.places))
-	// Each command has an error of its own. If INFO fails at a primary, the other replies are still used, and the gates count as
-	// not open if they have a run id. At a replica all its shards are then Away.
+	// Each command has an error of its own. If INFO fails at a primary, the other replies are still used, but a gate that has a
+	// run id counts as not open. If INFO fails at a replica, all shards that are read there are Away.
 	_, _ = n.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		info = p.Info(ctx, section)
 		for i, place := range n.places {

@@ -15,7 +15,7 @@ const (
 	// optimisticTries bounds the tries of one attempt. An attempt that loses this many races gets 503: other transactions have
 	// changed the stock row as often meanwhile.
 	optimisticTries = 64
-	// batchTries bounds the tries of a batch of the fallback, which races against the fallbacks of other instances and the settlers.
+	// batchTries bounds the tries of a batch of the fallback, which races against other instances' fallbacks and the settlers.
 	batchTries         = 64
 	optimisticPause    = time.Millisecond
 	optimisticMaxPause = 50 * time.Millisecond

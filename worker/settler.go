@@ -478,7 +478,7 @@ func (s *Settler) settle(ctx context.Context, gate model.GateRef, entries []mode
 }
 
 // retryAfter returns the pause before a further try of a batch; try is 1 for the second. The pause lies between half of the
-// longest pause and the longest one. Its place there follows from sale and instance, so that not all of them try at the same time.
+// longest pause and the longest one. Where it lies follows from sale and instance, so that not all of them try at once.
 func (s *Settler) retryAfter(gate model.GateRef, try int) time.Duration {
 	longest := min(retryPause<<min(try-1, 10), retryMost)
 	part := crc32.ChecksumIEEE([]byte(gate.SaleID + s.Instance))
