@@ -34,9 +34,9 @@ func NewHybrid(n Needs) *Hybrid {
 }
 
 // Deduct admits the attempt at the gate, or takes its units in the database. It returns an order, a refusal, or Queued for an
-// attempt that the gate has admitted and nobody has settled in the time of the buyer. It returns model.ErrUnavailable if too
-// many attempts wait, if the strategy is closed, if neither store could take the attempt, or if an attempt that Redis may have
-// admitted was refused. It returns the error of ctx if that has ended.
+// attempt that the gate has admitted, now or before, and that was not settled while the buyer waited. It returns
+// model.ErrUnavailable if too many attempts wait, if the strategy is closed, if neither store could take the attempt, or if an
+// attempt that Redis may have admitted was refused. It returns the error of ctx if ctx has ended.
 func (h *Hybrid) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	outcome, err := h.admission.deduct(ctx, a)
 	switch {

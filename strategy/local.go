@@ -46,7 +46,7 @@ type Local struct {
 type share struct {
 	mu      sync.Mutex
 	units   int64
-	left    int64     // units that were left at the gate at the time lookAt, or after a refusal at most these
+	left    int64     // units left at the gate at the time lookAt; after a refusal, an upper bound
 	lookAt  time.Time // when the gate was last looked at, or last refused for want of units
 	looking *look     // the look that is under way, or nil
 }

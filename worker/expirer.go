@@ -113,7 +113,7 @@ func (c *clock) look(ctx context.Context, database func(context.Context) (time.T
 }
 
 // wait expires orders of one sale and returns how many have expired within expirePatience. It returns 0 if the transaction
-// takes longer, and goes on in the background, or if it fails or finds no order to expire.
+// fails, finds no order to expire, or takes longer: then the transaction goes on in the background.
 func (e *Expirer) wait(ctx context.Context, saleID string, orderIDs []string) (ended int) {
 	var n int
 	finished := e.sales.do(ctx, saleID, func() error {

@@ -11,8 +11,8 @@ import (
 const (
 	// callPeriod is how often the caller looks at each line, and so how long a unit that came back usually waits for a call.
 	callPeriod = 200 * time.Millisecond
-	// callLease is how long the lease of a dead instance keeps others from calling. It is so short that the calls need not get
-	// the time back.
+	// callLease is how long the lease of a dead instance keeps others from calling. It is so short that calls need not be made
+	// longer for this gap.
 	callLease = 2 * time.Second
 	// linePatience is how long a loop waits for one line before it goes on with the next. The row of a line may be locked.
 	linePatience = 100 * time.Millisecond

@@ -126,7 +126,7 @@ func (p *pending) done(entries []model.Entry) {
 	}
 }
 
-// drained waits until no entry is held, or until ctx ends. If ctx has ended, it returns its error.
+// drained waits until no entry is held, or until ctx ends. If ctx has ended, drained returns the error of ctx.
 func (p *pending) drained(ctx context.Context) error {
 	p.mu.Lock()
 	if len(p.held) == 0 {

@@ -148,7 +148,7 @@ func (r *relay) run(ctx context.Context) {
 }
 
 // deliver settles those of the delivered entries, all of one sale, that are still in the stream. It returns an error, so that
-// the broker delivers the entries again, only if Redis does not answer, or if the consumer is stopped before they are settled.
+// the broker delivers the entries again, only if Redis does not answer, or if the consumer is stopped before a batch is settled.
 // Entries that can't be settled, now or ever, stay in the stream, where a sweep finds them.
 func (r *relay) deliver(ctx context.Context, _ string, entries []model.Entry) error {
 	gate := entries[0].GateRef()

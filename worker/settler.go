@@ -81,7 +81,7 @@ type SettlerNeeds struct {
 	Batch    int                            // most entries in one transaction; 0: settleBatch
 	Linger   time.Duration                  // how long the first entry of a batch waits for others, since larger batches cost less
 	AckPause time.Duration                  // between two calls that delete settled entries from the streams, for the same reason
-	Apart    func(entries []model.Entry)    // keeps the buyers of entries that leave pending before they are settled
+	Apart    func(entries []model.Entry)    // keeps the buyers of entries that leave the settler's memory unsettled
 	Wake     func(map[string]model.Outcome) // tells outcomes to such buyers, by their orders' ids
 	Lost     func(gate model.GateRef)       // has a gate replaced that lacks an order, because its stream was lost
 	Now      func() time.Time
@@ -421,7 +421,7 @@ func (s *Settler) acknowledge(ctx context.Context, entries []model.Entry, outcom
 }
 
 // sent waits until no acknowledgement waits or is under way, whether the calls succeeded or not. If ctx ends first, sent returns
-// its error.
+// the error of ctx.
 func (a *acknowledgements) sent(ctx context.Context) error {
 	sent := make(chan struct{})
 	go func() {
