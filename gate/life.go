@@ -22,8 +22,8 @@ func (g *Gate) Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateSt
 }
 
 // Close stops an older gate from admitting, and leaves this epoch as a mark, even where there is no gate. A shard that is of
-// this epoch or a newer one, or is already closed for a newer one, stays as it is. ok is false if there is such a shard, and after
-// an error.
+// this epoch or a newer one, or is already closed for a newer one, stays as it is. ok is false if there is such a shard, and
+// after an error.
 func (g *Gate) Close(ctx context.Context, gate model.GateRef, epoch int64) (ok bool, err error) {
 	ctx, end := g.observe.Begin(ctx, observe.Step{Name: observe.CloseGate})
 	defer func() { end(err) }()

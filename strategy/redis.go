@@ -22,9 +22,9 @@ type Redis struct{ admission *admission }
 // NewRedis makes the strategy.
 func NewRedis(n Needs) *Redis { return &Redis{admission: newAdmission(n, nil)} }
 
-// Deduct admits the attempt, and waits until it is settled. It returns an order, a refusal, or Queued for an attempt that the gate
-// has admitted, now or before, and that was not settled while the buyer waited. It returns model.ErrUnavailable if the gate can't
-// judge or fails, if too many attempts wait, or if the strategy is closed; and the error of ctx if ctx has ended.
+// Deduct admits the attempt, and waits until it is settled. It returns an order, a refusal, or Queued for an attempt that the
+// gate has admitted, now or before, and that was not settled while the buyer waited. It returns model.ErrUnavailable if the gate
+// can't judge or fails, if too many attempts wait, or if the strategy is closed; and the error of ctx if ctx has ended.
 func (r *Redis) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	outcome, err := r.admission.deduct(ctx, a)
 	switch {
