@@ -43,13 +43,15 @@ const (
 	codeSoldOut
 )
 
-// Admit judges attempts on any sales; those on one sale in the order of their arrival. It takes the units of those that
-// pass and appends them to the streams. All attempts on one node share a round trip. A gate of an older epoch than
-// Attempt.LeastEpoch admits nothing, and neither does a gate that was installed on another Redis process.
+// Admit judges attempts on any sales; those on one sale in the order of attempts. It takes the units of those that pass and
+// appends them to the streams. All attempts on one node share a round trip; a gate in several shards may need more of them, to
+// move units to a shard that has too few (bringUnits).
 //
-// The answers are in the order of the attempts: queued (Repeated if the id was known), a refusal, model.NoGate if
-// there is no open gate, or model.Unsure if not all shards could be asked for units. After an error, the attempt may
-// have been admitted.
+// The answers are in the order of the attempts. The verdict is Accepted with an Entry for an attempt that was just admitted,
+// and Accepted and Repeated for one that the gate knew before; IdempotencyMismatch if the gate knew the id with another
+// quantity; TooFrequent, NotStarted, Ended, Paused, BadRequest for the quantity, LimitReached or SoldOut; NoGate if the gate is
+// missing, closed, of an older epoch than Attempt.LeastEpoch, or was installed on another Redis process; or Unsure if the shard
+// has too few units and not all others could be asked. After Admission.Err the attempt may have been admitted.
 func (g *Gate) Admit(ctx context.Context, attempts []model.Attempt) (answers []model.Admission) {
 	var err error
 	ctx, end := g.observe.Begin(ctx, observe.Step{
@@ -74,7 +76,7 @@ func (g *Gate) Admit(ctx context.Context, attempts []model.Attempt) (answers []m
 	return answers
 }
 
-// shardBatch is the attempts of a batch that one shard of a gate judges.
+// shardBatch is those attempts of a batch that one shard of a gate judges.
 type shardBatch struct {
 	tags     []string // of all shards of the gate
 	home     int      // the shard
@@ -112,9 +114,9 @@ func (g *Gate) admissions(batches []*shardBatch) gateCalls {
 	}
 }
 
-// commonOf returns the keys and arguments of a run of admit.lua that precede those of its gates, and stores in each batch
-// the place of its campaign. The users of a campaign at different shards have nothing in common, so each shard is listed by
-// itself.
+// commonOf returns the keys and arguments of a run of admit.lua that come before those of its gates, and stores in each batch
+// the place of its campaign in the run's list. A campaign has a place for each of its shards, since each user belongs to one
+// shard only.
 func (g *Gate) commonOf(batches []*shardBatch) (keys []string, args []any) {
 	type shard struct {
 		campaignID string
@@ -159,7 +161,7 @@ func (g *Gate) commonOf(batches []*shardBatch) (keys []string, args []any) {
 	return keys, args
 }
 
-// common returns the limit of the sale's campaign as the latest attempt knows it, or nil.
+// common returns the limit of the sale's campaign as the last attempt of the batch has it, or nil.
 func (b *shardBatch) common() *model.CommonLimit { return b.attempts[len(b.attempts)-1].Common }
 
 // admission returns the keys and arguments of admit.lua for a batch.

@@ -14,16 +14,16 @@ import (
 
 const (
 	dialTimeout = time.Second
-	// ioTimeout is far longer than a script runs (microseconds) and far shorter than a buyer waits.
+	// ioTimeout is far longer than a script runs (a few milliseconds) and far shorter than a buyer waits.
 	ioTimeout = 500 * time.Millisecond
 	// retries is low because each retry lengthens the wait. Running a script again after a lost reply is harmless.
 	retries = 1
-	// redirects is for a Cluster: one redirect to the node that has the slot now, and the retries there.
+	// redirects is for a Cluster: one redirect, to the node that has the slot, and the retries there.
 	redirects = 1 + retries
-	// poolSize connections are enough for thousands of attempts, since each call takes well under a millisecond. For a
-	// Cluster this is the number for each node.
+	// poolSize connections are enough for thousands of attempts, since up to 256 attempts share a call. For a Cluster this is
+	// the number for each node.
 	poolSize = 64
-	// poolTimeout is how long an attempt waits for a connection before the gate counts as unreachable.
+	// poolTimeout is how long a call waits for a connection before the gate counts as unreachable.
 	poolTimeout = 2 * time.Second
 )
 
@@ -36,7 +36,8 @@ const (
 // error contains a password.
 func Connect(address string) (redis.UniversalClient, error) { return connect(address, false) }
 
-// ConnectReplicas makes a client for reads. With a Cluster or sentinels, the client prefers replicas.
+// ConnectReplicas makes a client for reads. With a Cluster or sentinels, the client prefers replicas. Addresses and errors are
+// those of Connect, and here too the caller must close the client.
 func ConnectReplicas(address string) (redis.UniversalClient, error) { return connect(address, true) }
 
 func connect(address string, replicas bool) (redis.UniversalClient, error) {
@@ -62,7 +63,7 @@ func connect(address string, replicas bool) (redis.UniversalClient, error) {
 	return redis.NewUniversalClient(opts), nil // of sentinels if there is a MasterName, else of a Cluster
 }
 
-// Options turns the URL of a single Redis into a client's settings.
+// Options turns the URL of a single Redis into a client's settings. No error contains a password.
 func Options(address string) (*redis.Options, error) {
 	opts, err := redis.ParseURL(address)
 	var withAddress *url.Error
@@ -89,7 +90,7 @@ func bounded() *redis.UniversalOptions {
 	}
 }
 
-// clusterOptions parses the nodes of a Cluster: [redis://[user:password@]]host:port, separated by commas. User,
+// clusterOptions parses the nodes of a Cluster: [redis://][user:password@]host:port, separated by commas. User,
 // password and scheme of the first node apply to all nodes; another node may omit them, but not change them.
 func clusterOptions(address string) (*redis.UniversalOptions, error) {
 	opts := bounded()
@@ -145,7 +146,7 @@ func sentinelOptions(scheme, address string) (*redis.UniversalOptions, error) {
 	return opts, nil
 }
 
-// credentials splits user:password@ off an address.
+// credentials splits user:password@ off an address, and decodes both.
 func credentials(address string) (user, password, rest string, err error) {
 	at := strings.LastIndex(address, "@")
 	if at < 0 {

@@ -37,7 +37,8 @@ func (g *Gate) Wake(ctx context.Context, instance string, outcomes map[string]mo
 
 // Listen receives the messages of Announce and Wake until ctx ends. It calls changed with the id of a changed sale,
 // and woken with the ids of settled orders whose buyers wait on this instance. After a lost connection the client
-// reconnects by itself, but the messages of that time are lost. Therefore polling must back up both.
+// reconnects by itself, but the messages of that time are lost. Therefore the caller must also poll for changed sales and
+// settled orders.
 func (g *Gate) Listen(ctx context.Context, changed func(saleID string), woken func(orderIDs []string)) {
 	sub := g.client.Subscribe(ctx, controlChannel, wakeChannel(g.instance))
 	defer func() { _ = sub.Close() }()
@@ -79,8 +80,8 @@ func (g *Gate) Leave(ctx context.Context) error {
 	return g.client.HDel(ctx, instancesKey, g.instance).Err()
 }
 
-// Instances reads the figures of the running instances by their ids, and deletes those of instances that have stopped
-// reporting.
+// Instances returns the figures of the running instances by their ids. It deletes those of instances that have stopped
+// reporting: at the time now, their last report is older than instanceTTL.
 func (g *Gate) Instances(ctx context.Context, now time.Time) (map[string]model.Instance, error) {
 	running, stopped, err := g.reports(ctx, now)
 	if err != nil || len(stopped) == 0 {
@@ -92,13 +93,13 @@ func (g *Gate) Instances(ctx context.Context, now time.Time) (map[string]model.I
 	return running, nil
 }
 
-// Running reads the figures of the running instances as Instances does, but deletes none.
+// Running returns the figures of the running instances as Instances does, but deletes none.
 func (g *Gate) Running(ctx context.Context, now time.Time) (map[string]model.Instance, error) {
 	running, _, err := g.reports(ctx, now)
 	return running, err
 }
 
-// reports reads the figures of the running instances, and the ids of those that have stopped reporting.
+// reports returns the figures of the running instances, and the ids of those that have stopped reporting.
 func (g *Gate) reports(ctx context.Context, now time.Time) (running map[string]model.Instance, stopped []string, err error) {
 	all, err := g.client.HGetAll(ctx, instancesKey).Result()
 	if err != nil {

@@ -52,7 +52,8 @@ func script(files ...string) *redis.Script {
 
 // Gate gives one instance of the engine access to the gates in Redis. Its methods are safe for concurrent use.
 type Gate struct {
-	// TransferTime is how long an attempt waits for units from other shards, half a second. Set it before the first call.
+	// TransferTime is how long an attempt waits for units from other shards. New sets it to half a second; change it before the
+	// first call.
 	TransferTime time.Duration
 
 	client    redis.UniversalClient
@@ -66,8 +67,8 @@ func New(client redis.UniversalClient, instance string, observers ...observe.Obs
 	return &Gate{TransferTime: transferTime, client: client, instance: instance, transfers: newTransfers(), observe: observers}
 }
 
-// scripts runs a script n times, with one round trip to each node. call returns the keys and arguments of a run. Each
-// reply has an error of its own.
+// scripts runs a script n times, with one round trip to each node, or two if a node does not have the script yet. call returns
+// the keys and arguments of a run. Each reply has an error of its own.
 func (g *Gate) scripts(ctx context.Context, script *redis.Script, n int, call func(i int) (keys []string, args []any)) []*redis.Cmd {
 	replies := make([]*redis.Cmd, n)
 	if n == 1 {
@@ -95,7 +96,7 @@ func (g *Gate) scripts(ctx context.Context, script *redis.Script, n int, call fu
 }
 
 // gatesInARun is how many gates a run of a script serves at most. Redis serves no other client meanwhile, and each gate
-// takes some 20 µs. A run for each gate takes twice as long.
+// takes some 20 µs. With a run of its own for each gate, Redis would need twice as long for all of them.
 const gatesInARun = 64
 
 // gateReply is the reply of a script for one gate.
@@ -104,16 +105,16 @@ type gateReply struct {
 	err   error
 }
 
-// gateCalls are the calls of a script for n gates. call returns the keys and arguments of a gate, and common those that precede
-// them in the run that serves the gates from from to before to.
+// gateCalls are the calls of a script for n gates, which are numbered from 0. call returns the keys and arguments of gate i.
+// A run serves the gates with from <= i < to; common returns the keys and arguments that come before theirs.
 type gateCalls struct {
 	n      int
 	common func(from, to int) (keys []string, args []any)
 	call   func(i int) (keys []string, args []any)
 }
 
-// scriptOnGates runs a script that serves several gates in a run, with one round trip to each node. On a Cluster the keys of each
-// gate are in a slot of their own, so each gate has its own run.
+// scriptOnGates runs a script that serves several gates in a run, and returns the replies in the order of the gates. All runs on
+// a node share a round trip. On a Cluster the keys of each gate are in a slot of their own, so each gate has its own run.
 func (g *Gate) scriptOnGates(ctx context.Context, script *redis.Script, c gateCalls) []gateReply {
 	most := gatesInARun
 	if g.isCluster() {
@@ -169,8 +170,8 @@ func (g *Gate) Version(ctx context.Context) (string, error) {
 	return infoField(info, "redis_version"), nil
 }
 
-// Count counts one request of a user to a sale, by the counter that Admit uses. ok is false if there were too many within
-// the window; the next request is allowed after retryAfter.
+// Count counts one request of a user to a sale, by the counter that Admit uses. ok is false if the user has made more requests
+// in the present window than f allows; the next one is allowed after retryAfter, when the window has ended.
 func (g *Gate) Count(ctx context.Context, gate model.GateRef, userID string, f model.Frequency) (retryAfter time.Duration, ok bool, err error) {
 	keys := []string{countersKey(homeTag(gate, userID), g.isCluster())}
 	ms, err := countScript.Run(ctx, g.client, keys, gate.SaleID+" "+userID, f.Limit, f.Window.Milliseconds()).Int64()
@@ -180,7 +181,8 @@ func (g *Gate) Count(ctx context.Context, gate model.GateRef, userID string, f m
 	return time.Duration(ms) * time.Millisecond, ms == 0, nil
 }
 
-// Knows returns the quantity of a user's order id that the gate has admitted or was installed with.
+// Knows returns the quantity of a user's attempt by its order's id. known is false if the gate does not have the id, or if there
+// is no gate. The gate has the ids that it has admitted, was installed with, or got by CatchUp.
 func (g *Gate) Knows(ctx context.Context, gate model.GateRef, userID, orderID string) (quantity int, known bool, err error) {
 	quantity, err = g.client.HGet(ctx, unitsKey(homeTag(gate, userID)), idField(orderID)).Int()
 	if errors.Is(err, redis.Nil) {
@@ -192,9 +194,9 @@ func (g *Gate) Knows(ctx context.Context, gate model.GateRef, userID, orderID st
 	return quantity, true, nil
 }
 
-// CatchUp applies to a gate the changes of the stock after the version after, up to upTo. A repeated call changes
-// nothing. A shard of the gate that is missing, or whose version is older than after, stays as it is, without an error:
-// the next comparison of the gate's version with the stock's shows which changes it still needs.
+// CatchUp applies changes of the stock to a gate: all those of a version above after, up to the version upTo. A repeated call
+// changes nothing. A shard of the gate that is missing, or whose version is older than after, stays as it is, without an
+// error: the next comparison of the gate's version with the stock's shows which changes the shard still needs.
 func (g *Gate) CatchUp(ctx context.Context, gate model.GateRef, after, upTo int64, changes []model.GateChange) (err error) {
 	ctx, end := g.observe.Begin(ctx, observe.Step{Name: observe.TellGate, Items: len(changes)})
 	defer func() { end(err) }()

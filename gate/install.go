@@ -22,14 +22,14 @@ const (
 	stagingTTL = time.Minute
 	// page is how many entries of a stream are read at a time.
 	page = 1000
-	// pagesAtOnce are sent at the same time: Redis works on one page while the engine encodes the next.
+	// pagesAtOnce is how many pages are sent at the same time: Redis works on one while the engine encodes the next.
 	pagesAtOnce = 2
 	// nobody is a field that every staged hash has from its first command on. It keeps the hash from being empty, so
 	// that there is a key to rename. A staged hash that has expired, and that a later page has created again, lacks
 	// the field and is not installed.
 	nobody = ""
-	// asTable is the value of that field. Redis stores a hash as a table if a value is longer than 64 bytes, else as a list
-	// of up to 128 fields, which it searches from the beginning. An attempt searches the hash twice.
+	// asTable is the value of the field nobody. By default, Redis stores a hash of up to 512 fields as a list, which it searches
+	// from the beginning, unless a value is longer than 64 bytes: then it stores a table. An attempt looks up two fields.
 	asTable = "0----------------------------------------------------------------"
 )
 
@@ -45,11 +45,11 @@ func (g *Gate) StreamLengths(ctx context.Context, gate model.GateRef) (lengths [
 }
 
 // Install replaces a closed gate by an open one of a new epoch with these contents. lengths are the lengths of the
-// streams, read before the snapshot of the contents was taken. Install deletes the entries that were settled by then,
-// and those that can't be read. bad has the texts of the entries that can't be read, even if Install then returns an
+// streams, read before the snapshot of the contents was taken. From the streams, Install deletes the entries that were settled
+// before the snapshot, and those that can't be read. bad has the texts of the latter, even if Install then returns an
 // error. Install returns model.ErrStreamMoved if an entry was settled meanwhile or the staged keys have expired, and
-// model.ErrNewerGate if a gate of this epoch or a newer one was installed or is being installed. In both cases the
-// new gate is not open.
+// model.ErrNewerGate if an open gate of this epoch or a newer gate is there, or the old one was closed for a newer one. In both
+// cases this call has not opened the gate.
 //
 // The old gate is closed, so its streams can only shrink: a stream of the same length is unchanged. Everything that
 // grows with the number of orders is sent to Redis in pages, and put in place by RENAME. So neither the engine's
@@ -84,7 +84,8 @@ func (g *Gate) Install(ctx context.Context, epoch int64, lengths []int64, c mode
 	return bad, s.install(ctx)
 }
 
-// inPages reads pages and calls add for up to pagesAtOnce of them at the same time.
+// inPages calls add for each of the pages, for up to pagesAtOnce at the same time. It returns the first error of add or of
+// reading the pages, after which it begins no other page.
 func inPages[T any](ctx context.Context, pages iter.Seq2[[]T, error], add func(ctx context.Context, page []T) error) error {
 	adding, all := errgroup.WithContext(ctx)
 	adding.SetLimit(pagesAtOnce)
@@ -106,7 +107,7 @@ func inPages[T any](ctx context.Context, pages iter.Seq2[[]T, error], add func(c
 type staging struct {
 	gate     *Gate
 	epoch    int64
-	name     string // of this try alone, so that a late command of an earlier try changes nothing
+	name     string // of this try alone, in its keys, so that a late command of an earlier try changes nothing
 	offer    model.Offer
 	tags     []string // of the gate's shards
 	lengths  []int64  // entries that each stream must have; addEntries leaves out those that it deletes
@@ -137,8 +138,8 @@ func (s *staging) drop(ctx context.Context) error {
 	})
 }
 
-// send sends commands for each shard, renews the expiry of the staged keys, and checks the length of each stream. It
-// returns model.ErrStreamMoved if an entry was settled meanwhile; then the rebuild has to start again.
+// send sends commands for each shard, renews the expiry of the staged keys, and compares the lengths of the streams with
+// s.lengths. It returns model.ErrStreamMoved if one differs: an entry was settled, and the rebuild has to start again.
 func (s *staging) send(ctx context.Context, commands func(p redis.Pipeliner, shard int)) error {
 	lengths := make([]*redis.IntCmd, len(s.tags))
 	_, err := s.gate.client.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -190,7 +191,8 @@ func (s *staging) addKnown(ctx context.Context, known []model.Known) error {
 	})
 }
 
-// addEntries reads the stream of a shard, deletes the settled entries, and adds the others to the staged hashes.
+// addEntries reads the stream of a shard, deletes the settled entries and those that can't be read, and adds the others to the
+// staged hash. bad has the texts of those that can't be read. It returns model.ErrStreamMoved if an entry was settled meanwhile.
 func (s *staging) addEntries(ctx context.Context, shard int) (bad []string, err error) {
 	stream, had, found := streamKey(s.tags[shard]), s.lengths[shard], int64(0)
 	for start, more := "-", true; more; {
@@ -218,7 +220,7 @@ func (s *staging) addEntries(ctx context.Context, shard int) (bad []string, err 
 	return bad, nil
 }
 
-// addPage handles one page of entries for addEntries. An entry counts as settled if its id is staged: then the
+// addPage handles one page of entries for addEntries. An entry counts as settled if its id is staged already: then the
 // database has decided the attempt, or an earlier entry has the same id.
 func (s *staging) addPage(ctx context.Context, shard int, entries []model.Entry) error {
 	fields := make([]string, 0, 2*len(entries))
@@ -234,7 +236,7 @@ func (s *staging) addPage(ctx context.Context, shard int, entries []model.Entry)
 	if err != nil {
 		return err
 	}
-	units, settled := map[string]any{}, []string(nil) // units by field, those that are staged included
+	units, settled := map[string]any{}, []string(nil) // units by field, including those that were staged before
 	for i, value := range staged.Val() {
 		if value != nil {
 			units[fields[i]] = number(value)
@@ -272,7 +274,8 @@ func (s *staging) discard(ctx context.Context, shard int, streamIDs []string) er
 }
 
 // install puts the staged keys in place. If there are several shards, they are opened only when all of them are
-// installed. Until then no stream grows, so the rebuild can start again if one stream has moved.
+// installed. Until then no stream grows, so the rebuild can start again if one stream has moved (model.ErrStreamMoved). install
+// returns model.ErrNewerGate as Install does.
 func (s *staging) install(ctx context.Context) error {
 	err := eachShard(s.offer.GateRef(), "install the gate", func(shard int, tag string) error { return s.installShard(ctx, shard, tag) })
 	if err != nil || len(s.tags) == 1 {
@@ -309,8 +312,8 @@ func (s *staging) installShard(ctx context.Context, shard int, tag string) error
 	return err
 }
 
-// evenly divides units among shards and returns the share of one shard: the first ones get those that remain. A negative
-// number is all given to the first shard.
+// evenly divides units among shards and returns the share of one shard. If the division leaves a rest, the first shards get one
+// unit more each. A negative number goes to the first shard as a whole.
 func evenly(units int64, shard, shards int) int64 {
 	if units < 0 && shard == 0 {
 		return units

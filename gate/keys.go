@@ -10,10 +10,10 @@ import (
 // Every key of a shard of a sale's gate contains the shard's hash tag in braces, so that on a Redis Cluster one script may
 // use all keys of the shard.
 
-// tagOf returns the part of the keys that names a shard of a gate. It begins with the hash tag. If the gate has one shard
-// only, the tag is the sale's id. Several shards have different tags, so that a Cluster spreads them over its nodes. The
-// tag of a campaign's sales is the campaign's id instead, so that one script may use keys of all of them, and the sale's id
-// follows.
+// tagOf returns the part of the keys that names a shard of a gate: the hash tag in braces, which is the sale's id. For a sale of
+// a campaign the hash tag is the campaign's id, so that one script may use keys of all its sales, and the sale's id follows the
+// braces. If the gate has several shards, the number of the shard is added to the hash tag, so that a Cluster spreads the shards
+// over its nodes.
 func tagOf(gate model.GateRef, shard int) string {
 	tag, rest := gate.SaleID, ""
 	if gate.CampaignID != "" {
@@ -52,7 +52,7 @@ const userFields = "[^ ]*"
 func stagedKey(key, try string) string { return key + ":staged-" + try }
 
 // countersKey returns the key of the counters of requests in the present window. On a Cluster each shard has a key of its
-// own. Otherwise all sales share one, so that a script counts for many sales at once.
+// own. Otherwise all sales share one key, so that a script counts for many sales at once.
 func countersKey(tag string, cluster bool) string {
 	if cluster {
 		return "fs:" + tag + ":requests"

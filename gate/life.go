@@ -13,15 +13,17 @@ import (
 // idempotency keys.
 const keyLinger = 24 * time.Hour
 
-// Peek reads the state of gates, with one round trip to each Redis node. The fields of one shard are read at one
-// instant. A gate that was installed on another Redis process is reported as not open. A gate is Away if the Redis of
-// any of its shards does not answer. Peek returns an error if all gates are Away.
+// Peek reads the states of gates, with one round trip to each Redis node, and returns them in the order of the gates. The
+// fields of one shard are read at one instant, the length of its stream slightly later. A gate that was installed on another
+// Redis process is reported as not open. A gate is Away if the Redis of any of its shards does not answer. Peek returns an error
+// only if all gates are Away.
 func (g *Gate) Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error) {
 	return looker{client: g.client}.peek(ctx, gates)
 }
 
-// Close stops an older gate from admitting. ok is false if the gate, or a shard of it, is of this epoch or a newer
-// one, or is already closed for a newer one.
+// Close stops an older gate from admitting, and leaves this epoch as a mark, even where there is no gate. A shard that is of
+// this epoch or a newer one, or is already closed for a newer one, stays as it is. ok is false if there is such a shard, and
+// after an error.
 func (g *Gate) Close(ctx context.Context, gate model.GateRef, epoch int64) (ok bool, err error) {
 	ctx, end := g.observe.Begin(ctx, observe.Step{Name: observe.CloseGate})
 	defer func() { end(err) }()
@@ -36,8 +38,8 @@ func (g *Gate) Close(ctx context.Context, gate model.GateRef, epoch int64) (ok b
 	return err == nil && !newer.Load(), err
 }
 
-// Configure applies an operator's change of a sale to its gate. A revision that is not newer than the gate's changes
-// nothing.
+// Configure applies an operator's change of a sale to its gate. It changes nothing, and returns no error, if there is no gate or
+// if the gate has this revision or a later one.
 func (g *Gate) Configure(ctx context.Context, sale model.Sale) error {
 	args := append([]any{sale.Revision, expiry(sale)}, configuration(sale)...)
 	return eachShard(sale.GateRef(), "configure the gate", func(_ int, tag string) error {
@@ -45,7 +47,7 @@ func (g *Gate) Configure(ctx context.Context, sale model.Sale) error {
 	})
 }
 
-// Erase deletes a gate. The counters of its users' requests expire by themselves. Use it only for a sale that
+// Erase deletes a gate with its stream. The counters of its users' requests expire by themselves. Use Erase only for a sale that
 // was never offered to a buyer.
 func (g *Gate) Erase(ctx context.Context, gate model.GateRef) error {
 	return eachShard(gate, "erase the gate", func(_ int, tag string) error { return g.client.Del(ctx, keysOf(tag)...).Err() })

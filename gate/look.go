@@ -19,13 +19,13 @@ import (
 // primary sends something at least every ten seconds.
 const replicaSilence = 15
 
-// errBehind means that a replica has lost its primary, or has received nothing from it for more than replicaSilence.
+// errBehind means that a replica has lost its primary, or has received nothing from it for more than replicaSilence seconds.
 var errBehind = errors.New("the replica is behind")
 
 // shard is the state of one shard of a sale's gate.
 type shard struct {
 	model.GateState
-	sent, received int64 // all units that it has given to other shards, and received from them
+	sent, received int64 // all units that the shard has given to other shards, and received from them
 }
 
 // looker reads the state of gates from primaries, or from replicas.
@@ -45,14 +45,15 @@ func NewReplicas(client redis.UniversalClient) *Replicas {
 
 // Peek reads the state of gates as it was a moment ago. It does not check on which Redis process a gate was installed,
 // so a gate that admits nothing for this reason may be reported as open. A gate is Away if the replica of any of its
-// shards does not answer or has lost its primary. Peek returns an error if all gates are Away.
+// shards does not answer or may be behind its primary. Peek returns an error only if all gates are Away. The states are in the
+// order of the gates.
 func (r *Replicas) Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error) {
 	return r.looker.peek(ctx, gates)
 }
 
 // look reads the shards with these tags, with one round trip to each node. The fields of a shard are read at one
-// instant, the length of its stream slightly later. A shard whose node does not answer is Away, and look returns the
-// error.
+// instant, the length of its stream slightly later. A shard whose node does not answer, or is a replica that may be behind, is
+// Away. look returns the error of such a node, and the states of the other shards all the same.
 func (l looker) look(ctx context.Context, tags []string) ([]shard, error) {
 	shards := make([]shard, len(tags))
 	for i := range shards {
@@ -65,7 +66,7 @@ func (l looker) look(ctx context.Context, tags []string) ([]shard, error) {
 	return shards, each(len(nodes), func(i int) error { return l.lookAt(ctx, nodes[i], tags, shards) })
 }
 
-// peek reads the state of gates. It returns an error only if all gates are Away.
+// peek reads the states of gates, in their order. It returns an error only if all gates are Away.
 func (l looker) peek(ctx context.Context, gates []model.GateRef) ([]model.GateState, error) {
 	var tags []string
 	for _, gate := range gates {
@@ -84,7 +85,7 @@ func (l looker) peek(ctx context.Context, gates []model.GateRef) ([]model.GateSt
 }
 
 // together combines the states of a gate's shards. The gate is open if all shards are open with the same epoch. Its
-// revision and version are the oldest of its shards, since it has only those changes that every shard has.
+// revision and version are the lowest of its shards, since the gate has only those changes that every shard has.
 func together(shards []shard) model.GateState {
 	whole := shards[0].GateState
 	for _, p := range shards[1:] {
@@ -97,7 +98,7 @@ func together(shards []shard) model.GateState {
 	return whole
 }
 
-// Units returns the live units of each of these users at a gate.
+// Units returns the live units of each of these users at a gate, in the order of the users; 0 if the gate has none of a user.
 func (g *Gate) Units(ctx context.Context, gate model.GateRef, users []string) ([]int, error) {
 	units := make([]int, len(users))
 	return units, eachShard(gate, "read the units of users at the gate", func(shard int, tag string) error {
@@ -120,7 +121,8 @@ func (g *Gate) Units(ctx context.Context, gate model.GateRef, users []string) ([
 }
 
 // Buyers returns the number of users with live units at a gate. It reads the hash of units in pages, so that no command of
-// Redis takes long. If units are released meanwhile, Redis may return a user twice, but it never leaves one out.
+// Redis takes long. If units are released meanwhile, a user may be counted twice. No user who has units all the time is left
+// out.
 func (g *Gate) Buyers(ctx context.Context, gate model.GateRef) (int64, error) {
 	var buyers atomic.Int64
 	err := eachShard(gate, "count the buyers at the gate", func(_ int, tag string) error {
@@ -170,7 +172,8 @@ func (l looker) nodes(ctx context.Context, tags []string) ([]*node, error) {
 	return nodes, nil
 }
 
-// lookAt reads the gates that are on one node into the slice into.
+// lookAt reads the shards that are on one node, and stores their states in into. Those that it can't read stay Away, and it
+// returns the error.
 func (l looker) lookAt(ctx context.Context, n *node, tags []string, into []shard) error {
 	section := "server"
 	if l.replicas {
@@ -178,7 +181,8 @@ func (l looker) lookAt(ctx context.Context, n *node, tags []string, into []shard
 	}
 	var info *redis.StringCmd
 	hashes, lengths := make([]*redis.SliceCmd, len(n.places)), make([]*redis.IntCmd, len(n.places))
-	// Each command has an error of its own. If INFO fails, the replies to the others are still used.
+	// Each command has an error of its own. If INFO fails at a primary, the other replies are still used, but a gate that has a
+	// run id counts as not open. If INFO fails at a replica, all shards that are read there are Away.
 	_, _ = n.client.Pipelined(ctx, func(p redis.Pipeliner) error {
 		info = p.Info(ctx, section)
 		for i, place := range n.places {
@@ -191,8 +195,8 @@ func (l looker) lookAt(ctx context.Context, n *node, tags []string, into []shard
 	if l.replicas {
 		behind = isBehind(info)
 	}
-	// If Redis does not report its run id, here is empty, and so is the field run_id of a gate that was installed
-	// there.
+	// If Redis does not report its run id, the variable here is empty, and so is the field run_id of a gate that was installed
+	// on this Redis.
 	here := infoField(info.Val(), "run_id")
 	for i, place := range n.places {
 		if err := cmp.Or(behind, hashes[i].Err(), lengths[i].Err()); err != nil {

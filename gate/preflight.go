@@ -15,12 +15,12 @@ import (
 	"flashsale/model"
 )
 
-// Connections is the largest number of connections that one instance opens to one Redis: its pool, and one for
+// Connections is the largest number of connections that one instance opens to one Redis: those of its pool, and one more for
 // Listen.
 const Connections = poolSize + 1
 
-// These constants are sizes in the memory of a 64-bit Redis 7.0, as TestRoomIsEnough measures them for user ids of 36
-// characters and idempotency keys of 32. They include a reserve of up to half of the measured size.
+// These constants are sizes in bytes in the memory of a 64-bit Redis 7.0. TestRoomIsEnough measures the sizes for user ids of 36
+// characters and idempotency keys of 32: each constant is at least the measured size, and at most its double.
 const (
 	// bytesHeld is for an admitted attempt: its user and its known id.
 	bytesHeld = 300
@@ -32,9 +32,9 @@ const (
 	bytesCounted = 140
 )
 
-// Room estimates the bytes that a sale's gate needs in the worst case. That is: every unit is in an order of its own,
-// no order is settled yet, and the gate is being rebuilt, so that old and staged contents exist at the same time;
-// every buyer makes a request within one request window; and before that as many orders have expired as the duration
+// Room estimates the bytes that a sale's gate needs at most. It assumes that every unit is in an order of its own, that
+// no order is settled yet, and that the gate is being rebuilt, so that old and staged contents exist at the same time;
+// that every buyer makes a request within one request window; and that before, as many orders have expired as the duration
 // of the sale allows, at most one of each buyer.
 func Room(o model.Offer, buyers int64) int64 {
 	turns := int64(o.EndsAt.Sub(o.StartsAt) / (time.Duration(o.PayTimeoutSeconds) * time.Second))
@@ -45,27 +45,28 @@ func Room(o model.Offer, buyers int64) int64 {
 // Server is the state and the configuration of one Redis server.
 type Server struct {
 	Addr      string
-	RoundTrip time.Duration     // the fastest of lookTrips: the network, without the machine's load
+	RoundTrip time.Duration     // the fastest of lookTrips round trips: the time of the network, without the machine's load
 	Clock     time.Time         // the server's time at At
-	At        time.Time         // the caller's time in the middle of the last round trip
+	At        time.Time         // the time of the caller's clock in the middle of the last round trip
 	Info      map[string]string // the fields of INFO, and of a Cluster's node also its cluster_state
 	Config    map[string]string // the parameters in configs; nil if the server refuses CONFIG GET
 }
 
-// Setting returns a parameter by its name in the configuration. If Config does not have it, Setting returns the field
-// of INFO with the same name, with underscores for hyphens.
+// Setting returns a parameter by its name in the configuration. If Config does not have the parameter, Setting returns the field
+// of INFO with the same name, with underscores for hyphens, or an empty string if INFO lacks it too.
 func (s Server) Setting(name string) string {
 	return cmp.Or(s.Config[name], s.Info[strings.ReplaceAll(name, "-", "_")])
 }
 
-// lookTrips is how many round trips are measured: enough that one late reply does not change the median.
+// lookTrips is how many round trips are measured: so many that the fastest was hardly delayed by the machine's load.
 const lookTrips = 5
 
 // configs are the parameters that are read by CONFIG GET. INFO shows only a few of them.
 var configs = []string{"maxmemory-policy", "appendonly", "appendfsync", "save", "maxclients", "min-replicas-to-write"}
 
-// Servers returns the state of every Redis server that may hold a gate, in the order of their addresses. It changes
-// nothing on the servers. now is the caller's clock.
+// Servers returns the state of every Redis server that may hold a gate (no replicas), in the order of their addresses. It
+// changes nothing on the servers. now is the caller's clock. After an error, some servers could not be asked, and their states
+// are missing or incomplete.
 func (g *Gate) Servers(ctx context.Context, now func() time.Time) ([]Server, error) {
 	look := func(ctx context.Context, client *redis.Client) (Server, error) {
 		s, err := lookAt(ctx, client, now)
@@ -136,7 +137,7 @@ func lookAt(ctx context.Context, client *redis.Client, now func() time.Time) (s 
 	return s, err
 }
 
-// configOf returns nil if the server refuses CONFIG GET, as many hosted Redis services do.
+// configOf returns the parameters in configs, or nil if the server refuses CONFIG GET, as many hosted Redis services do.
 func configOf(ctx context.Context, client *redis.Client) (map[string]string, error) {
 	values := map[string]string{}
 	for _, name := range configs {

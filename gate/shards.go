@@ -11,7 +11,7 @@ import (
 	"flashsale/model"
 )
 
-// tagsOf returns the hash tags of all shards of a gate.
+// tagsOf returns the tags of all shards of a gate, as tagOf makes them.
 func tagsOf(gate model.GateRef) []string {
 	tags := make([]string, gate.Shards)
 	for i := range tags {
@@ -20,13 +20,14 @@ func tagsOf(gate model.GateRef) []string {
 	return tags
 }
 
-// homeTag returns the hash tag of the shard that holds all data of a user and judges the attempts of the user.
+// homeTag returns the tag of the shard that holds all data of a user and judges the attempts of the user.
 func homeTag(gate model.GateRef, userID string) string {
 	return tagOf(gate, homeOf(userID, gate.Shards))
 }
 
-// Batch returns the key of the batch that an attempt may share: that of its node, or of its shard if the gate has
-// several. Attempts of such a shard may wait for units from other shards, and should not delay other sales.
+// Batch returns the key of the batch that an attempt may share. All attempts on a node share one key, that of Node. If the
+// gate has several shards, each shard has a key of its own: its attempts may wait for units from other shards, and should not
+// delay other sales.
 func (g *Gate) Batch(ctx context.Context, a model.Attempt) string {
 	if gate := a.GateRef(); gate.Shards > 1 {
 		return homeTag(gate, a.UserID)
@@ -34,8 +35,8 @@ func (g *Gate) Batch(ctx context.Context, a model.Attempt) string {
 	return g.Node(ctx, a)
 }
 
-// Node returns the address of the Cluster node that judges an attempt, so that callers can treat a failure of one node
-// apart from the others. It returns an empty string without a Cluster, or if the node is not known.
+// Node returns the address of the Cluster node that judges an attempt, so that the failure of one node need not keep callers
+// from the others. It returns an empty string without a Cluster, or if the node is not known.
 func (g *Gate) Node(ctx context.Context, a model.Attempt) string {
 	cluster, many := g.client.(*redis.ClusterClient)
 	if !many {
@@ -48,7 +49,7 @@ func (g *Gate) Node(ctx context.Context, a model.Attempt) string {
 	return node.Options().Addr
 }
 
-// each runs fn for 0 to n-1 concurrently, and joins the errors.
+// each runs fn for 0 to n-1 concurrently, waits for all of them, and joins the errors.
 func each(n int, fn func(i int) error) error {
 	if n == 1 {
 		return fn(0)
@@ -62,7 +63,8 @@ func each(n int, fn func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// eachShard runs fn for each shard of a gate concurrently, and joins the errors. doing says in them what fn does.
+// eachShard runs fn for each shard of a gate concurrently, waits for all, and joins the errors. In each error, doing says what
+// fn does.
 func eachShard(gate model.GateRef, doing string, fn func(shard int, tag string) error) error {
 	tags := tagsOf(gate)
 	return each(len(tags), func(shard int) error {

@@ -47,9 +47,9 @@ func (g *Gate) QueueAge(ctx context.Context, gates ...model.GateRef) (time.Durat
 	return oldest, nil
 }
 
-// Leftovers returns entries that were admitted more than idle ago, by Redis's clock: the oldest of each shard, at most
+// Leftovers returns entries that were admitted at least idle ago, by Redis's clock: the oldest of each shard, at most
 // count of each. Entries that can't be parsed are deleted, and bad has their texts, by sale. A shard that does not
-// answer is left out; Leftovers returns an error only if none answers.
+// answer is left out; Leftovers returns an error only if there are shards and none answers.
 func (g *Gate) Leftovers(ctx context.Context, gates []model.GateRef, idle time.Duration, count int) (entries []model.Entry, bad map[string][]string, err error) {
 	type shard struct {
 		gate model.GateRef
@@ -86,7 +86,7 @@ func (g *Gate) Leftovers(ctx context.Context, gates []model.GateRef, idle time.D
 	return entries, bad, err
 }
 
-// messagesOf converts entries of a stream as a script returns them: an id, then a list of fields and values.
+// messagesOf converts entries of a stream from the form in which a script returns them: an id, then a list of fields and values.
 func messagesOf(reply []any) []redis.XMessage {
 	messages := make([]redis.XMessage, 0, len(reply))
 	for _, entry := range reply {
@@ -104,8 +104,8 @@ func messagesOf(reply []any) []redis.XMessage {
 	return messages
 }
 
-// Unsettled returns those of the entries of a gate that the stream still has, each once. The others are settled, or were
-// lost with Redis.
+// Unsettled returns those of the entries that their streams still have, each once. The others are settled, or were lost with
+// Redis. Unsettled returns an error if a shard does not answer.
 func (g *Gate) Unsettled(ctx context.Context, entries []model.Entry) (rest []model.Entry, err error) {
 	shards := shardsOf(entries)
 	replies := g.scripts(ctx, presentScript, len(shards), func(i int) ([]string, []any) {
@@ -125,7 +125,7 @@ func (g *Gate) Unsettled(ctx context.Context, entries []model.Entry) (rest []mod
 	return rest, nil
 }
 
-// shardEntries are the entries of a list that are in the stream of one shard.
+// shardEntries are those entries of a list that belong to one shard, by their places in the list.
 type shardEntries struct {
 	tag    string
 	places []int
@@ -139,7 +139,7 @@ func (s *shardEntries) streamIDs(entries []model.Entry) []any {
 	return ids
 }
 
-// shardsOf divides entries by the shards that hold them. An entry that occurs twice is listed once.
+// shardsOf divides entries by the shards to which they belong. An entry that occurs twice is listed once.
 func shardsOf(entries []model.Entry) (shards []*shardEntries) {
 	byTag, seen := map[string]*shardEntries{}, make(map[[2]string]bool, len(entries))
 	for place, e := range entries {
@@ -158,8 +158,8 @@ func shardsOf(entries []model.Entry) (shards []*shardEntries) {
 	return shards
 }
 
-// parse parses messages as entries. A message that is not a valid entry can't be settled, refused or credited. So
-// parse deletes it and returns its text in bad, for the log.
+// parse parses messages of a shard's stream as entries. A message that is not a valid entry can't be settled, refused or
+// credited. So parse deletes it and returns its text in bad, for the log. It stops with an error if a deletion fails.
 func (g *Gate) parse(ctx context.Context, gate model.GateRef, tag string, messages []redis.XMessage) (entries []model.Entry, bad []string, err error) {
 	entries = make([]model.Entry, 0, len(messages))
 	for _, m := range messages {
@@ -200,7 +200,7 @@ func parseEntry(gate model.GateRef, m redis.XMessage) (model.Entry, bool) {
 
 // Settled deletes entries that the database has settled with these outcomes, and gives the units of refused attempts
 // back to their gates. lost are gates that may not know an order that was just made: its entry was lost with Redis, and the
-// gate was installed since then.
+// gate was installed since then. After an error some of the entries may still be in their streams; a repeated call is harmless.
 func (g *Gate) Settled(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) (lost []model.GateRef, err error) {
 	ctx, end := g.observe.Begin(ctx, observe.Step{Name: observe.Acknowledge, Items: len(entries)})
 	defer func() { end(err) }()
@@ -238,8 +238,8 @@ func (g *Gate) Settled(ctx context.Context, entries []model.Entry, outcomes []mo
 	return lost, err
 }
 
-// admittedAll reports whether a shard is still the one that has admitted its entries. Then the shard knows them. If its stream
-// lacks some, an earlier run of settled.lua, whose reply was lost, has deleted them.
+// admittedAll reports whether the open gate of a shard is the one that has admitted all these entries. Then the shard knows
+// them: if its stream lacks some, an earlier run of ordered.lua or settled.lua, whose reply was lost, has deleted them.
 func (g *Gate) admittedAll(ctx context.Context, s *shardEntries, entries []model.Entry) bool {
 	shards, err := looker{client: g.client}.look(ctx, []string{s.tag})
 	return err == nil && shards[0].Open && !slices.ContainsFunc(s.places, func(place int) bool { return entries[place].Epoch != shards[0].Epoch })

@@ -15,23 +15,24 @@ import (
 )
 
 const (
-	// transferTime is how long an attempt waits for units from other shards, including the wait for earlier transfers. It is
-	// long enough for very many round trips, and shorter than the time limit of a call.
+	// transferTime is the usual Gate.TransferTime: how long an attempt waits for units from other shards, including the wait for
+	// earlier transfers. It is long enough for very many round trips, and shorter than the time limit of a call.
 	transferTime = 500 * time.Millisecond
-	// transferTries bounds the looks at all shards for an attempt. More than one is needed if other attempts take the units
-	// first, or if units are being moved.
+	// transferTries bounds how often all shards are looked at for an attempt. More than one look is needed if other attempts
+	// take the units first, or if units are being moved.
 	transferTries = 10
 	// transferPause is a little longer than a move takes from transferOut to transferIn.
 	transferPause = 5 * time.Millisecond
-	// transferLanes bounds the transfers of an instance at one time. Two sales that share a lane only wait for each other.
+	// transferLanes bounds the transfers of an instance at one time. If two sales share a lane, one waits for the other, with no
+	// other effect.
 	transferLanes = 64
 )
 
-// transfers makes the transfers of one sale on this instance run one after the other, so that an attempt that has waited
-// finds the units of the move before it in its shard.
+// transfers makes the transfers of one sale on this instance run one after the other. An attempt that has waited may then find
+// that the transfer before has brought enough units to its shard.
 type transfers struct {
 	lanes  [transferLanes]chan struct{}
-	number atomic.Int64 // of the last transferOut or transferIn of this instance
+	number atomic.Int64 // the number of the last transferOut or transferIn of this instance
 }
 
 func newTransfers() *transfers {
@@ -48,8 +49,9 @@ func (m *transfers) lane(saleID string) chan struct{} {
 }
 
 // bringUnits is for a gate in several shards. If the shard of a batch has too few units for an attempt but others have
-// some, bringUnits moves units to it and has the attempt judged again. So an attempt is refused as sold out only after
-// all shards were asked. If that fails, or takes more than TransferTime or transferTries, the verdict is model.Unsure.
+// some, bringUnits moves units to this shard and has the attempt judged again. So an attempt is refused as sold out only
+// after all shards were asked. If that fails, or takes more than TransferTime or transferTries, the verdict is model.Unsure.
+// The error is that of the batch: then its attempts may have been admitted.
 func (g *Gate) bringUnits(ctx context.Context, b *shardBatch) error {
 	var short []int // indexes of the attempts that were refused as sold out at this shard
 	for i, o := range b.answers {
@@ -123,7 +125,7 @@ func (b *shardBatch) unsure(places []int) {
 }
 
 // again judges the attempts at these places once more, without counting their requests a second time. It returns the
-// places of those that are still refused as sold out.
+// places of those that are still refused as sold out. If the call fails, it stores the error in b.err.
 func (g *Gate) again(ctx context.Context, b *shardBatch, places []int) (short []int) {
 	retry := &shardBatch{tags: b.tags, home: b.home, attempts: make([]model.Attempt, len(places))}
 	for at, i := range places {
@@ -143,10 +145,10 @@ func (g *Gate) again(ctx context.Context, b *shardBatch, places []int) (short []
 	return short
 }
 
-// bring moves units from the other shards to the shard home, until it has as many as are wanted or no other shard has
-// any. It starts with the shard that has the most. It ignores that ctx is cancelled: units that were taken from one
+// bring moves units from the other shards to the shard home, until home has as many as are wanted or no other shard has
+// any. It starts with the shard that has the most. It goes on when ctx is cancelled: units that were taken from one
 // shard and not yet given to home are in no shard, and would be missing until the gate is replaced. If a shard fails,
-// home still gets what was taken before.
+// home still gets what was taken before, and bring returns the error.
 func (g *Gate) bring(ctx context.Context, tags []string, shards []shard, home int, wanted int64) error {
 	ctx = context.WithoutCancel(ctx)
 	epoch, missing, brought := shards[home].Epoch, wanted-shards[home].Left, int64(0)
@@ -177,7 +179,8 @@ func (g *Gate) bring(ctx context.Context, tags []string, shards []shard, home in
 // errClosed means that a shard is missing, closed, of another epoch or of another Redis process.
 var errClosed = errors.New("a shard of the gate is closed")
 
-// transferOut takes units out of a shard. If the call fails, the units may be missing until the gate is replaced.
+// transferOut takes units out of a shard: those that are wanted, or half of those left if that is more, but at most all that are
+// left. If the call fails, units may be missing until the gate is replaced.
 func (g *Gate) transferOut(ctx context.Context, tag string, epoch, wanted int64) (taken int64, err error) {
 	taken, err = transferOutScript.Run(ctx, g.client, []string{gateKey(tag)}, epoch, wanted, g.instance, g.transfers.number.Add(1)).Int64()
 	if err == nil && taken < 0 {
@@ -189,7 +192,8 @@ func (g *Gate) transferOut(ctx context.Context, tag string, epoch, wanted int64)
 	return taken, nil
 }
 
-// transferIn gives a shard the units that transferOut has taken out of other shards.
+// transferIn gives a shard the units that transferOut has taken out of other shards. If the call fails, they may be missing
+// until the gate is replaced.
 func (g *Gate) transferIn(ctx context.Context, tag string, epoch, n int64) error {
 	given, err := transferInScript.Run(ctx, g.client, []string{gateKey(tag)}, epoch, n, g.instance, g.transfers.number.Add(1)).Bool()
 	if err == nil && !given {

@@ -16,7 +16,7 @@ import (
 var admissionLimits = batch.Limits{Batch: 256, Queue: 8192, Calls: 2, Time: 2 * time.Second}
 
 // admission brings attempts to the gate. Attempts that gather while the calls of their node are under way share the next
-// call, whatever their sales.
+// call, whatever their sales. Each shard of a gate in several shards has calls of its own.
 type admission struct {
 	needs    Needs
 	breakers *breakers // nil: every call is made
@@ -29,10 +29,10 @@ func newAdmission(n Needs, b *breakers) *admission {
 	return ad
 }
 
-// deduct returns the settled outcome of an attempt that the gate admits, or the gate's refusal. Other verdicts are Queued, if
-// the gate knew the attempt or its buyer waits no longer; NoGate, in which case deduct has asked for a gate; and Unsure, if
-// the database has to decide. deduct returns model.ErrUnavailable if too many attempts wait for the gate or the strategy is
-// closed. After any other error the attempt may have been admitted, unless the breaker was open.
+// deduct returns the settled outcome of an attempt that the gate admits, or the gate's refusal. The other verdicts are Queued, if
+// the gate knew the attempt or the buyer waits no longer for the settler; NoGate, in which case deduct has asked for a gate; and
+// Unsure, if the database has to decide. deduct returns model.ErrUnavailable if too many attempts wait for the gate or the
+// strategy is closed. After any other error the attempt may have been admitted, unless the breaker kept the call back.
 func (ad *admission) deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return model.Outcome{}, err
@@ -51,9 +51,10 @@ func (ad *admission) deduct(ctx context.Context, a model.Attempt) (model.Outcome
 	return outcome, err
 }
 
-// admit sends a batch to the gate, unless the circuit breaker of its node is open. It hands what the gate admits over to the
-// settler, which tells the buyers the outcomes, and tells all other buyers the gate's answers. The breaker counts a failure if
-// every attempt has failed, so that a sale whose keys are damaged does not keep others from the gate.
+// admit sends a batch to the gate, unless the circuit breaker of its node is open. It hands what the gate has just admitted over
+// to the settler, which tells those buyers the outcomes. A buyer whose attempt the gate had admitted before gets Queued; all
+// other buyers get the gate's answers. The breaker counts a failure only if every attempt has failed, so that a sale whose keys
+// are damaged does not keep others from the gate.
 func (ad *admission) admit(ctx context.Context, _ string, attempts []model.Attempt) ([]struct{}, error) {
 	ask := func() ([]model.Admission, error) {
 		answers := ad.needs.Gate.Admit(ctx, attempts)

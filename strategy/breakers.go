@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// breakerTrips is how many calls in a row must fail before the breaker opens. Two calls of a node are under way at
+	// breakerTrips is how many calls in a row must fail before the breaker opens. Up to two calls of a node are under way at
 	// once (admissionLimits). If Redis hangs, the third failure is that of a call that begins when these two have timed
-	// out. So buyers are delayed by two time-outs.
+	// out. So buyers are delayed by up to two time-outs.
 	breakerTrips = 3
 	// breakerRest is how long a breaker stays open before it lets one call through, to test Redis again.
 	breakerRest = time.Second
@@ -54,7 +54,8 @@ func (bs *breakers) of(node string) *breaker {
 	return b
 }
 
-// execute makes a call of a node, unless the node's breaker is open. Without breakers every call is made.
+// execute makes a call of a node, unless the node's breaker keeps the call back; then kept is true for the error. If bs is nil,
+// every call is made.
 func (bs *breakers) execute(node string, call func() ([]model.Admission, error)) ([]model.Admission, error) {
 	if bs == nil {
 		return call()
@@ -62,7 +63,7 @@ func (bs *breakers) execute(node string, call func() ([]model.Admission, error))
 	return bs.of(node).Execute(call)
 }
 
-// closed reports whether no breaker keeps calls from its node.
+// closed reports whether all breakers are closed, that is, let all calls through.
 func (bs *breakers) closed() bool {
 	for _, b := range bs.byNode.All() {
 		if b.State() != gobreaker.StateClosed {

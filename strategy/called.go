@@ -10,12 +10,13 @@ import (
 	"flashsale/model"
 )
 
-// CalledStore makes orders for buyers who are called.
+// CalledStore makes orders for buyers who are called. The outcomes are in the order of the attempts.
 type CalledStore interface {
 	SellCalled(ctx context.Context, saleID string, attempts []model.Attempt) ([]model.Outcome, error)
 }
 
-// calledLimits bounds the batches. No more buyers than units are called at a time, and each of them buys once.
+// calledLimits bounds the transactions of called buyers. Calls: one transaction at a time for each sale, since all of them
+// change the same stock row.
 var calledLimits = batch.Limits{Batch: 512, Queue: 4096, Calls: 1, Time: 8 * time.Second}
 
 // Called sells to buyers who were called in a line. A gate keeps crowds from the database; here the calls do that. So the
@@ -24,12 +25,16 @@ type Called struct {
 	batcher *batch.Batcher[model.Attempt, model.Outcome]
 }
 
-// NewCalled makes it. Close ends it.
+// NewCalled makes a Called. The caller must close it.
 func NewCalled(store CalledStore) *Called {
 	return &Called{batch.New(calledLimits, store.SellCalled)}
 }
 
-// Deduct takes the units of a buyer's call. It returns model.ErrUnavailable if too many wait.
+// Deduct makes an order of a buyer's call. The verdict is Accepted; or the refusal of a sale that does not sell now; or
+// NotYourTurn for a buyer who is not called, LimitReached for more units than the call or the user's limit allows, SoldOut for
+// more than the sale of a campaign has left. A known attempt gets its earlier outcome, or IdempotencyMismatch. Deduct returns
+// model.ErrUnavailable if too many attempts wait or Called is closed. If ctx ends while the attempt waits, Deduct returns the
+// error of ctx, and the attempt is decided all the same.
 func (c *Called) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	outcome, err := c.batcher.Do(ctx, a.SaleID, a)
 	if errors.Is(err, batch.ErrFull) || errors.Is(err, batch.ErrClosed) {
@@ -38,5 +43,5 @@ func (c *Called) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, er
 	return outcome, err
 }
 
-// Close waits for the batches under way.
+// Close refuses new attempts and waits for those under way, as long as one transaction may take. Then it cancels them.
 func (c *Called) Close() { c.batcher.Close(calledLimits.Time) }

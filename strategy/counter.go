@@ -9,8 +9,8 @@ import (
 	"flashsale/model"
 )
 
-// localUsers bounds the users whose requests an instance counts in memory. Beyond that the cache evicts users that
-// have not made requests recently or often.
+// localUsers bounds the counters of requests in an instance's memory, one for each user of a sale. Beyond that the cache
+// evicts counters that were not used recently or often.
 const localUsers = 100_000
 
 // localCounter limits the request frequency of users while Redis, which counts for all instances, does not answer.
@@ -22,7 +22,7 @@ func newLocalCounter() *localCounter {
 	return &localCounter{limiters: otter.Must(&otter.Options[string, *rate.Limiter]{MaximumSize: localUsers})}
 }
 
-// count counts one request. ok is false if the request came too soon; the next one is allowed after retryAfter.
+// count counts one request. ok is false if the request came too soon; the next one is allowed after retryAfter at the latest.
 func (c *localCounter) count(a model.Attempt) (retryAfter time.Duration, ok bool) {
 	f := a.Frequency
 	if f.Limit <= 0 {

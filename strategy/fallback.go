@@ -11,10 +11,11 @@ import (
 )
 
 // fallbackLimits bounds the transactions of the fallback. Calls: one transaction at a time for each sale, so that an
-// instance does not race against itself. Queue: a few batches, so that no attempt waits long for a refusal.
+// instance does not race against itself. Queue: a few batches, so that no attempt waits long. Further ones get
+// model.ErrUnavailable at once.
 var fallbackLimits = batch.Limits{Batch: 512, Queue: 4096, Calls: 1, Time: 8 * time.Second}
 
-// closeGrace is how long Close waits for the batches under way before it cancels them. A cancelled batch may have
+// closeGrace is how long a strategy's Close waits for the batches under way before it cancels them. A cancelled batch may have
 // taken effect or not; its buyers learn the outcome when they repeat their requests under the same keys.
 const closeGrace = time.Second
 
@@ -39,9 +40,9 @@ func newFallback(n Needs) *fallback {
 	})}
 }
 
-// deduct returns the attempt's outcome. If ctx ends first, the attempt is decided all the same, and its buyer finds
-// the order under the idempotency key. deduct returns model.ErrUnavailable if the database could not take the attempt,
-// too many attempts wait, or the strategy is closed.
+// deduct returns the attempt's outcome. If ctx ends while the attempt waits, deduct returns the error of ctx. The attempt is then
+// decided all the same, and the buyer finds the order under the idempotency key. deduct returns model.ErrUnavailable if the
+// database could not take the attempt, too many attempts wait, or the strategy is closed.
 func (f *fallback) deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	outcome, err := f.batcher.Do(ctx, a.SaleID, a)
 	if errors.Is(err, batch.ErrFull) || errors.Is(err, batch.ErrClosed) {

@@ -33,9 +33,10 @@ func NewHybrid(n Needs) *Hybrid {
 	return &Hybrid{breakers: b, admission: newAdmission(n, b), fallback: newFallback(n), requests: newLocalCounter()}
 }
 
-// Deduct admits the attempt at the gate, or takes its units in the database. It returns model.ErrUnavailable if too
-// many attempts wait for Redis, if neither store could take the attempt, or if the database refused an attempt that
-// Redis may have admitted.
+// Deduct admits the attempt at the gate, or takes its units in the database. It returns an order, a refusal, or Queued for an
+// attempt that the gate has admitted, now or before, and that was not settled while the buyer waited. It returns
+// model.ErrUnavailable if too many attempts wait, if the strategy is closed, if neither store could take the attempt, or if an
+// attempt that Redis may have admitted was refused. It returns the error of ctx if ctx has ended.
 func (h *Hybrid) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	outcome, err := h.admission.deduct(ctx, a)
 	switch {
@@ -61,10 +62,10 @@ func (h *Hybrid) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, er
 	return unlessAdmitted(outcome, err, a.Keyless && !asked)
 }
 
-// unlessAdmitted returns the database's outcome, but replaces a refusal by model.ErrUnavailable if a gate may have
-// admitted the attempt. sure says that none has. Redis may have admitted the attempt although its reply was lost, or
-// may have admitted an earlier try of the same key, on this instance or another one. That entry is settled later,
-// perhaps with units that were released meanwhile, so the refusal might be wrong. An outcome that the database has
+// unlessAdmitted returns the outcome that was found without the gate, but replaces a refusal by model.ErrUnavailable if a gate
+// may have admitted the attempt. sure says that no gate has. Redis may have admitted the attempt although its reply was lost, or
+// may have admitted an earlier try of the same key, on this instance or another one. The entry of that admission is settled
+// later, perhaps with units that were released meanwhile, so the refusal might be wrong. An outcome that the database has
 // stored under the attempt's id is final and is always returned.
 func unlessAdmitted(outcome model.Outcome, err error, sure bool) (model.Outcome, error) {
 	known := outcome.Order != nil || outcome.Verdict == model.IdempotencyMismatch
@@ -74,8 +75,8 @@ func unlessAdmitted(outcome model.Outcome, err error, sure bool) (model.Outcome,
 	return model.Outcome{}, fmt.Errorf("%w: %s, and perhaps admitted by Redis", model.ErrUnavailable, outcome.Verdict)
 }
 
-// Healthy returns an error if a circuit breaker is not closed. Selling goes on: the database alone sells the sales of
-// that node.
+// Healthy returns an error if the circuit breaker of a Redis node is not closed. Selling goes on: the database alone then sells
+// the sales of that node.
 func (h *Hybrid) Healthy() error {
 	if !h.breakers.closed() {
 		return errors.New("the circuit to Redis is not closed; the database sells alone")
@@ -83,7 +84,7 @@ func (h *Hybrid) Healthy() error {
 	return nil
 }
 
-// Close refuses new attempts and waits for those under way.
+// Close refuses new attempts and waits for those under way, up to closeGrace for each store. Then it cancels them.
 func (h *Hybrid) Close() {
 	h.admission.close()
 	h.fallback.close()

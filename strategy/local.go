@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// shareAge is how long an instance may refuse from memory after it has read that the gate has too few units.
-	// Within this time a refusal costs no call. After it, the instance looks again and finds units that were released
-	// or that a dead instance did not sell.
+	// shareAge is how long an instance may refuse from memory after the gate was seen to have too few units. Within this time
+	// a refusal costs no call. After it, the instance looks again and finds units that were released or that a dead instance
+	// did not sell.
 	shareAge = 250 * time.Millisecond
 	// maxLooks bounds an attempt's looks at the gate. Other attempts may take the units that a look has brought;
 	// after maxLooks the gate itself judges the attempt.
@@ -46,15 +46,15 @@ type Local struct {
 type share struct {
 	mu      sync.Mutex
 	units   int64
-	left    int64     // units left at the gate at lookAt
-	lookAt  time.Time // when the gate was last looked at
+	left    int64     // units left at the gate at the time lookAt; after a refusal, an upper bound
+	lookAt  time.Time // when the gate was last looked at, or last refused for want of units
 	looking *look     // the look that is under way, or nil
 }
 
 // look is one read of the gate, shared by all attempts that need it at that moment.
 type look struct {
-	over chan struct{}
-	ok   bool // set before over is closed
+	over chan struct{} // closed at the end of the look
+	ok   bool          // the gate is open and was read; set before over is closed
 }
 
 // NewLocal makes the strategy. An instance's share is the fraction Needs.LocalShare of the units left at the gate,
@@ -67,8 +67,9 @@ func NewLocal(n Needs) *Local {
 }
 
 // Deduct takes the units from the share, then at the gate, and returns them to the share if the gate did not sell
-// them. An attempt with a buyer's own key asks the gate even if memory could refuse it: it may repeat an attempt that
-// was accepted.
+// them. If the share and the gate have too few, an attempt without a buyer's own key gets SoldOut from memory. An attempt with
+// such a key asks the gate all the same, since it may repeat an attempt that was accepted. The results of the gate are those of
+// Redis.Deduct.
 func (l *Local) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	s, found := l.shares.GetIfPresent(a.SaleID)
 	if !found {
@@ -89,9 +90,9 @@ func (l *Local) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, err
 	return outcome, err
 }
 
-// take takes the attempt's units from the share, after a look at the gate if the share has too few. exhausted is true
-// if that look, or one at most shareAge ago, found too few units. If both results are false, the gate has to judge
-// the attempt.
+// take takes the attempt's units from the share, after a look at the gate if the share has too few. taken is true if the share
+// had them. exhausted is true if less than shareAge ago the gate had too few units, by a look or by a refusal. If both results
+// are false, the gate has to judge the attempt.
 func (l *Local) take(ctx context.Context, s *share, a model.Attempt) (taken, exhausted bool) {
 	n := int64(a.Quantity)
 	s.mu.Lock()
@@ -110,8 +111,8 @@ func (l *Local) take(ctx context.Context, s *share, a model.Attempt) (taken, exh
 }
 
 // look reads the number of units left at the gate and takes a new share. Of several callers at the same time, one
-// asks the gate and the others wait for its result. The caller holds s.mu, which look releases while the gate is
-// asked.
+// asks the gate and the others wait for its result. ok is false if the gate can't be read or is not open, or if ctx ends during
+// the wait. The caller holds s.mu, which look releases while the gate is asked.
 func (l *Local) look(ctx context.Context, s *share, gate model.GateRef) (ok bool) {
 	if other := s.looking; other != nil {
 		s.mu.Unlock()
@@ -157,5 +158,5 @@ func (s *share) learn(left int64, now time.Time) {
 // Healthy returns nil. The readiness check pings Redis by itself.
 func (*Local) Healthy() error { return nil }
 
-// Close refuses new attempts and waits for those under way.
+// Close refuses new attempts and waits for those under way, up to closeGrace. Then it cancels them.
 func (l *Local) Close() { l.redis.Close() }

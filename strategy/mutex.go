@@ -26,7 +26,7 @@ type Mutex struct {
 // NewMutex makes the strategy. Needs.Lock must have capacity 1.
 func NewMutex(n Needs) *Mutex { return &Mutex{lock: n.Lock, naive: NewNaive(n)} }
 
-// Deduct waits for the lock, then reads, checks and writes.
+// Deduct waits for the lock, then does what Naive does. It returns the error of ctx if ctx ends during the wait.
 func (m *Mutex) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	select {
 	case m.lock <- struct{}{}:

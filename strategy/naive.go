@@ -25,7 +25,7 @@ type Naive struct {
 // NewNaive makes the strategy.
 func NewNaive(n Needs) *Naive { return &Naive{needs: n, between: func() {}} }
 
-// Deduct reads, checks and writes.
+// Deduct reads the stock, checks it and writes it. It returns an order or a refusal; an error is the database's.
 func (n *Naive) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	look, err := n.needs.Database.ReadStock(ctx, a)
 	if err != nil {

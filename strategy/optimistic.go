@@ -12,10 +12,10 @@ import (
 )
 
 const (
-	// optimisticTries bounds the tries of one attempt. Another transaction won each lost race, so the stock row has
-	// changed this often meanwhile. The attempt then gets 503.
+	// optimisticTries bounds the tries of one attempt. An attempt that loses this many races gets 503: other transactions have
+	// changed the stock row as often meanwhile.
 	optimisticTries = 64
-	// batchTries bounds the tries of a batch, which races against the fallbacks of other instances and the settlers.
+	// batchTries bounds the tries of a batch of the fallback, which races against other instances' fallbacks and the settlers.
 	batchTries         = 64
 	optimisticPause    = time.Millisecond
 	optimisticMaxPause = 50 * time.Millisecond
@@ -37,8 +37,9 @@ type Optimistic struct{ needs Needs }
 // NewOptimistic makes the strategy.
 func NewOptimistic(n Needs) *Optimistic { return &Optimistic{needs: n} }
 
-// Deduct repeats the transaction until it succeeds or the attempt is refused. It returns model.ErrUnavailable if the
-// transaction has lost its race optimisticTries times.
+// Deduct repeats the transaction until it commits or the attempt is refused. It returns model.ErrUnavailable if the
+// transaction has lost its race optimisticTries times, and the error of ctx if ctx ends before. Any other error of the database
+// ends it at once.
 func (o *Optimistic) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	outcomes, err := race(ctx, o.needs, optimisticTries, a.SaleID, []model.Attempt{a})
 	if err != nil {
@@ -54,7 +55,7 @@ func (*Optimistic) Healthy() error { return nil }
 func (*Optimistic) Close() {}
 
 // race deducts attempts on one sale, and tries again after each lost race, with random pauses that grow. It returns
-// model.ErrUnavailable if all tries have lost.
+// model.ErrUnavailable, which wraps model.ErrLostRace, if all tries have lost. Any other error of the database ends it at once.
 func race(ctx context.Context, n Needs, tries uint, saleID string, attempts []model.Attempt) ([]model.Outcome, error) {
 	outcomes, err := backoff.Retry(ctx, func() ([]model.Outcome, error) {
 		outcomes, err := n.Database.Deduct(ctx, saleID, attempts)
@@ -73,7 +74,7 @@ func race(ctx context.Context, n Needs, tries uint, saleID string, attempts []mo
 }
 
 // jitter returns the random pauses between tries. The first ones are about as long as a transaction. The longest ones
-// are long enough to spread out as many attempts as a connection pool lets run at once.
+// are long enough to spread out all attempts that a connection pool lets run at once.
 func jitter() backoff.BackOff {
 	return &backoff.ExponentialBackOff{
 		InitialInterval: optimisticPause, RandomizationFactor: 1, Multiplier: 1.5, MaxInterval: optimisticMaxPause,

@@ -31,8 +31,8 @@ type Pessimistic struct{ needs Needs }
 // NewPessimistic makes the strategy.
 func NewPessimistic(n Needs) *Pessimistic { return &Pessimistic{needs: n} }
 
-// Deduct runs the transaction. It returns model.ErrUnavailable if the transaction does not end within
-// pessimisticTimeout.
+// Deduct runs the transaction, and returns an order or a refusal. It returns model.ErrUnavailable if the transaction does not
+// end within pessimisticTimeout.
 func (p *Pessimistic) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	limited, cancel := context.WithTimeout(ctx, pessimisticTimeout)
 	defer cancel()

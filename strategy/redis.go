@@ -22,8 +22,9 @@ type Redis struct{ admission *admission }
 // NewRedis makes the strategy.
 func NewRedis(n Needs) *Redis { return &Redis{admission: newAdmission(n, nil)} }
 
-// Deduct admits the attempt, and waits until it is settled. It returns model.ErrUnavailable if the gate can't judge, or if
-// too many attempts wait.
+// Deduct admits the attempt, and waits until it is settled. It returns an order, a refusal, or Queued for an attempt that the
+// gate has admitted, now or before, and that was not settled while the buyer waited. It returns model.ErrUnavailable if the gate
+// can't judge or fails, if too many attempts wait, or if the strategy is closed; and the error of ctx if ctx has ended.
 func (r *Redis) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	outcome, err := r.admission.deduct(ctx, a)
 	switch {
@@ -38,5 +39,5 @@ func (r *Redis) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, err
 // Healthy returns nil. The readiness check pings Redis by itself.
 func (*Redis) Healthy() error { return nil }
 
-// Close refuses new attempts and waits for those under way.
+// Close refuses new attempts and waits for those under way, up to closeGrace. Then it cancels them.
 func (r *Redis) Close() { r.admission.close() }

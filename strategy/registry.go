@@ -5,8 +5,8 @@
 //
 // A refusal is an outcome. An error means that something broke; after model.ErrUnavailable the attempt may be tried
 // again. Every strategy refuses in the same order: not_found, not_started, ended, paused, limit_reached, sold_out.
-// A sale that was closed before its start has ended. Before these checks, an attempt whose id has an outcome gets that
-// outcome again.
+// A sale that was closed before its start has ended. Before these checks, an attempt whose id is known gets its earlier
+// outcome again, or idempotency_mismatch if its quantity is not the earlier one.
 package strategy
 
 import (
@@ -20,28 +20,30 @@ import (
 
 // Gate is the part of the gate in Redis that strategies use.
 type Gate interface {
-	// Admit takes the units of attempts and queues the attempts, or refuses them. The verdict is model.NoGate if no gate
-	// of LeastEpoch or a newer one is open, and model.Unsure if the database has to decide.
+	// Admit takes the units of attempts and queues the attempts, or refuses them. The answers are in the order of the attempts.
+	// The verdict is model.NoGate if no gate of LeastEpoch or a newer one is open, and model.Unsure if the database has to
+	// decide. After an error in an answer the attempt may have been admitted.
 	Admit(ctx context.Context, attempts []model.Attempt) []model.Admission
-	// Peek reads the present state of gates, in the order of the arguments.
+	// Peek reads the present state of gates, in the order of the arguments. It returns an error only if none can be read.
 	Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error)
 	// Batch returns the key under which an attempt is batched. The attempts of a batch are judged on one Redis node.
 	Batch(ctx context.Context, a model.Attempt) string
-	// Node returns the name of the Redis node that judges an attempt, or an empty string if there is one Redis only.
+	// Node returns the name of the Redis node that judges an attempt, or an empty string if there is one Redis only or the node
+	// is not known.
 	Node(ctx context.Context, a model.Attempt) string
 }
 
 // Database is the part of the database that strategies use.
 type Database interface {
-	// Deduct writes orders for attempts on one sale. It returns model.ErrLostRace, and writes nothing, if another
-	// transaction has changed the stock row after Deduct read it.
+	// Deduct writes orders for attempts on one sale, or refuses them. The outcomes are in the order of the attempts. Deduct
+	// returns model.ErrLostRace, and writes nothing, if another transaction has changed the stock row after Deduct read it.
 	Deduct(ctx context.Context, saleID string, attempts []model.Attempt) ([]model.Outcome, error)
-	// DeductLocked writes an attempt's order while it holds a lock on the stock row.
+	// DeductLocked takes an attempt's units under a lock on the stock row and writes the order, or refuses the attempt.
 	DeductLocked(ctx context.Context, a model.Attempt) (model.Outcome, error)
-	// ReadStock reads the sale, its stock and the outcome of the attempt if it is already decided.
+	// ReadStock reads the sale and its stock, and also the outcome of an attempt that is known or that the sale refuses.
 	ReadStock(ctx context.Context, a model.Attempt) (model.StockView, error)
 	// WriteStock writes an attempt's order, and the stock computed from look, even if another transaction has changed
-	// the stock since then.
+	// the stock since look was read.
 	WriteStock(ctx context.Context, a model.Attempt, look model.StockView) (model.Outcome, error)
 }
 
@@ -69,14 +71,14 @@ type Needs struct {
 	Now      func() time.Time
 	Batch    int           // most attempts in one call of a store; it only lowers the default limit; 0: the default
 	Lock     chan struct{} // of capacity 1; the lock of the strategy mutex
-	// LocalShare, a fraction of 1, and LocalBuffer, in units, set how many of the gate's units the strategy local
-	// takes as its share.
+	// LocalShare, a fraction of 1, and LocalBuffer, in units, set how many of the units left at the gate an instance with the
+	// strategy local takes as its share.
 	LocalShare  float64
 	LocalBuffer int64
 }
 
 // callsAlone is how many calls of one key of a Batcher are under way at once if each attempt has a call of its own: as
-// many as the gate's pool has connections. The key is a node, a shard or a sale.
+// many as a Redis client has connections. The key is a node, a shard or a sale.
 const callsAlone = 64
 
 // batched returns l with batches of at most n.Batch attempts. If a batch has one attempt only, more calls run at
@@ -93,16 +95,16 @@ func (n Needs) batched(l batch.Limits) batch.Limits {
 
 // Strategy takes units from stock for attempts.
 type Strategy interface {
-	// Deduct takes an attempt's units, or refuses it. The outcome carries an order when one is durable. An attempt that was
-	// admitted and is not settled in the time of its buyer is model.Queued.
+	// Deduct takes an attempt's units, or refuses the attempt. The outcome carries an order if the order is durable. The verdict
+	// is model.Queued for an attempt that was admitted and is not settled in the time of its buyer.
 	Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error)
 	// Healthy returns an error that names what the strategy lacks, or nil.
 	Healthy() error
-	// Close ends what the strategy started and waits for it.
+	// Close refuses new attempts, ends what the strategy started, and waits for its end.
 	Close()
 }
 
-// Kind is a strategy by its name, with what other packages have to know of it.
+// Kind describes a strategy: its name, how to make it, and what other packages have to know of it.
 type Kind struct {
 	Name   string
 	Lesson model.Lesson

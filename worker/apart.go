@@ -13,13 +13,13 @@ import (
 	"flashsale/model"
 )
 
-// apart works on things, each by itself, so that one whose work takes long or fails does not delay the others. A thing is worked
-// on once at a time, and left alone for a while after a failure.
+// apart works on things, such as the overdue orders of a sale, each in a goroutine of its own, so that a thing whose work takes
+// long or fails does not delay the others. A thing has at most one work at a time, and rests for a while after a failure.
 type apart struct {
-	patience       time.Duration                                      // for which do waits for the work; 0: it does not wait
-	rest, restMost time.Duration                                      // after a failure; it doubles with each failure in a row, from rest up to restMost
-	fails, works   string                                             // for the log: what a thing does that fails, or works again
-	broken         func(ctx context.Context, thing string, err error) // the first model.ErrBroken of failures in a row; nil: nobody
+	patience       time.Duration                                      // how long the method do waits for the work; 0: not at all
+	rest, restMost time.Duration                                      // after a failure; doubled by each next one, up to restMost
+	fails, works   string                                             // log texts for a first failure, and for the next success
+	broken         func(ctx context.Context, thing string, err error) // called at the first model.ErrBroken in a row; may be nil
 	log            *slog.Logger
 
 	mu       sync.Mutex
@@ -34,11 +34,11 @@ type failures struct {
 	broken bool // one of them was model.ErrBroken
 }
 
-// errRest is returned by work that can't go on now, and has not failed: the thing rests.
+// errRest is returned by work that can't be done now but has not failed. The thing then rests, and no failure is counted.
 var errRest = errors.New("not now")
 
-// do works on a thing, unless it is taken. It waits for the work, at most for patience: then finished is false, and the work
-// goes on in the background.
+// do works on a thing, unless the thing is worked on already, or rests. finished is true if the work has ended within patience,
+// with or without an error. It is false if do has begun no work, or if the work goes on in the background.
 func (a *apart) do(ctx context.Context, thing string, work func() error) (finished bool) {
 	if !a.take(thing) {
 		return false
@@ -70,7 +70,7 @@ func (a *apart) do(ctx context.Context, thing string, work func() error) (finish
 	}
 }
 
-// wait waits for the work in the background.
+// wait waits until no thing is worked on and none rests. The end of the context of do ends the rests.
 func (a *apart) wait() { a.running.Wait() }
 
 func (a *apart) take(thing string) bool {
@@ -92,7 +92,7 @@ func (a *apart) free(thing string) {
 	delete(a.taken, thing)
 }
 
-// busy lists the things that are taken.
+// busy lists the things that are worked on, or rest.
 func (a *apart) busy() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -100,7 +100,7 @@ func (a *apart) busy() []string {
 }
 
 // failed counts a failure, and returns how long the thing rests. Of the failures in a row it logs the first one and the first
-// model.ErrBroken, unless they come from the end of ctx.
+// model.ErrBroken, unless ctx has ended. At that model.ErrBroken it also calls a.broken.
 func (a *apart) failed(ctx context.Context, thing string, err error) time.Duration {
 	a.mu.Lock()
 	before := a.failures[thing]
@@ -116,7 +116,7 @@ func (a *apart) failed(ctx context.Context, thing string, err error) time.Durati
 	return min(a.rest<<min(before.times, 10), a.restMost)
 }
 
-// well ends the failures in a row of a thing.
+// well forgets a thing's failures. If there were any, it logs that the thing works again.
 func (a *apart) well(thing string) {
 	a.mu.Lock()
 	_, failed := a.failures[thing]
@@ -127,7 +127,7 @@ func (a *apart) well(thing string) {
 	}
 }
 
-// allWell calls well for all things that fail.
+// allWell calls well for all things that have failed.
 func (a *apart) allWell() {
 	a.mu.Lock()
 	failing := slices.Sorted(maps.Keys(a.failures))

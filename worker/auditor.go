@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	// auditPeriod is the time between two rounds, unless there are very many sales.
+	// auditPeriod is the time between two rounds. With many sales it is longer (pace).
 	auditPeriod = time.Second
 	// auditLease is how many rounds a lease lasts, and so how long the lease of a dead instance keeps others from reading
 	// the books.
 	auditLease = 3
-	// driftsSeen is how many times in a row the same drift must be seen before the gate is replaced. A single sighting may
-	// fall between a commit and its acknowledgement.
+	// driftsSeen is how many times in a row the same drift, or a wrong count of users' units, must be seen before the gate is
+	// replaced. A single sighting may fall between a commit and its acknowledgement.
 	driftsSeen = 3
 	// booksEvery is how many rounds pass between two checks of a sale's books. A check reads all orders of the sale, so
-	// each round checks only a part of the sales: checking a thousand of them in one round would delay buyers. The number
-	// doubles until at most booksMost sales are checked in an auditPeriod. A round that lasts four periods checks up to four
-	// times as many.
+	// each round checks only a part of the sales: checking a thousand of them in one round would delay buyers. With many
+	// sales, booksEvery is doubled until about booksMost sales at most are checked in an auditPeriod. A round that lasts four
+	// periods checks up to four times as many.
 	booksEvery = 30
 	booksMost  = 10
 )
@@ -42,7 +42,7 @@ type Auditor struct {
 	Log      *slog.Logger
 
 	drifts    map[string]sighting
-	lines     map[string]model.Books // of sales with a line, as they were last read
+	lines     map[string]model.Books // by sale, the books of sales with a line as they were last read
 	miscounts map[string]int         // by sale, how often in a row its gate was seen to count users' units wrong
 	round     int
 }
@@ -88,8 +88,8 @@ func (a *Auditor) step(ctx context.Context) error {
 }
 
 // booksDue reports whether a sale's books are checked in this round. live is the number of live sales, divided by the number
-// of auditPeriods that a round lasts. A sale is checked once in every rounds, in the one that its id gives. So a new sale
-// does not delay the checks of the others, except when every doubles.
+// of auditPeriods that a round lasts. A sale is checked in one of N rounds, which follows from its id. N is booksEvery, doubled
+// while there are too many sales. So a sale that is added does not change when the others are checked, unless N doubles.
 func booksDue(saleID string, round, live int) bool {
 	every := booksEvery
 	for live > every*booksMost {
@@ -98,7 +98,8 @@ func booksDue(saleID string, round, live int) bool {
 	return int(crc32.ChecksumIEEE([]byte(saleID)))%every == round%every
 }
 
-// judge requests a new gate when the same drift has been seen driftsSeen times in a row.
+// judge requests a new gate when the same drift has been seen driftsSeen times in a row. Rounds in which the gate was not
+// compared do not count.
 func (a *Auditor) judge(saleID string, drift service.Drift) {
 	a.Observe.Note(observe.Event{Name: observe.Drifted, Label: saleID, N: drift.Units})
 	if drift.Units == 0 {
@@ -118,7 +119,7 @@ func (a *Auditor) judge(saleID string, drift service.Drift) {
 }
 
 // checkUnits requests a new gate when the present one was seen driftsSeen times in a row to count users' units wrong.
-// After a first sighting the sale is checked again in the next round. A single sighting may be a release that has not
+// After a sighting the sale is checked again in the next round: a single sighting may be a release that has not
 // reached the gate yet. A sale that has ended is not checked.
 func (a *Auditor) checkUnits(ctx context.Context, id string) error {
 	if a.Catalog.Judge(id) == model.Ended {

@@ -10,9 +10,11 @@ import (
 )
 
 const (
-	// refreshPeriod is how old this instance's catalog may get if no announcement of a change arrives.
+	// refreshPeriod is how often this instance reads its catalog anew if no announcement of a change arrives. With many sales
+	// the period is longer (pace).
 	refreshPeriod = 250 * time.Millisecond
-	// ensurePeriod is how often all gates are checked. An attempt that finds no gate requests one at once.
+	// ensurePeriod is how often all gates are checked. With many sales the period is longer (pace). An attempt that finds no
+	// gate requests one at once.
 	ensurePeriod = time.Second
 	// refusalPeriod is how often leases of refusals are renewed. It is well below model.RefusalTime.
 	refusalPeriod = 250 * time.Millisecond
@@ -25,12 +27,13 @@ type Controller struct {
 	Catalog *service.Catalog
 	Gates   *service.Gates
 	SoldOut *service.SoldOut
-	Changed <-chan struct{}                 // a sale changed on another instance
+	Changed <-chan struct{}                 // receives a value when a change of a sale was announced
 	Report  func(ctx context.Context) error // publishes this instance's figures
 	Log     *slog.Logger
 }
 
-// Run refreshes the catalog and looks after the gates until ctx ends.
+// Run refreshes the catalog, installs and checks the gates, renews the leases of refusals and publishes this instance's figures
+// until ctx ends.
 func (c *Controller) Run(ctx context.Context) {
 	var others sync.WaitGroup
 	others.Go(func() { c.gates(ctx) })
@@ -40,7 +43,8 @@ func (c *Controller) Run(ctx context.Context) {
 	others.Wait()
 }
 
-// gates installs the gates that were requested. In each period it also checks all gates.
+// gates installs the gates that are requested, and checks all gates once in each period, until ctx ends. It logs the first of
+// several failures in a row.
 func (c *Controller) gates(ctx context.Context) {
 	ticker := time.NewTicker(ensurePeriod)
 	defer ticker.Stop()

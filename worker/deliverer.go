@@ -13,7 +13,7 @@ import (
 const (
 	// deliverPeriod is how often the feed is looked at for events that endpoints lack.
 	deliverPeriod = 250 * time.Millisecond
-	// forgetEvery is how many rounds pass between two deletions of old events.
+	// forgetEvery is how many rounds of deliverPeriod pass between two deletions of old events.
 	forgetEvery = 240
 )
 
@@ -24,7 +24,8 @@ type Feed interface {
 	Forget(ctx context.Context) error
 }
 
-// Deliverer sends events to the endpoints, each by itself, so that one which is away or slow delays no other.
+// Deliverer sends events to the endpoints, to each in a goroutine of its own, so that an endpoint that is away or slow does not
+// delay the others.
 type Deliverer struct {
 	Feed Feed
 	// Events records the events of sales that begin, end or sell out.
@@ -35,7 +36,7 @@ type Deliverer struct {
 	round     int
 }
 
-// Run delivers until ctx ends.
+// Run delivers until ctx ends, and until the messages under way are finished.
 func (d *Deliverer) Run(ctx context.Context) {
 	every(ctx, "delivery of events", deliverPeriod, nil, d.Log, d.step)
 	d.endpoints.wait()
@@ -56,7 +57,7 @@ func (d *Deliverer) step(ctx context.Context) error {
 	return errors.Join(err, dueErr)
 }
 
-// send sends to an endpoint what is due.
+// send calls Deliver for an endpoint until Deliver says that there is nothing more to send now, or until ctx ends.
 func (d *Deliverer) send(ctx context.Context, id string) {
 	for more := true; more; {
 		var wait time.Duration

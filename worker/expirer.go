@@ -12,19 +12,20 @@ import (
 )
 
 const (
-	// expirePeriod is how often overdue orders are looked for, and so how late an order may expire.
+	// expirePeriod is how often overdue orders are looked for, and so how late an order expires if nothing is in the way.
 	expirePeriod = 500 * time.Millisecond
-	// expireBatch is how many overdue orders one query returns. Those of one sale are expired in one transaction.
+	// expireBatch is how many overdue orders one query returns at most. Those of one sale are expired in one transaction.
 	expireBatch = 256
 	// expireTimeout bounds a transaction.
 	expireTimeout = 3 * time.Second
 	// expirePatience is how long the expirer waits for the orders of one sale before it goes on with the next.
 	expirePatience = 100 * time.Millisecond
-	// clockStep is how far the database's clock may gain on this instance's clock between two readings. More is a step.
+	// clockStep is how far the database's clock may gain on this instance's clock between two readings. A larger gain counts as
+	// a step of the database's clock.
 	clockStep = 5 * time.Second
-	// expireRest is how long the expirer leaves a sale alone whose orders could not expire. It is longer than
-	// expirePeriod, so that the next look has room for other sales. It doubles with each failure in a row, up to
-	// expireRestMost.
+	// expireRest is how long the expirer leaves a sale alone after its orders could not expire. It is longer than
+	// expirePeriod, so that the next query, which leaves this sale out, has room for others. It doubles with each failure in a
+	// row, up to expireRestMost.
 	expireRest     = 3 * expirePeriod / 2
 	expireRestMost = 8 * expirePeriod
 )
@@ -45,7 +46,7 @@ type Expirer struct {
 	Released func(ctx context.Context, saleID string, releases []model.Release)
 	Observe  observe.All
 	Grace    time.Duration
-	Wake     <-chan struct{} // orders may have become overdue; nil: no such signal
+	Wake     <-chan struct{} // receives a value when orders may have become overdue; nil: no such signal
 	Now      func() time.Time
 	Log      *slog.Logger
 
@@ -53,7 +54,7 @@ type Expirer struct {
 	sales apart
 }
 
-// Run expires orders until ctx ends.
+// Run expires orders until ctx ends, and until the transactions under way are finished.
 func (e *Expirer) Run(ctx context.Context) {
 	e.sales = apart{
 		patience: expirePatience, rest: expireRest, restMost: expireRestMost, broken: e.violated, log: e.Log,
@@ -78,7 +79,7 @@ func (e *Expirer) step(ctx context.Context) error {
 			due += len(bySale[saleID])
 			ended += e.wait(ctx, saleID, bySale[saleID])
 		}
-		if due < expireBatch || ended == 0 { // a full batch, none of which expired here: other instances may hold them
+		if due < expireBatch || ended == 0 { // if no order of a full batch has expired here, other instances may hold them
 			if ended == due && len(except) == 0 {
 				e.sales.allWell() // other instances may have expired the orders of a sale that failed here
 				e.Observe.Note(observe.Event{Name: observe.NothingOverdue})
@@ -111,8 +112,8 @@ func (c *clock) look(ctx context.Context, database func(context.Context) (time.T
 	return nil
 }
 
-// wait expires orders of one sale and returns how many have expired. After expirePatience it returns 0, and the work
-// goes on in the background.
+// wait expires orders of one sale and returns how many have expired within expirePatience. It returns 0 if the transaction
+// fails, finds no order to expire, or takes longer: then the transaction goes on in the background.
 func (e *Expirer) wait(ctx context.Context, saleID string, orderIDs []string) (ended int) {
 	var n int
 	finished := e.sales.do(ctx, saleID, func() error {
@@ -139,7 +140,7 @@ func (e *Expirer) expire(ctx context.Context, saleID string, orderIDs []string) 
 	return e.Store.Expire(ctx, saleID, orderIDs)
 }
 
-// violated reports and records that the books of a sale are wrong.
+// violated notes, and records in the database, that the books of a sale are wrong.
 func (e *Expirer) violated(ctx context.Context, saleID string, err error) {
 	e.Observe.Note(observe.Event{Name: observe.Violated})
 	if err := e.Store.Log(ctx, "expirer", "violation", saleID, err.Error()); err != nil {

@@ -9,19 +9,20 @@ import (
 )
 
 const (
-	// callPeriod is how often the caller looks at each line. A unit that came back waits for it at most this long.
+	// callPeriod is how often the caller looks at each line, and so how long a unit that came back usually waits for a call.
 	callPeriod = 200 * time.Millisecond
-	// callLease is how long the lease of a dead instance keeps others from calling. Calls get the time back if it is longer.
+	// callLease is how long the lease of a dead instance keeps others from calling. It is so short that calls need not be made
+	// longer for this gap.
 	callLease = 2 * time.Second
-	// linePatience is how long the caller waits for one line before it goes on with the next: one may be locked.
+	// linePatience is how long a loop waits for one line before it goes on with the next. The row of a line may be locked.
 	linePatience = 100 * time.Millisecond
-	// lineRest is how long a line is left alone that could not be looked after. It doubles with each failure in a row, up to
+	// lineRest is how long a line is left alone after a failure to look after it. It doubles with each failure in a row, up to
 	// lineRestMost.
 	lineRest     = 200 * time.Millisecond
 	lineRestMost = 2 * time.Second
 	// beaconPeriod is how often the beacon is asked for a round that a line waits for.
 	beaconPeriod = time.Second
-	// beaconLease is how long the lease of a dead instance keeps others from asking.
+	// beaconLease is how long the lease of a dead instance keeps others from asking the beacon.
 	beaconLease = 3 * time.Second
 )
 
@@ -33,17 +34,17 @@ type Lines struct {
 	Log     *slog.Logger
 }
 
-// Call seals lines, draws and calls until ctx ends.
+// Call seals lines, draws winners, calls entrants and ends calls until ctx ends.
 func (l *Lines) Call(ctx context.Context) { l.tend(ctx, "caller", callPeriod, callLease, l.Caller) }
 
-// AskBeacon gets the rounds of the beacon for which lines wait, until ctx ends. It is a loop of its own, because a source
+// AskBeacon gets the rounds of the beacon for which lines wait, until ctx ends. It is a loop apart from Call, because a beacon
 // that does not answer must not hold up the calls.
 func (l *Lines) AskBeacon(ctx context.Context) {
 	l.tend(ctx, "beacon", beaconPeriod, beaconLease, l.Beacons)
 }
 
-// tend lets a service look after each line that is due, on the instance with the lease. Without lines that are due, it asks no
-// store.
+// tend lets a service look after each line that is due, on the instance with the lease of this name, until ctx ends. If no line
+// is due, it asks no store.
 func (l *Lines) tend(ctx context.Context, name string, period, lease time.Duration, service interface {
 	Due() (saleIDs []string)
 	Tend(ctx context.Context, saleID string) error

@@ -1,5 +1,5 @@
-// Package worker holds the loops that run beside the requests. Each is a method, which returns when its context has ended and the
-// work under way is finished.
+// Package worker holds the loops that run beside the requests. Each loop is a method, which returns when its context has ended
+// and the work under way is finished.
 package worker
 
 import (
@@ -13,9 +13,10 @@ import (
 )
 
 const (
-	// paceSales is how many live sales a step reads for each usual period that it lasts.
+	// paceSales is the number of live sales for which a loop gets one usual period: with n times as many sales, its period is n
+	// times as long.
 	paceSales = 250
-	// paceMost is how many usual periods a period lasts at most, so that no instance works with old figures.
+	// paceMost is how many usual periods a period lasts at most, so that no instance works with figures that are too old.
 	paceMost = 4
 )
 
@@ -29,7 +30,7 @@ func every(ctx context.Context, name string, period time.Duration, poke <-chan s
 	everyPaced(ctx, name, period, func() int { return 0 }, poke, log, step)
 }
 
-// everyPaced is every for a step that reads all live sales, whose number sales returns.
+// everyPaced is every for a step that reads all live sales. sales returns their number, with which the period grows (pace).
 func everyPaced(ctx context.Context, name string, period time.Duration, sales func() int, poke <-chan struct{}, log *slog.Logger, step func(context.Context) error) {
 	ticker, last := time.NewTicker(period), 1
 	defer ticker.Stop()
@@ -58,7 +59,7 @@ func everyPaced(ctx context.Context, name string, period time.Duration, sales fu
 	}
 }
 
-// ended waits until done is closed, or until ctx ends.
+// ended waits until done is closed, or until ctx ends: then it returns the error of ctx.
 func ended(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
@@ -77,7 +78,8 @@ type Alone struct {
 	Instance string
 }
 
-// lease reports whether this instance has the lease of a loop for ttl. After that another one may get it, if this one dies.
+// lease gets the lease of a loop for this instance, or extends it, for ttl from now. mine is false if another instance has the
+// lease. After ttl without a further call, another instance may get it.
 func (a Alone) lease(ctx context.Context, loop string, ttl time.Duration) (mine bool, err error) {
 	return a.Leases.Lease(ctx, loop, a.Instance, ttl)
 }
@@ -88,15 +90,15 @@ type AuditLog interface {
 }
 
 const (
-	// providerCalls is how many calls of a payment provider may be under way at once, so that a few which hang delay no others. Each
-	// of them may also take a connection of the database from the buyers, for a short time.
+	// providerCalls is how many calls of a payment provider may be under way at once: so many that a few that hang do not delay
+	// the others, and no more, since each may take a connection of the database from the buyers for a short time.
 	providerCalls = 16
-	// providerTimeout bounds a call, with its repeats.
+	// providerTimeout bounds a call of a provider, with its repeats.
 	providerTimeout = 10 * time.Second
 )
 
-// callForEach calls do with each payment until ctx ends, providerCalls at once and each for at most providerTimeout, and waits
-// for all of them. It returns the first error.
+// callForEach calls do with each payment, at most providerCalls at once and each for at most providerTimeout, and waits for all
+// calls. After ctx has ended, it calls do with no further payment. It returns the first error.
 func callForEach(ctx context.Context, payments []model.Payment, do func(context.Context, model.Payment) error) error {
 	var calls errgroup.Group
 	calls.SetLimit(providerCalls)

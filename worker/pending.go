@@ -15,9 +15,9 @@ type pending struct {
 	length  int             // of all lists in waiting
 	most    int             // how many entries are held at most
 	more    bool            // the streams may have more entries for this instance
-	room    chan struct{}   // receives a value when there is room for those
-	held    map[string]bool // the ids of all orders that wait or are being settled
-	empty   chan struct{}   // closed when held becomes empty, if somebody waits for it
+	room    chan struct{}   // receives a value when there may be more entries and there is room for them
+	held    map[string]bool // the orders' ids of all entries that were added and for which done was not called yet
+	empty   chan struct{}   // closed when held becomes empty; nil: nobody waits for that
 	late    lateSales       // take leaves out these sales
 	signal  chan struct{}
 }
@@ -29,8 +29,8 @@ func newPending() *pending {
 	}
 }
 
-// add appends entries that are not held yet, up to most in all, and returns how many. The others stay in their
-// streams.
+// add appends those of the entries that are not held yet, and returns how many. No more than p.most entries are held in all:
+// further ones stay in their streams only.
 func (p *pending) add(entries []model.Entry) (added int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,8 +61,8 @@ type saleBatch struct {
 	entries []model.Entry
 }
 
-// take removes and returns at most count entries, of one sale or of several. The sales are served in turn; those that are
-// late are left out.
+// take returns at most count waiting entries, of one sale or of several, which then no longer wait but are still held. The
+// sales are served in turn; those that are late are left out.
 func (p *pending) take(count int) (batches []saleBatch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -95,7 +95,7 @@ func (p *pending) take(count int) (batches []saleBatch) {
 	return batches
 }
 
-// expect notes whether the streams may have more entries for this instance.
+// expect notes whether the streams may have more entries for this instance, beside those that are held.
 func (p *pending) expect(more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,7 +109,8 @@ func (p *pending) backlog(count int) bool {
 	return p.length > count
 }
 
-// done forgets entries that are settled, or that are left to the stream.
+// done forgets entries that are settled and deleted from their streams, or that this instance leaves in their streams. If the
+// streams may have more entries and there is room for them, it wakes the sweep.
 func (p *pending) done(entries []model.Entry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -125,7 +126,7 @@ func (p *pending) done(entries []model.Entry) {
 	}
 }
 
-// drained waits until no entry is held, or until ctx ends.
+// drained waits until no entry is held, or until ctx ends. If ctx has ended, drained returns the error of ctx.
 func (p *pending) drained(ctx context.Context) error {
 	p.mu.Lock()
 	if len(p.held) == 0 {

@@ -11,7 +11,7 @@ import (
 const (
 	reconcilePeriod = 5 * time.Second
 	reconcileBatch  = 100
-	// reconcileLease is about as long as a round in which the provider never answers.
+	// reconcileLease is about as long as a round lasts in which the provider never answers.
 	reconcileLease = time.Minute
 )
 
@@ -20,7 +20,7 @@ type Unreported interface {
 	Unreported(ctx context.Context, provider string, limit int) ([]model.Payment, error)
 }
 
-// Reconciler asks the payment provider about open payments that it has not reported.
+// Reconciler asks the payment provider about open payments that the provider has not reported, on one instance at a time.
 type Reconciler struct {
 	Alone
 	Store    Unreported
@@ -42,6 +42,7 @@ func (r *Reconciler) step(ctx context.Context) error {
 	if mine, err := r.lease(ctx, "reconciler", reconcileLease); err != nil || !mine {
 		return err
 	}
-	// Check plans the next look before it asks, so a payment with trouble is behind the others in the next round.
+	// Check plans the next look at a payment before it asks the provider, so that in the next round a payment whose check fails
+	// comes after the others.
 	return callForEach(ctx, due, r.Check)
 }

@@ -32,7 +32,7 @@ type Refunder struct {
 	Observe  observe.All
 	Log      *slog.Logger
 
-	failing sync.Map // by the ids of payments whose refund fails: whether the provider refuses it
+	failing sync.Map // by the ids of payments whose refund fails: whether the provider refuses the refund
 }
 
 // Run refunds until ctx ends.
@@ -52,7 +52,8 @@ func (r *Refunder) step(ctx context.Context) error {
 	return callForEach(ctx, due, r.try)
 }
 
-// try asks the provider to send a payment's money back. An error is the database's.
+// try asks the provider to send a payment's money back, unless another instance does so. Only an error of the database is
+// returned. A failure of the provider is logged, and the refund is tried again later.
 func (r *Refunder) try(ctx context.Context, p model.Payment) error {
 	if mine, err := r.Store.TryRefund(ctx, p); err != nil || !mine {
 		return err
@@ -73,7 +74,7 @@ func (r *Refunder) try(ctx context.Context, p model.Payment) error {
 	return nil
 }
 
-// fails logs that a refund fails, once, and once more if the provider refuses it.
+// fails logs once that a refund fails, and once more if the provider refuses it later.
 func (r *Refunder) fails(ctx context.Context, p model.Payment, err error) {
 	refused := errors.Is(err, model.ErrRefundRefused)
 	before, known := r.failing.Load(p.ID)

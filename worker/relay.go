@@ -15,8 +15,9 @@ import (
 )
 
 const (
-	// publishTimeout is how long the broker may take to accept a batch. After that the batch is settled without the
-	// broker. It is longer than a broker's disk needs, and short enough for leftAfter and for the buyers who wait.
+	// publishTimeout is how long the broker may take to accept a batch, or a request of a wake-up. After that the batch is
+	// settled without the broker. The time is longer than a broker's disk needs, and well below leftAfter and the time that
+	// buyers wait.
 	publishTimeout = time.Second
 	// relayTrips is how many calls of the broker in a row must fail before the circuit breaker opens.
 	relayTrips = 2
@@ -28,20 +29,19 @@ const (
 	// writerPatience, because messages of a late sale are acknowledged without being settled: their entries wait in the
 	// stream until leftAfter has passed.
 	consumerPatience = time.Second
-	// wakeEvery is the least time between two requests of an instance to be woken. The broker keeps each request as a
-	// message for as long as buyers have to pay. Orders that were made between two requests are found in the expirer's own
-	// period.
+	// wakeEvery is the least time between two requests of an instance for a wake-up (Delayer). The broker keeps each request as a
+	// message until the orders are overdue. Orders for which no wake-up was requested are found in the expirer's own period.
 	wakeEvery = 100 * time.Millisecond
 )
 
-// Queue carries admitted attempts to the settlers of all instances. The stream stays the outbox: a queue may lose an
-// entry or deliver it twice, and may deliver entries in any order. Its methods are safe for concurrent use.
+// Queue carries admitted attempts, each to the settler of one instance. The stream stays the outbox: a queue may lose an
+// entry or deliver it twice, and may deliver entries in any order. The methods of a Queue are safe for concurrent use.
 type Queue interface {
 	// Publish returns nil when the broker has stored all entries. After an error the broker may have some of them.
 	Publish(ctx context.Context, saleID string, entries []model.Entry) error
 	// Consume passes published entries to settle, those of one sale at a time, and acknowledges them to the broker after
-	// settle has returned nil. It returns nil after ctx has ended, and an error if settle fails or the connection is lost.
-	// Entries that are not acknowledged by then are delivered again, to this or another consumer.
+	// settle has returned nil. It returns when ctx has ended, and before that only with an error: settle failed, or the
+	// connection was lost. Entries that are not acknowledged by then are delivered again, to any consumer.
 	Consume(ctx context.Context, settle func(ctx context.Context, saleID string, entries []model.Entry) error) error
 	// Ping checks that the broker answers.
 	Ping(ctx context.Context) error
@@ -50,19 +50,19 @@ type Queue interface {
 
 // Delayer is a Queue that can also wake an instance after a delay.
 type Delayer interface {
-	// Delay causes one of the running instances to be woken after d.
+	// Delay causes one of the running instances to be woken after d. It is a best effort: the wake-up may be lost.
 	Delay(ctx context.Context, d time.Duration) error
 	// Wakes returns a channel that receives a value when this instance is woken.
 	Wakes() <-chan struct{}
 }
 
-// relay is the part of a settler that uses a Queue. It publishes the entries that this instance has admitted to the broker,
-// which delivers each to one of the instances. A sweep finds entries that are not settled in time.
+// relay is the part of a settler that uses a Queue. When this instance has admitted entries, relay publishes them to the broker,
+// which delivers each entry to one of the instances. A sweep finds entries that are not settled in time.
 type relay struct {
 	settler *Settler
 	breaker *gobreaker.CircuitBreaker[struct{}]
 	failing atomic.Bool  // whether a failure was the last state logged
-	asked   atomic.Int64 // when this instance last asked to be woken, in milliseconds
+	asked   atomic.Int64 // when this instance last asked for a wake-up, in milliseconds
 	around  atomic.Int64 // entries that were settled without the broker
 	late    lateSales    // deliver leaves entries of these sales in the stream
 
@@ -82,13 +82,13 @@ func newRelay(s *Settler) *relay {
 	return r
 }
 
-// pass sends new entries to the broker. What the broker does not accept, and what a sweep has found, is settled at once,
-// as without a queue.
+// pass sends new entries to the broker. Entries that the broker does not accept, or that a sweep has found, are settled at once,
+// as without a queue, and so are all entries when the relay is stopped. The error is that of this settle.
 func (r *relay) pass(ctx context.Context, b saleBatch) error {
 	entries := b.entries
 	swept := func(e model.Entry) bool { return e.Swept }
 	fresh := slices.DeleteFunc(slices.Clone(entries), swept)
-	r.settler.Apart(fresh) // before a consumer can settle them
+	r.settler.Apart(fresh) // before a consumer can settle the entries and look for their buyers
 	if len(fresh) > 0 && r.stopping.Err() == nil && r.try(ctx, func(ctx context.Context) error {
 		return r.settler.Queue.Publish(ctx, b.gate.SaleID, fresh)
 	}) {
@@ -105,8 +105,8 @@ func (r *relay) pass(ctx context.Context, b saleBatch) error {
 	return err
 }
 
-// try calls the broker, for at most publishTimeout, unless the circuit breaker is open. A call that has begun goes on
-// although ctx may end. try reports whether the call succeeded.
+// try calls the broker, for at most publishTimeout, unless the circuit breaker keeps the call back. A call that has begun goes
+// on although ctx may end. try reports whether the call was made and succeeded.
 func (r *relay) try(ctx context.Context, call func(context.Context) error) bool {
 	_, err := r.breaker.Execute(func() (struct{}, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), publishTimeout)
@@ -119,14 +119,14 @@ func (r *relay) try(ctx context.Context, call func(context.Context) error) bool 
 	return err == nil
 }
 
-// fails logs the first of several failures in a row.
+// fails logs the first of several failures in a row, which end when deliver gets entries again.
 func (r *relay) fails(err error) {
 	if !r.failing.Swap(true) {
 		r.settler.Log.Error("the queue fails; entries are settled without it", "error", err)
 	}
 }
 
-// run consumes until ctx ends or the relay is stopped, and until the batches under way are finished.
+// run consumes until ctx ends or the relay is stopped. Then it waits for the batches under way.
 func (r *relay) run(ctx context.Context) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -147,9 +147,9 @@ func (r *relay) run(ctx context.Context) {
 	r.late.under.Wait()
 }
 
-// deliver settles those of the delivered entries that are still in the stream. It returns an error, so that the broker
-// delivers the entries again, only if the consumer is stopped or Redis does not answer. Entries that can't be settled,
-// now or ever, stay in the stream, where a sweep finds them.
+// deliver settles those of the delivered entries, all of one sale, that are still in the stream. It returns an error, so that
+// the broker delivers the entries again, only if Redis does not answer, or if the consumer is stopped before a batch is settled.
+// Entries that can't be settled, now or ever, stay in the stream, where a sweep finds them.
 func (r *relay) deliver(ctx context.Context, _ string, entries []model.Entry) error {
 	gate := entries[0].GateRef()
 	entries, err := r.settler.Stream.Unsettled(ctx, entries)
@@ -175,7 +175,7 @@ func (r *relay) deliver(ctx context.Context, _ string, entries []model.Entry) er
 }
 
 // wakeLater schedules a best-effort wake-up of the expirer for the time when the orders just made expire, if nobody
-// pays for them.
+// pays for them. It does so at most once in wakeEvery, and only if the queue is a Delayer.
 func (r *relay) wakeLater(ctx context.Context, outcomes []model.Outcome) {
 	delayer, ok := r.settler.Queue.(Delayer)
 	if !ok {
@@ -195,18 +195,18 @@ func (r *relay) wakeLater(ctx context.Context, outcomes []model.Outcome) {
 	}
 }
 
-// end stops the consumers and waits for their batches. Entries that are read from then on are settled without the
-// broker.
+// end stops the consumers and waits for their batches, or returns the error of ctx if that ends first. From then on, entries
+// are settled without the broker.
 func (r *relay) end(ctx context.Context) error {
 	r.stop()
 	return ended(ctx, r.stopped)
 }
 
-// errResting means that the circuit breaker is open after failures of the broker.
+// errResting means that the circuit breaker is open, because calls of the broker have failed.
 var errResting = errors.New("the queue has failed; it is tried again in a moment")
 
-// Bypassed returns how many entries this instance has settled without the queue: because the broker did not accept
-// them, because they were not delivered in time, or because the instance was stopping.
+// Bypassed returns how many entries this instance has settled without its queue: because the broker did not accept
+// them, because they were not delivered in time, or because the instance was stopping. Without a queue it returns 0.
 func (s *Settler) Bypassed() int64 {
 	if s.relay == nil {
 		return 0
@@ -214,7 +214,8 @@ func (s *Settler) Bypassed() int64 {
 	return s.relay.around.Load()
 }
 
-// QueueHealthy returns nil if new entries go through the queue, or the reason why they are settled without it.
+// QueueHealthy returns nil if new entries go through the queue, or the reason why they are settled without it: the circuit
+// breaker is open, or the broker does not answer. Call QueueHealthy only if the settler has a queue.
 func (s *Settler) QueueHealthy(ctx context.Context) error {
 	if s.relay.breaker.State() == gobreaker.StateOpen {
 		return errResting

@@ -16,34 +16,36 @@ import (
 )
 
 const (
-	// settleWriters is how many batches an instance settles at once while a backlog waits. With a Queue it runs as many
-	// consumers. More of them make the database slower, not faster. Without a backlog there is one batch at a time, which
-	// is larger than each of two would be and so costs less.
+	// settleWriters is how many batches an instance settles at once while a backlog waits. With a Queue the instance also runs
+	// as many consumers. More of them make the database slower, not faster. Without a backlog there is one batch at a time:
+	// it is larger than each of two batches would be, and so costs less for each entry.
 	settleWriters = 2
 	// settleBatch is how many entries one transaction settles at most. Large batches make it cheaper to settle a backlog;
-	// without a backlog, batches never get that large.
+	// without a backlog, batches hardly get that large.
 	settleBatch = 512
-	// ackMost is how many entries one call deletes from the streams at most. Lua's unpack takes fewer than 8,000 values.
+	// ackMost is how many entries one call deletes from the streams at most. The scripts pass their ids through Lua's unpack,
+	// which takes fewer than 8,000 values.
 	ackMost = 4 * settleBatch
-	// mostHeld bounds the memory for entries: some 2 KiB each. Entries above it stay in their streams until there is room.
+	// mostHeld is how many entries are in memory at most, some 2 KiB each. Further ones stay in their streams until there is room.
 	mostHeld = 1 << 16
-	// sweepPeriod is how often all streams are searched for entries that were left behind.
+	// sweepPeriod is how often all streams are searched for entries that were left behind. With many sales the period is longer
+	// (pace).
 	sweepPeriod = time.Second
-	// sweepMost is how many entries a sweep reads of each shard.
+	// sweepMost is how many entries a sweep reads of each shard at most.
 	sweepMost = 4096
 	// leftAfter is the age at which an entry counts as left behind, if no running instance has it in memory. It is well
 	// above the time of a transaction, and well below the ten seconds in which every queued attempt ends.
 	leftAfter = 3 * time.Second
 	// brokenTries is the number of the try at which an entry that can't be settled is refused for good.
 	brokenTries = 5
-	// settleTimeout bounds a transaction. After that its entries are settled again.
+	// settleTimeout bounds a transaction. After that, another transaction tries to settle its entries.
 	settleTimeout = 3 * time.Second
 	// retryPause is the longest pause before the second try of a batch. It doubles with each try, up to retryMost. The
 	// growth keeps a sale whose rows stay locked from occupying a connection all the time; the limit lets a batch succeed
 	// soon after the database is back.
 	retryPause = 200 * time.Millisecond
 	retryMost  = 8 * retryPause
-	// mixedTimeout bounds a transaction that settles several sales. After that each sale is settled by itself, so that one
+	// mixedTimeout bounds a transaction that settles several sales. After that each sale is settled by itself, so that a sale
 	// whose row is locked does not delay the others.
 	mixedTimeout = 300 * time.Millisecond
 	// writerPatience is how long a writer waits for its batch before it goes on with other sales. It is well above the
@@ -79,25 +81,25 @@ type SettlerNeeds struct {
 	Batch    int                            // most entries in one transaction; 0: settleBatch
 	Linger   time.Duration                  // how long the first entry of a batch waits for others, since larger batches cost less
 	AckPause time.Duration                  // between two calls that delete settled entries from the streams, for the same reason
-	Apart    func(entries []model.Entry)    // keeps the buyers of entries that this instance does not settle from its memory
-	Wake     func(map[string]model.Outcome) // wakes such buyers, by their orders' ids
+	Apart    func(entries []model.Entry)    // keeps the buyers of entries that leave the settler's memory unsettled
+	Wake     func(map[string]model.Outcome) // tells outcomes to such buyers, by their orders' ids
 	Lost     func(gate model.GateRef)       // has a gate replaced that lacks an order, because its stream was lost
 	Now      func() time.Time
 	Log      *slog.Logger
 }
 
 // Settler writes admitted attempts to the database in batches. The entries that arrive while one transaction runs are
-// the next batch. The instance that has admitted an attempt settles it from memory; the stream has a copy of its entry
-// until then, so that other instances settle it if this one dies.
+// the next batch. Without a Queue, the instance that has admitted an attempt settles it from memory. The stream has a copy of
+// each entry until it is settled, so that other instances settle it if this one dies.
 type Settler struct {
 	SettlerNeeds
 	pending *pending
 	acks    acknowledgements
 	relay   *relay        // nil without a Queue
-	age     time.Duration // leftAfter, but in tests
+	age     time.Duration // leftAfter; tests set another one
 
 	mu     sync.Mutex
-	broken map[string]int // failed tries by order, of entries that fail by themselves
+	broken map[string]int // by order's id, the failed tries of entries that can't be settled even alone
 }
 
 // NewSettler makes a settler.
@@ -112,14 +114,15 @@ func NewSettler(n SettlerNeeds) *Settler {
 	return s
 }
 
-// Add hands over entries that this instance has admitted. It does not block.
+// Add gives the settler entries that this instance has admitted, and does not block. Entries above mostHeld stay in their
+// streams until there is room.
 func (s *Settler) Add(entries []model.Entry) {
 	if added := s.pending.add(entries); added < len(entries) {
 		s.Apart(entries)
 	}
 }
 
-// Run settles until ctx ends, and until the batches under way are finished.
+// Run settles until ctx ends. Then it waits for the batches under way.
 func (s *Settler) Run(ctx context.Context) {
 	var writers sync.WaitGroup
 	writers.Go(func() { s.write(ctx) })
@@ -131,8 +134,9 @@ func (s *Settler) Run(ctx context.Context) {
 	s.pending.late.under.Wait()
 }
 
-// sweep finds entries that were left behind: those of instances that do not run any more, and those whose admission this
-// instance did not hear of, because Redis's reply was lost.
+// sweep finds entries that were left behind, and adds those that this instance has to settle: entries of instances that do not
+// run any more, and its own that it does not have in memory, because Redis's reply was lost, there was no room, a batch failed or
+// the queue did not deliver them. Unreadable entries are reported.
 func (s *Settler) sweep(ctx context.Context) error {
 	gates := s.Live()
 	if len(gates) == 0 {
@@ -150,7 +154,7 @@ func (s *Settler) sweep(ctx context.Context) error {
 	return nil
 }
 
-// adopt adds those entries of the streams that are this instance's to settle, and returns how many were new to it.
+// adopt adds those entries of the streams that this instance has to settle, as ours says, and returns how many it did not have.
 func (s *Settler) adopt(entries []model.Entry, ours func(e model.Entry) bool) (added int) {
 	entries = slices.DeleteFunc(entries, func(e model.Entry) bool { return !ours(e) })
 	for i := range entries {
@@ -159,8 +163,8 @@ func (s *Settler) adopt(entries []model.Entry, ours func(e model.Entry) bool) (a
 	return s.pending.add(entries)
 }
 
-// heir returns the instance that settles an entry: the one that has admitted the attempt, if it runs, or else the same
-// one for all entries of a sale.
+// heir returns the instance that settles an entry: the one that has admitted the attempt, if it runs; or else a running one that
+// follows from the sale and the instances' names, so that all instances choose the same.
 func (s *Settler) heir(e model.Entry, running []string) (heir string) {
 	if e.Instance == s.Instance || slices.Contains(running, e.Instance) {
 		return e.Instance
@@ -174,8 +178,9 @@ func (s *Settler) heir(e model.Entry, running []string) (heir string) {
 	return heir
 }
 
-// report records unreadable entries, which were deleted. If two instances find an entry at the same moment, both record
-// it: the one that deleted it may die before it has recorded that, and no entry may be gone without a record.
+// report logs unreadable entries, which were deleted, and records them in the database, whose error it returns. If two instances
+// find an entry at the same moment, both record it: the instance that has deleted it may die before it records that, and no
+// entry may be gone without a record.
 func (s *Settler) report(ctx context.Context, bad map[string][]string) error {
 	for saleID, texts := range bad {
 		for _, text := range texts {
@@ -188,9 +193,10 @@ func (s *Settler) report(ctx context.Context, bad map[string][]string) error {
 	return nil
 }
 
-// Drain settles what this instance has admitted, or until ctx ends. It is called at a stop, after the last admission and
-// before the stores are closed. With a Queue, Run must have been called before: Drain ends Run's consumers, and also
-// settles the entries that they did not get.
+// Drain settles all entries that this instance has admitted and that are not settled yet. It returns an error if ctx ends
+// first, a batch fails, or the streams can't be read. Call it at a stop, after the last admission and before the stores are
+// closed. With a Queue, Run must have been called before: Drain ends Run's consumers, and also settles the entries that they
+// did not get.
 func (s *Settler) Drain(ctx context.Context) error {
 	if s.relay != nil {
 		if err := s.relay.end(ctx); err != nil {
@@ -253,9 +259,9 @@ func (s *Settler) write(ctx context.Context) {
 	}
 }
 
-// turn settles one batch. Entries of several sales share a transaction; if it fails, each sale is settled by itself. A
-// sale that takes long, for example because another session has locked its stock row, goes on in the background, and the
-// writer goes on with other sales.
+// turn settles one batch. Without a queue, entries of several sales share a transaction; if that fails, each sale is settled by
+// itself. The batch of a sale that takes long, for example because another session has locked the stock row, goes on in the
+// background, and the writer goes on with other sales. turn returns the errors of the other sales.
 func (s *Settler) turn(ctx context.Context, batches []saleBatch) error {
 	if len(batches) > 1 && s.relay == nil && s.together(ctx, batches) {
 		return nil
@@ -263,7 +269,7 @@ func (s *Settler) turn(ctx context.Context, batches []saleBatch) error {
 	return s.patiently(ctx, batches, writerPatience, &s.pending.late, func(b saleBatch) error { return s.dispatch(ctx, b) })
 }
 
-// together settles entries of several sales in one transaction, and reports whether it succeeded.
+// together settles entries of several sales in one transaction, and reports whether that succeeded.
 func (s *Settler) together(ctx context.Context, batches []saleBatch) bool {
 	var entries []model.Entry
 	for _, b := range batches {
@@ -287,9 +293,9 @@ func (s *Settler) dispatch(ctx context.Context, b saleBatch) error {
 	return s.settleSale(ctx, b.gate, b.entries)
 }
 
-// patiently runs do for each sale, and waits for its end, but not for longer than patience. It returns the errors until
-// then. What takes longer goes on in the background. Such a sale is late until it ends, so that no other batch of the
-// sale begins.
+// patiently runs do for all sales at the same time, and waits for all, but not for longer than patience. It returns the errors
+// of those calls that have ended by then. The others go on in the background. Their sales are late until they end, so that
+// no other batch of such a sale begins.
 func (s *Settler) patiently(ctx context.Context, batches []saleBatch, patience time.Duration, late *lateSales, do func(b saleBatch) error) (err error) {
 	type ending struct {
 		at  int
@@ -332,8 +338,8 @@ func (s *Settler) warn(ctx context.Context, err error) {
 	}
 }
 
-// settleSale settles entries of one sale in the database, wakes their buyers, and deletes the entries from the stream. If
-// ctx ends, the batch is still finished, unless the database fails.
+// settleSale settles entries of one sale in the database, wakes their buyers, and has the entries deleted from the stream. If
+// ctx ends, the transaction under way is still finished. After an error some entries are not settled: they stay in the stream.
 func (s *Settler) settleSale(ctx context.Context, gate model.GateRef, entries []model.Entry) error {
 	settled, outcomes, err := s.settle(ctx, gate, entries)
 	if errors.Is(err, model.ErrBroken) {
@@ -353,8 +359,8 @@ func (s *Settler) settleSale(ctx context.Context, gate model.GateRef, entries []
 	return nil
 }
 
-// leave forgets entries that this instance has not settled. After an error they are in their streams, where a sweep finds them.
-// Else another instance has settled them, or they were lost, and their buyers look in the database.
+// leave forgets entries that this instance has not settled. With an error they are in their streams, where a sweep finds them.
+// Without one, another instance has settled them, or they were lost with Redis: their buyers have to look in the database.
 func (s *Settler) leave(entries []model.Entry, err error) {
 	s.Apart(entries)
 	for _, e := range entries {
@@ -365,7 +371,7 @@ func (s *Settler) leave(entries []model.Entry, err error) {
 	s.pending.done(entries)
 }
 
-// finish wakes the buyers of settled entries, and has the entries deleted from their streams and forgotten in the background.
+// finish wakes the buyers of settled entries. In the background the entries are then deleted from their streams and forgotten.
 func (s *Settler) finish(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) {
 	s.wake(ctx, entries, outcomes)
 	s.acknowledge(ctx, entries, outcomes)
@@ -375,7 +381,7 @@ func (s *Settler) finish(ctx context.Context, entries []model.Entry, outcomes []
 }
 
 // acknowledgements are entries that are settled and wait to be deleted from their streams. Those that gather during one
-// call of the gate go with the next.
+// call of the gate, and the pause after it, share the next call.
 type acknowledgements struct {
 	mu       sync.Mutex
 	entries  []model.Entry
@@ -414,7 +420,8 @@ func (s *Settler) acknowledge(ctx context.Context, entries []model.Entry, outcom
 	})
 }
 
-// sent waits until all are deleted, or have failed, or until ctx ends.
+// sent waits until no acknowledgement waits or is under way, whether the calls succeeded or not. If ctx ends first, sent returns
+// the error of ctx.
 func (a *acknowledgements) sent(ctx context.Context) error {
 	sent := make(chan struct{})
 	go func() {
@@ -424,7 +431,8 @@ func (a *acknowledgements) sent(ctx context.Context) error {
 	return ended(ctx, sent)
 }
 
-// next removes and returns what one call acknowledges. If that is nothing, the next entries need another goroutine.
+// next removes and returns the entries of the next call, and their outcomes. If none wait, it notes that the goroutine ends, so
+// that acknowledge starts another for later entries.
 func (a *acknowledgements) next() ([]model.Entry, []model.Outcome) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -438,7 +446,8 @@ func (a *acknowledgements) next() ([]model.Entry, []model.Outcome) {
 // settle tries until the entries are settled or found to be broken (model.ErrBroken), or until ctx ends. Before each
 // further try it asks the stream which of the entries are still there: another instance may have settled some of them,
 // and entries that were lost with Redis must not become orders after their buyers were told that they are lost. It
-// returns the entries that it has settled, or that are broken.
+// returns the entries that it has settled, with their outcomes; or the broken ones, with model.ErrBroken; or no entries and no
+// error if the stream has none of them any more; or no entries and an error if ctx has ended.
 func (s *Settler) settle(ctx context.Context, gate model.GateRef, entries []model.Entry) ([]model.Entry, []model.Outcome, error) {
 	for try := 0; ; try++ {
 		if try > 0 {
@@ -468,16 +477,17 @@ func (s *Settler) settle(ctx context.Context, gate model.GateRef, entries []mode
 	}
 }
 
-// retryAfter returns the pause before a try, counted from 1: between half of the longest pause and the whole. The value
-// depends on the sale and the instance, so that not all of them try at the same time.
+// retryAfter returns the pause before a further try of a batch; try is 1 for the second. The pause lies between half of the
+// longest pause and the longest one. Where it lies follows from sale and instance, so that not all of them try at once.
 func (s *Settler) retryAfter(gate model.GateRef, try int) time.Duration {
 	longest := min(retryPause<<min(try-1, 10), retryMost)
 	part := crc32.ChecksumIEEE([]byte(gate.SaleID + s.Instance))
 	return longest/2 + longest/2*time.Duration(part)/math.MaxUint32
 }
 
-// oneByOne settles each entry of a broken batch in a transaction of its own. An entry that is broken by itself stays in
-// the stream, where a sweep finds it; at the try brokenTries it is refused for good.
+// oneByOne settles each entry of a broken batch in a transaction of its own. An entry that is broken even alone stays in
+// the stream, where a sweep finds it; at the try brokenTries it is refused for good. done are the entries that were settled or
+// refused, with their outcomes. err joins the errors of the others.
 func (s *Settler) oneByOne(ctx context.Context, gate model.GateRef, entries []model.Entry) (done []model.Entry, outcomes []model.Outcome, err error) {
 	for _, e := range entries {
 		settled, outcome, oneErr := s.settle(ctx, gate, []model.Entry{e})
@@ -506,8 +516,8 @@ func (s *Settler) tries(e model.Entry) int {
 	return s.broken[e.ID]
 }
 
-// wake tells the outcomes to the buyers who wait, on this instance or on others. If a wake-up is lost, its buyer only waits
-// longer.
+// wake tells the outcomes to the buyers who wait on this instance, and wakes those who wait on others. A buyer whose wake-up is
+// lost only waits longer.
 func (s *Settler) wake(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) {
 	byInstance := map[string]map[string]model.Outcome{}
 	for i, e := range entries {

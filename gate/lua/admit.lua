@@ -7,9 +7,10 @@
 --      [2] newest epoch that the caller has read  [3] place of its campaign in the list, 0: none  [4] number of attempts;
 --      then for each attempt the field of its id, which is the id behind a space, and its user; then for each attempt its
 --      quantity, idempotency key, and requests allowed in a window
--- Returns a list for each gate: the gate's epoch, then two values for each attempt: a code, and the id of the new entry (code
--- 0) or the ms until the next request is allowed (code 5). If the script fails at a gate, for example
--- because a key is damaged, the gate has the text of the error instead of a list, and the other gates are served.
+-- Returns a list for each gate: the gate's epoch (0: no gate), then two values for each attempt: a code, and the id of the new
+-- entry (code 0), the ms until the next request is allowed (code 5), or 0. If the script fails at a gate, for example
+-- because a key is damaged, the text of the error stands in place of the gate's list, and the other gates are served. If it
+-- fails at all gates, it returns the first error.
 -- Codes: 0 admitted, 1 known id, 2 known id with another quantity, 3 no gate, 4 gate closed, of an older epoch or of
 -- another Redis process, 5 too frequent, 6 not started, 7 ended, 8 paused, 9 bad quantity, 10 limit reached,
 -- 11 sold out.
@@ -18,7 +19,7 @@
 local campaigns, first_key, first_arg = units_of_campaigns(4)
 local function next_gate(arg) return arg + 4 + 5 * tonumber(ARGV[arg + 3]) end
 local retry_ms, flood = count_requests(first_arg, next_gate)
-local before = 0 -- the attempts on the gates before
+local before = 0 -- the number of attempts on the gates that were served before
 
 -- key, arg: the indexes of the gate's first key and of its first argument
 -- With many sales most gates of a run have one attempt. Each table is made with room for one, since Lua takes long to enlarge
@@ -68,7 +69,7 @@ local function admit(key, arg)
 
   if taken > 0 then
     redis.call('HSET', KEYS[key], 'left', left)
-    if taken > last / 4 then -- the units in flight are one for each entry, and these
+    if taken > last / 4 then -- extra has the units in flight beyond one for each entry
       redis.call('HINCRBY', KEYS[key], 'extra', taken - last / 4)
     end
     redis.call('HSET', KEYS[key + 1], unpack(new, 1, last))

@@ -1,4 +1,4 @@
--- Close a gate before a newer one is installed, so that nothing is admitted meanwhile.
+-- Close a gate (one shard of it) before a newer one is installed, so that nothing is admitted meanwhile.
 -- KEYS[1] gate
 -- ARGV[1] epoch of the gate to come
 -- Returns 1: closed, also if there was no gate; 0: the gate is of this epoch or a newer one, or is closed for a newer

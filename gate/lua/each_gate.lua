@@ -3,8 +3,9 @@
 -- arg: the index in ARGV of the first gate's first argument; next_arg: a function that gets the index of a gate's first
 -- argument and gives that of the next gate's
 -- serve: a function that gets the indexes of a gate's first key and first argument and gives the reply for the gate
--- Gives the replies in a list. A gate at which serve fails has the text of the error there, so that the other gates are
--- served. If serve fails at every gate, the whole script fails with the first error, which the client understands.
+-- Gives the replies in a list. If serve fails at a gate, the text of the error stands in place of its reply, and the other
+-- gates are served. If serve fails at every gate, each_gate gives the first error as the error of the whole script, which the
+-- client understands.
 local function each_gate(first, keys, arg, next_arg, serve)
   local replies, n, any = {}, 0, false
   for key = first, #KEYS, keys do

@@ -1,10 +1,11 @@
--- Install a gate where there is none, or in place of one that is older and closed, or of this epoch and never opened.
+-- Install a gate (one shard of it) where there is none, or in place of one that is older and closed, or of this epoch and never
+-- opened.
 -- KEYS[1] gate  KEYS[2] units by user and by id  KEYS[3] stream  KEYS[4] staged units by user and by id
 -- ARGV[1] epoch  [2] number of entries that the stream must have: those that were in it at the snapshot of the
 --   contents and not settled  [3] time when all keys expire, ms  [4] 1: open the gate; 0: open.lua will open it; then
 --   the fields and values of the gate
 -- Returns 1: installed, by this call or by an earlier one whose reply was lost; 0: there is an open gate of this epoch,
---   or a newer gate, or the gate is closed for a newer one; 2: the stream has moved, or the staged hash has expired,
+--   or a newer gate, or the gate is closed for a newer one; 2: the stream has another length, or the staged hash has expired,
 --   so that the rebuild must start again.
 -- The old gate is closed, so its stream can only have shrunk: a stream of the same length is unchanged.
 local gate = redis.call('HMGET', KEYS[1], 'epoch', 'coming', 'open')
@@ -30,7 +31,7 @@ end
 redis.call('HSET', KEYS[1], 'expire_ms', ARGV[3])
 redis.call('RENAME', KEYS[4], KEYS[2])
 if redis.call('EXISTS', KEYS[3]) == 0 then
-  redis.call('XADD', KEYS[3], 'MAXLEN', 0, '0-1', 'attempt', '') -- an empty stream, so that it can expire
+  redis.call('XADD', KEYS[3], 'MAXLEN', 0, '0-1', 'attempt', '') -- makes the stream, empty, so that it gets an expiry below
 end
 for i = 1, 3 do
   redis.call('PEXPIREAT', KEYS[i], ARGV[3])

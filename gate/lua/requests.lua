@@ -1,5 +1,5 @@
--- A function at the start of admit.lua: count the requests of all attempts of a run, in KEYS[1]. One call for all sales costs
--- Redis less than one for each.
+-- A function at the start of admit.lua: count the requests of all attempts of a run, in KEYS[1]. One count for all sales costs
+-- Redis less than a count for each.
 -- arg, next_gate: the index in ARGV of the first gate's first argument; a function that gets such an index and gives that of
 -- the next gate
 -- Gives the two lists of frequency.lua, with values for attempts in their order.

@@ -1,5 +1,5 @@
 -- A function at the start of admit.lua, install.lua and transfer_out.lua: find the run id of the Redis that runs the script.
--- Gives the run id, or an empty string if Redis does not report one, as the embedded Redis.
+-- Gives the run id, or an empty string if Redis does not report one. The embedded Redis does not.
 local known_run_id
 local function run_id()
   if not known_run_id then

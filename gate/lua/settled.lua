@@ -1,13 +1,13 @@
 -- Delete settled entries of one or several sales, and give the units of refused attempts back to their gates.
 -- KEYS[1] gate  KEYS[2] units by user and by id  KEYS[3] stream; then three keys of each other gate
--- ARGV for each gate: [1] how many of its values follow  [2] number of refused attempts. For each of them four values: id of
---   the entry, user, units, and what to give back: 'user' the user's units only (sold out: the gate had too many units), 'all'
---   the user's units and the gate's. Then the entries that have become orders, in groups: the units of each entry, the
---   number of entries, and their ids.
--- Returns for each gate how many entries were still in the stream. Counters change only for entries that this call deletes,
---   so that each entry counts once, and a call that is repeated because its reply was lost changes nothing. If the script
---   fails at a gate, for example because a key is damaged, the gate has the text of the error instead, and the other gates
---   are served.
+-- ARGV for each gate: [1] number of the gate's values after this one  [2] number of refused attempts. For each of these four
+--   values: id of the entry, user, units, and what to give back: 'user' the user's units only (the attempt was refused as sold
+--   out, since the gate had too many units), 'all' the user's units and the gate's. Then the entries that have become orders, in
+--   groups: the units of each entry, the number of entries, and their ids.
+-- Returns for each gate how many of the entries were still in the stream. Counters change only for entries that this call
+--   deletes, so that each entry counts once, and a call that is repeated because its reply was lost changes nothing. If the
+--   script fails at a gate, for example because a key is damaged, the text of the error stands in place of the number, and the
+--   other gates are served. If it fails at all gates, it returns the first error.
 -- The gate's epoch doesn't matter here, since an install counts the entries that are still in its stream. Gates at which all
 -- entries are orders of one unit are served by ordered.lua.
 -- key, arg: the indexes of the gate's first key and of its first argument

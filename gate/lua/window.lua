@@ -1,6 +1,6 @@
 -- A function at the start of admit.lua: find out whether a sale admits attempts now.
 -- gate: a list whose first five values are epoch, open, status, starts_ms and ends_ms, and whose eighth is run_id
--- least_epoch: an older gate admits nothing, and neither does one that was installed on another Redis process.
+-- least_epoch: a gate of an older epoch admits nothing. Neither does a gate that was installed on another Redis process.
 -- Gives 0 if the sale admits attempts, else the code of admit.lua for every attempt whose id is not known.
 local now_ms -- the same for all gates of a run
 local function window(gate, least_epoch)

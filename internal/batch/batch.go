@@ -1,5 +1,5 @@
-// Package batch turns single calls into batches: the calls that arrive while a batch is under way are the next
-// batch. No timer delays a call. So a lone call is as fast as without batching, and batches grow with the load.
+// Package batch turns single calls into batches: the calls that arrive while the allowed number of batches is under way are
+// the next batch. No timer delays a call. So a lone call is as fast as without batching, and batches grow with the load.
 package batch
 
 import (
@@ -12,14 +12,14 @@ import (
 // ErrFull means that as many items wait under the key as Limits.Queue allows.
 var ErrFull = errors.New("too many wait")
 
-// ErrClosed means that the Batcher takes no more items.
+// ErrClosed means that the Batcher was closed and takes no more items.
 var ErrClosed = errors.New("closed")
 
 // Limits bound a Batcher.
 type Limits struct {
-	Batch int           // items in one batch
-	Queue int           // items that wait under one key, beside those in batches under way
-	Calls int           // batches of one key under way at once
+	Batch int           // most items in one batch
+	Queue int           // most items that wait under one key, not counting those in batches under way
+	Calls int           // most batches of one key under way at once
 	Time  time.Duration // time-out of one batch
 }
 
@@ -32,7 +32,7 @@ type Batcher[T, R any] struct {
 	queues  map[string]*queue[T, R] // by key; only keys with a batch under way
 	closed  bool
 	running sync.WaitGroup
-	ctx     context.Context // ends with Close
+	ctx     context.Context // of all batches; ends at the end of Close, or after its grace
 	cut     context.CancelFunc
 }
 
@@ -53,15 +53,16 @@ type Result[R any] struct {
 }
 
 // New makes a Batcher that processes each batch with do. do returns the results in the order of the items. An error
-// of do is the result of every item of the batch.
+// of do is the result of every item of the batch. The caller must close the Batcher.
 func New[T, R any](limits Limits, do func(ctx context.Context, key string, items []T) ([]R, error)) *Batcher[T, R] {
 	g := &Batcher[T, R]{limits: limits, do: do, queues: map[string]*queue[T, R]{}}
 	g.ctx, g.cut = context.WithCancel(context.Background()) //nolint:gosec // Close calls it
 	return g
 }
 
-// Do puts an item into the next batch of its key and returns the item's result. If ctx ends while the item waits, Do
-// returns, but the item is still processed. ErrFull and ErrClosed mean that the item was not taken.
+// Do puts an item into the next batch of its key and returns the item's result, or the error of its batch. If ctx ends before
+// the result is there, Do returns the error of ctx, but the item is still processed; if ctx had ended before the call, the item
+// is not taken. ErrFull and ErrClosed also mean that the item was not taken.
 func (g *Batcher[T, R]) Do(ctx context.Context, key string, item T) (value R, err error) {
 	if err = ctx.Err(); err != nil {
 		return value, err
@@ -78,8 +79,9 @@ func (g *Batcher[T, R]) Do(ctx context.Context, key string, item T) (value R, er
 	}
 }
 
-// Put is Do without the wait. done, which must have room, receives the result. If done is nil, the function of the batches tells
-// whoever has to know.
+// Put puts an item into the next batch of its key and does not wait. The channel done, which must have room, receives the result.
+// If done is nil, the Batcher reports no result for the item: the function given to New does that itself. ErrFull and ErrClosed
+// mean that the item was not taken.
 func (g *Batcher[T, R]) Put(key string, item T, done chan<- Result[R]) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -101,7 +103,7 @@ func (g *Batcher[T, R]) Put(key string, item T, done chan<- Result[R]) error {
 	return nil
 }
 
-// Waiting returns how many items of a key wait, beside those in batches under way.
+// Waiting returns how many items of a key wait, not counting those in batches under way.
 func (g *Batcher[T, R]) Waiting(key string) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -154,8 +156,8 @@ func (g *Batcher[T, R]) next(key string, q *queue[T, R]) []call[T, R] {
 	return batch
 }
 
-// Close refuses new items and waits for those that were taken, for at most grace. Then it cancels the contexts of the
-// batches under way. The callers of a cancelled batch can't tell whether the batch took effect.
+// Close refuses new items and waits until those that were taken are processed. After grace it cancels the contexts of the
+// batches under way and of those to come, and waits on. The callers of a cancelled batch can't tell whether it took effect.
 func (g *Batcher[T, R]) Close(grace time.Duration) {
 	g.mu.Lock()
 	g.closed = true

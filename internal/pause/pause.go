@@ -1,4 +1,4 @@
-// Package pause has the wait between two steps of a loop, which ends early if the loop has to end.
+// Package pause has the wait between two steps of a loop. The wait ends early if the loop has to end.
 package pause
 
 import (
@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// For waits for d, or until ctx ends. It reports whether ctx still goes on.
+// For waits for d, or until ctx ends. It reports whether ctx has not ended.
 func For(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

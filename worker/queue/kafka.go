@@ -16,10 +16,10 @@ import (
 )
 
 const (
-	// partitions is the number of partitions of a topic that the engine creates, and so the most consumers that receive
-	// messages at the same time. All messages of a sale are in one partition.
+	// partitions is the number of partitions of a topic that the engine creates, and so the greatest number of consumers that
+	// receive messages at the same time. All messages of a sale are in one partition.
 	partitions = 12
-	// retention is how long a message stays in the log. The engine needs a message only for seconds: after that its
+	// retention is how long Kafka keeps messages and dead letters. The engine needs a message only for seconds: after that its
 	// attempt is settled or lost.
 	retention = 24 * time.Hour
 	// kafkaSession is the session timeout: the broker removes a consumer that sends no heartbeat for this long. By default
@@ -27,7 +27,7 @@ const (
 	kafkaSession = 6 * time.Second
 	// kafkaSetup is how long it may take to find the brokers and make the topics.
 	kafkaSetup = 5 * time.Second
-	// kafkaCall bounds the requests that a stop waits for: they are finished although ctx has ended.
+	// kafkaCall bounds the requests that are finished although ctx has ended, and for which a stop waits.
 	kafkaCall = time.Second
 )
 
@@ -48,7 +48,7 @@ func NewKafka(brokers []string, instance string, log *slog.Logger) (*Kafka, erro
 	q := &Kafka{brokers: brokers, instance: instance, name: attempts, log: log}
 	var err error
 	// A cancelled publish may still reach the topic, although its entries are then settled without the queue. That is
-	// harmless: when such a message is consumed, its entry is no longer in the stream.
+	// harmless: when such a message is consumed, its entry has left the stream, or the database knows the attempt.
 	if q.producer, err = q.client(kgo.AllowIdempotentProduceCancellation()); err != nil {
 		return nil, err
 	}
@@ -176,7 +176,7 @@ func (q *Kafka) handle(ctx context.Context, client *kgo.Client, records []*kgo.R
 	return nil
 }
 
-// Ping checks that a broker answers.
+// Ping returns an error if no broker answers.
 func (q *Kafka) Ping(ctx context.Context) error { return q.producer.Ping(ctx) }
 
 // Close closes the connections of the producer.

@@ -1,6 +1,7 @@
 // Package queue holds the brokers that can carry admitted attempts from the gate's stream to the settlers, one broker
 // in each file. Each implements worker.Queue. The stream is the outbox of all brokers: an entry stays in the stream
-// until it is settled. So no order is lost or duplicated if a broker loses a message or delivers it twice.
+// until it is settled, and a message whose entry has left the stream is ignored. So no order is lost or duplicated if a
+// broker loses a message or delivers it twice.
 package queue
 
 import (
@@ -14,18 +15,19 @@ import (
 const (
 	// attempts is the name of the queue in RabbitMQ, and of the topic and the consumer group in Kafka.
 	attempts = "flashsale.attempts"
-	// batchMost is how many messages a consumer hands on at once: as many as one transaction settles.
+	// batchMost is how many messages a consumer hands on at once at most: as many as one transaction settles.
 	batchMost = 512
 	// deadMost is how many dead letters a Redis list or RabbitMQ keeps: the newest ones. They are for inspection, not for
-	// counting.
+	// counting. RabbitMQ's wake queue has the same bound.
 	deadMost = 1000
 )
 
 // settleFunc settles entries of one sale.
 type settleFunc = func(ctx context.Context, saleID string, entries []model.Entry) error
 
-// handOn settles messages, one sale at a time. text returns what a message says. dead are the unreadable messages, which
-// are dead letters. After an error none of the messages may be acknowledged.
+// handOn reads the entries in messages and settles them, one sale at a time. text returns the text of a message. dead are the
+// messages that can't be read; the caller moves them to the dead letters. After an error, from settle, none of the messages may
+// be acknowledged.
 func handOn[M any](ctx context.Context, messages []M, text func(M) []byte, settle settleFunc, log *slog.Logger) (dead []M, err error) {
 	bySale := map[string][]model.Entry{}
 	var sales []string

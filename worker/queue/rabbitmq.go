@@ -22,11 +22,11 @@ const (
 	amqpHeartbeat = 3 * time.Second
 	// amqpSetup bounds the setup of a consumer's connection.
 	amqpSetup = 3 * time.Second
-	// amqpFarewell is how long the orderly close of a connection may take. After that its socket is closed.
+	// amqpFarewell is how long the orderly close of a connection may take. After that the socket is closed.
 	amqpFarewell = time.Second
 	// prefetch is two batches, so that the next batch arrives while one is settled.
 	prefetch = 2 * batchMost
-	// waitMargin is how much longer a wait queue lives than the last message published to it.
+	// waitMargin is how much longer a wait queue lives than the last message in it.
 	waitMargin = time.Minute
 )
 
@@ -42,7 +42,7 @@ type RabbitMQ struct {
 	log   *slog.Logger
 	wakes chan struct{}
 
-	turn      chan struct{} // has room for one: held by the goroutine that uses publisher
+	turn      chan struct{} // of capacity 1: the goroutine that uses publisher holds it
 	publisher *link         // nil: not connected
 }
 
@@ -60,10 +60,10 @@ type link struct {
 	channel *amqp.Channel
 	socket  net.Conn
 	lost    chan *amqp.Error
-	refused chan amqp.Return // messages that the broker returned, because it has no queue for them
+	refused chan amqp.Return // messages that the broker has returned, because it has no queue for them
 }
 
-// dial connects and calls prepare on the new link. It fails when ctx ends.
+// dial connects and calls prepare with the link. It fails, and closes the connection, if prepare fails or ctx ends meanwhile.
 func (q *RabbitMQ) dial(ctx context.Context, prepare func(*link) error) (*link, error) {
 	l := &link{refused: make(chan amqp.Return, batchMost)}
 	letGo := func() bool { return true }
@@ -108,8 +108,8 @@ func (q *RabbitMQ) open(l *link) (err error) {
 	return l.channel.Confirm(false)
 }
 
-// cutWith closes the connection's socket when ctx ends, because most calls of the library do not observe a context. A
-// call of the returned function cancels this.
+// cutWith has the connection's socket closed when ctx ends, because most calls of the library do not observe a context. After
+// a call of letGo the end of ctx does nothing.
 func (l *link) cutWith(ctx context.Context) (letGo func() bool) {
 	return context.AfterFunc(ctx, func() { _ = l.socket.Close() })
 }
@@ -255,7 +255,7 @@ func (l *link) lostError() error {
 	return errors.New("consume from RabbitMQ: the queue is gone")
 }
 
-// gathered returns a batch: the first delivery and those that are ready, at most batchMost.
+// gathered returns a batch: the first delivery and those that are ready, at most batchMost in all.
 func gathered(first amqp.Delivery, ready <-chan amqp.Delivery) []amqp.Delivery {
 	batch := []amqp.Delivery{first}
 	for len(batch) < batchMost {
@@ -296,8 +296,8 @@ func (q *RabbitMQ) handle(ctx context.Context, batch []amqp.Delivery, settle set
 	return nil
 }
 
-// Delay implements worker.Delayer. Each call declares the wait queue of its delay, which creates the queue or extends
-// its life past the new message. A wait queue that is no longer used expires by itself.
+// Delay implements worker.Delayer. Each call declares the wait queue of its delay. That creates the queue, or extends the life
+// of the queue past the message that follows. A wait queue that is no longer used expires by itself.
 func (q *RabbitMQ) Delay(ctx context.Context, d time.Duration) error {
 	return q.publishing(ctx, "delay a wake-up by RabbitMQ", func(l *link) error {
 		name := q.name + ".wait." + strconv.FormatInt(d.Milliseconds(), 10)
@@ -322,7 +322,8 @@ func (q *RabbitMQ) wake() {
 	}
 }
 
-// Ping checks that the broker answers and has the queue.
+// Ping returns an error if the broker does not answer or lacks the main queue. If it is not connected, it connects, which creates
+// missing queues.
 func (q *RabbitMQ) Ping(ctx context.Context) error {
 	return q.publishing(ctx, "ask RabbitMQ for the queue", func(l *link) error {
 		_, err := l.channel.QueueDeclarePassive(q.name, true, false, false, false, nil)
@@ -330,7 +331,7 @@ func (q *RabbitMQ) Ping(ctx context.Context) error {
 	})
 }
 
-// Reach connects to the broker and disconnects. Unlike Ping it does not create missing queues.
+// Reach connects to the broker and disconnects, and returns an error if it can't connect. Unlike Ping, it creates no queues.
 func (q *RabbitMQ) Reach(ctx context.Context) error {
 	l, err := q.dial(ctx, func(*link) error { return nil })
 	if err != nil {

@@ -18,16 +18,16 @@ import (
 )
 
 const (
-	// listWait is how long a BLMOVE blocks while the list is empty, and so how long a stop may wait for a consumer.
+	// listWait is how long a BLMOVE blocks while the list is empty, and so how long a stop may wait for an idle consumer.
 	listWait = time.Second
-	// listTimeout bounds a consumer's calls when Redis does not answer.
+	// listTimeout bounds the calls by which a consumer takes or acknowledges messages, if Redis does not answer.
 	listTimeout = 2 * listWait
 	// A consumer renews its alive key every beatPeriod. The key expires after lifetime; the consumer then counts as dead.
 	beatPeriod = time.Second
 	lifetime   = 5 * beatPeriod
-	// listTTL removes lists that no consumer uses any more. Their entries were settled from the stream long before.
+	// listTTL is how long lists are kept that nobody uses any more. The entries in them were settled from the stream long before.
 	listTTL = time.Hour
-	// deadTTL leaves time to look at the dead letters.
+	// deadTTL is how long dead letters are kept after the last one, so that somebody can look at them.
 	deadTTL = 7 * 24 * time.Hour
 )
 
@@ -46,7 +46,7 @@ type RedisList struct {
 	client    redis.UniversalClient
 	instance  string
 	log       *slog.Logger
-	consumers atomic.Int64 // how many this instance has started
+	consumers atomic.Int64 // how many consumers this instance has started
 }
 
 // NewRedisList returns the queue of one instance. The caller closes the client.
@@ -102,8 +102,8 @@ func (q *RedisList) Consume(ctx context.Context, settle settleFunc) error {
 	return nil
 }
 
-// take moves waiting messages to the consumer's own list and returns the messages of that list, the oldest first. If
-// the queue is empty, take waits up to listWait. An empty result is not an error.
+// take moves up to batchMost waiting messages to the consumer's own list and returns the messages of that list, the oldest
+// first. If the queue is empty, take waits up to listWait for a message, and returns none if none comes.
 func (q *RedisList) take(ctx context.Context, me string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
@@ -149,7 +149,7 @@ func (q *RedisList) done(ctx context.Context, me string, dead []string) error {
 
 func (q *RedisList) keepBeating(ctx context.Context, me string) {
 	for pause.For(ctx, beatPeriod) {
-		_ = q.beat(ctx, me) // the consumer itself gets the same error and returns it
+		_ = q.beat(ctx, me) // if Redis is away, the consumer's own calls fail too, and Consume returns their error
 	}
 }
 
@@ -175,8 +175,8 @@ func (q *RedisList) beat(ctx context.Context, me string) error {
 	return nil
 }
 
-// giveBack moves the messages of a consumer back to the right end of the queue in their original order, so that they
-// are taken next. Then it removes the consumer from the set of consumers.
+// giveBack moves the messages of a consumer that is dead or has ended back to the right end of the queue in their original
+// order, so that they are taken next. Then it removes the consumer from the set of consumers.
 func (q *RedisList) giveBack(ctx context.Context, consumer string) error {
 	for { // ends, since the consumer no longer adds to its list
 		err := q.client.LMove(ctx, takenKey(consumer), listKey(), "LEFT", "RIGHT").Err()
@@ -190,8 +190,7 @@ func (q *RedisList) giveBack(ctx context.Context, consumer string) error {
 	return q.client.SRem(ctx, consumersKey(), consumer).Err()
 }
 
-// leave moves the consumer's unsettled messages back to the queue. If Redis does not answer, other consumers do so
-// later.
+// leave moves the consumer's unsettled messages back to the queue. If Redis does not answer, another consumer moves them later.
 func (q *RedisList) leave(ctx context.Context, me string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listWait)
 	defer cancel()
