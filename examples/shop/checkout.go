@@ -145,7 +145,7 @@ func (s *Shop) advance(ctx context.Context, c Connection, p *payment) error {
 			return err
 		case refusal == "":
 			p.state = settled
-		case refusal == "refund_due": // the order has ended, and can't get its units back
+		case refusal == "refund_due": // the order has ended and can't get its units back, or other money was first
 			p.state = owed
 		default: // the engine has not recorded the money, so it needs no report that the money went back
 			p.state = refunded
