@@ -19,8 +19,8 @@ import (
 
 // The engine is started with --client-id storefront and --audience flashsale.
 const (
-	clientID = "storefront" // the engine's pages, which log customers in
-	audience = "flashsale"  // the engine's API, which customers' tokens are for
+	clientID = "storefront" // the client that is the engine's pages, where customers log in
+	audience = "flashsale"  // the engine's API, for which access tokens are valid
 
 	codeLife  = time.Minute
 	tokenLife = 10 * time.Minute
@@ -29,7 +29,7 @@ const (
 	maxGrants = 10_000 // log-ins under way
 )
 
-// customers of the shop, and their passwords. A real shop keeps hashes, and counts wrong passwords.
+// customers has the shop's customers and their passwords. A real shop keeps hashes, and counts wrong passwords.
 var customers = map[string]string{"ann": "tea for two", "ben": "milk first", "eve": "no sugar"}
 
 // accounts is an OpenID Connect issuer for the shop's customers: authorization codes with PKCE (RFC 7636) and tokens by
@@ -40,7 +40,7 @@ type accounts struct {
 	grants map[string]grant // by code
 }
 
-// grant is what a code stands for.
+// grant is a log-in whose code was not exchanged yet.
 type grant struct {
 	customer, redirect, challenge, nonce string
 }
@@ -61,7 +61,7 @@ func (s *Shop) discovery(w http.ResponseWriter, _ *http.Request) {
 	})
 }
 
-// keys are those that the shop's tokens are checked with.
+// keys answers with the keys by which the shop's tokens are checked.
 func (s *Shop) keys(w http.ResponseWriter, _ *http.Request) {
 	public := jose.JSONWebKey{Key: s.accounts.key.Public(), KeyID: keyID, Algorithm: "RS256", Use: "sig"}
 	answer(w, http.StatusOK, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{public}})
@@ -82,7 +82,7 @@ func (s *Shop) authorize(w http.ResponseWriter, r *http.Request) {
 		s.show(w, http.StatusBadRequest, "message.html", "This log-in lacks a part. Go back and try again.")
 		return
 	}
-	w.Header().Set("Content-Security-Policy", policy(c.Engine)) // the answer to the form leads there
+	w.Header().Set("Content-Security-Policy", policy(c.Engine)) // the answer to the form redirects to the engine
 	name := r.PostFormValue("name")
 	password, known := customers[name]
 	if r.Method == http.MethodGet || !known || subtle.ConstantTimeCompare([]byte(password), []byte(r.PostFormValue("password"))) == 0 {
@@ -114,7 +114,7 @@ func (a *accounts) keep(code string, g grant) bool {
 	return true
 }
 
-// take returns a code's grant, once.
+// take returns and deletes a code's grant; ok is false if there is none.
 func (a *accounts) take(code string) (g grant, ok bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -123,7 +123,7 @@ func (a *accounts) take(code string) (g grant, ok bool) {
 	return g, ok
 }
 
-// token exchanges a code for tokens. Whoever has the code needs the verifier as well.
+// token exchanges a code for tokens. It takes the code's verifier as well, so that a code alone is of no use.
 func (s *Shop) token(w http.ResponseWriter, r *http.Request) {
 	g, ok := s.accounts.take(r.PostFormValue("code"))
 	sum := sha256.Sum256([]byte(r.PostFormValue("code_verifier")))

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// product is what the shop sells without a rush, by ways of its own.
+// product is what the shop sells by itself, outside of flash sales.
 type product struct {
 	Name, About string
-	Picture     string // a path of SVG, 120 by 80
+	Picture     string // the data of an SVG path, 120 by 80
 	Cents       int64
 }
 
@@ -23,7 +23,7 @@ type sale struct {
 	Currency   string    `json:"currency"`
 	Available  int64     `json:"available"`
 	StartsAt   time.Time `json:"starts_at"`
-	URL        string    `json:"-"` // its page in the engine's storefront
+	URL        string    `json:"-"` // of the sale's page in the engine's storefront
 }
 
 // showCatalogue shows the products, and a banner that leads to the engine's storefront.
@@ -37,8 +37,8 @@ func (s *Shop) showCatalogue(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// nextSale returns the first sale that is not over, or nil. The engine answers from memory. While it is away, the shop
-// has no banner and goes on selling everything else.
+// nextSale returns the first sale that has not ended, or nil if there is none or the engine does not answer. The engine
+// answers from memory. While the engine is away, the shop has no banner and goes on selling everything else.
 func (s *Shop) nextSale(ctx context.Context) *sale {
 	c, err := s.connection()
 	if err != nil {

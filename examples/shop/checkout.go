@@ -13,7 +13,7 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 )
 
-// hold is what a hold token says: units of a sale wait for this money until then.
+// hold is what a hold token says: the engine holds units of a sale until the time Until, for this amount of money.
 type hold struct {
 	Order    string `json:"order"`
 	User     string `json:"user"`
@@ -28,19 +28,19 @@ type state string
 
 const (
 	unpaid   state = "unpaid"
-	taken    state = "taken"    // the customer has paid, and the engine may not know
+	taken    state = "taken"    // the customer has paid, but the engine may not know
 	settled  state = "settled"  // the order is paid
-	owed     state = "owed"     // the order can't keep the money: it has to go back
-	refunded state = "refunded" // it went back, and the engine knows
+	owed     state = "owed"     // the order can't keep the money, which has to go back
+	refunded state = "refunded" // the money went back, and the engine needs no further report
 	released state = "released" // the customer does not want the order
 )
 
-// payment is money for an order. A real shop has it in its database before it calls the engine, because after a crash it
-// has to call again.
+// payment is money for an order. A real shop stores a payment in its database before it calls the engine, so that it can
+// repeat the call after a crash.
 type payment struct {
 	mu        sync.Mutex // held during calls to the engine, so that there is one at a time
 	order     string
-	reference string // derived from the order: however often the shop settles, it is the same payment
+	reference string // derived from the order's id, so that the engine takes a repeated settle for the same payment
 	cents     int64
 	state     state
 }
@@ -50,10 +50,10 @@ type checkout struct {
 	mu       sync.Mutex
 	payments map[string]*payment // by order
 	verifier *oidc.IDTokenVerifier
-	engine   string // whose verifier that is
+	engine   string // the URL of the engine whose tokens verifier checks
 }
 
-// of returns the payment of an order, which may be unpaid.
+// of returns the payment of an order. For an order that has none it makes one that is unpaid.
 func (k *checkout) of(order string, cents int64) *payment {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -65,7 +65,8 @@ func (k *checkout) of(order string, cents int64) *payment {
 	return p
 }
 
-// verify checks a hold token: its signature by the engine's published keys, its issuer and its end.
+// verify checks a hold token's signature, by the engine's published keys, its issuer and its expiry, and returns its contents
+// and the present connection.
 func (s *Shop) verify(ctx context.Context, token string) (h hold, c Connection, err error) {
 	if c, err = s.connection(); err != nil {
 		return h, c, err
@@ -86,20 +87,20 @@ func (s *Shop) verify(ctx context.Context, token string) (h hold, c Connection, 
 	return h, c, checked.Claims(&h)
 }
 
-// showCheckout shows what a hold is for. Buyers come here from the engine's storefront.
+// showCheckout shows the order and the amount of a hold. Buyers come here from the engine's storefront.
 func (s *Shop) showCheckout(w http.ResponseWriter, r *http.Request) { s.atCheckout(w, r, nil) }
 
 // pay takes the customer's money, once for each order, and settles the order.
 func (s *Shop) pay(w http.ResponseWriter, r *http.Request) {
 	s.atCheckout(w, r, func(ctx context.Context, c Connection, p *payment) error {
-		if p.state == unpaid { // here a real shop charges the card, with the reference as the bank's idempotency key
+		if p.state == unpaid { // here a real shop would charge the card, with the reference as the bank's idempotency key
 			p.state = taken
 		}
 		return s.advance(ctx, c, p)
 	})
 }
 
-// cancel gives the units of an unpaid order back.
+// cancel releases the order of a hold if it is unpaid, so that others can buy the units.
 func (s *Shop) cancel(w http.ResponseWriter, r *http.Request) {
 	s.atCheckout(w, r, func(ctx context.Context, c Connection, p *payment) error {
 		if p.state != unpaid {
@@ -113,7 +114,8 @@ func (s *Shop) cancel(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// atCheckout does something with the payment of a request's hold, and shows what came of it.
+// atCheckout verifies the hold token of a request, calls do, unless that is nil, with the payment of the hold, and shows the
+// payment.
 func (s *Shop) atCheckout(w http.ResponseWriter, r *http.Request, do func(context.Context, Connection, *payment) error) {
 	token := r.FormValue("hold")
 	h, c, err := s.verify(r.Context(), token)
@@ -143,14 +145,14 @@ func (s *Shop) advance(ctx context.Context, c Connection, p *payment) error {
 			return err
 		case refusal == "":
 			p.state = settled
-		case refusal == "refund_due": // the hold was over, and its units are sold to others
+		case refusal == "refund_due": // the order has ended and can't get its units back, or other money was first
 			p.state = owed
-		default: // the engine has not recorded the money, so there is nothing to report
+		default: // the engine has not recorded the money, so it needs no report that the money went back
 			p.state = refunded
 		}
 	}
 	if p.state == owed {
-		// Here a real shop has its bank send the money back, with the reference as the idempotency key.
+		// Here a real shop would have its bank send the money back, with the reference as the idempotency key.
 		refusal, err := s.call(ctx, c, p.order, "refunded", map[string]any{"reference": p.reference})
 		if err == nil && refusal != "" {
 			err = fmt.Errorf("the engine refuses the report of the refund: %s", refusal)
@@ -163,7 +165,8 @@ func (s *Shop) advance(ctx context.Context, c Connection, p *payment) error {
 	return nil
 }
 
-// owe hears that the money of an order has to go back, for example because support has refunded the order.
+// owe marks the payment with this reference as owed, for example because support has refunded the order. finishPayments then
+// sends the money back.
 func (s *Shop) owe(orderID, reference string) {
 	s.checkout.mu.Lock()
 	p, known := s.checkout.payments[orderID]
@@ -192,7 +195,7 @@ func (s *Shop) finishPayments(ctx context.Context) {
 	}
 }
 
-// finish advances all payments once, and reports whether none is left.
+// finish advances all payments once, and reports whether all calls to the engine succeeded.
 func (s *Shop) finish(ctx context.Context, c Connection) bool {
 	s.checkout.mu.Lock()
 	var list []*payment
@@ -209,7 +212,8 @@ func (s *Shop) finish(ctx context.Context, c Connection) bool {
 	return done
 }
 
-// call tells the engine about a hold. refusal is the code of an answer by which nothing more is to be tried.
+// call tells the engine about a hold. refusal is the code of a 409, after which the same call must not be repeated. After an
+// error it may be repeated.
 func (s *Shop) call(ctx context.Context, c Connection, orderID, what string, body map[string]any) (refusal string, err error) {
 	var text bytes.Buffer
 	if body != nil {

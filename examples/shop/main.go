@@ -1,5 +1,5 @@
-// Command shop is a small shop that sells through the engine, to show how a real shop is connected. It imports nothing of
-// the engine. accounts.go has its customers, catalogue.go its front page, checkout.go takes the money of flash sales, and
+// Command shop is a small shop that sells through the engine, to show how a real shop is connected. It imports no package of
+// the engine. accounts.go has the customers, catalogue.go the front page, checkout.go takes the money of flash sales, and
 // orders.go receives the events of their orders. All data is in memory; a real shop keeps the same data in its database.
 package main
 
@@ -21,7 +21,7 @@ import (
 	"time"
 )
 
-// engineTimeout bounds a call to the engine, and repeatEvery is the pause before unfinished ones are repeated.
+// engineTimeout bounds a call to the engine, and repeatEvery is the pause before calls that failed are repeated.
 const (
 	engineTimeout = 5 * time.Second
 	repeatEvery   = 2 * time.Second
@@ -30,16 +30,16 @@ const (
 //go:embed pages
 var files embed.FS
 
-// Connection is what the shop knows of the engine. Operators of the engine make the key and the endpoint.
+// Connection is what the shop has to know of the engine. Operators of the engine make the key and the endpoint there.
 type Connection struct {
-	Engine        string `json:"engine"`         // its public URL
+	Engine        string `json:"engine"`         // the engine's public URL
 	Key           string `json:"key"`            // with the role holds
 	WebhookSecret string `json:"webhook_secret"` // of the endpoint that sends to /events
 }
 
 // Shop is the whole shop.
 type Shop struct {
-	url        string // under which browsers and the engine reach the shop
+	url        string // the URL under which browsers and the engine reach the shop
 	connection func() (Connection, error)
 	pages      *template.Template
 	client     *http.Client
@@ -59,7 +59,7 @@ func newShop(url string, connection func() (Connection, error), log io.Writer) (
 	return s, errors.Join(err, s.accounts.makeKey())
 }
 
-// readConnection reads the file at each call, so that a key or a secret is replaced without a restart.
+// readConnection reads the file at each call, so that a key or a secret can be replaced without a restart.
 func readConnection(path string) (c Connection, err error) {
 	text, err := os.ReadFile(path) //nolint:gosec // the shop's operator names the file
 	if err != nil {
@@ -83,7 +83,7 @@ func (s *Shop) routes() http.Handler {
 	mux.HandleFunc("POST /events", s.hear)
 	mux.HandleFunc("GET /orders", s.showOrders)
 	mux.HandleFunc("GET /style.css", func(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, files, "pages/style.css") })
-	// Forms of other sites are refused. Servers send neither Origin nor Sec-Fetch-Site, so the engine is not.
+	// Forms of other sites are refused. Requests of the engine are not, because they have neither Origin nor Sec-Fetch-Site.
 	return headers(http.NewCrossOriginProtection().Handler(mux))
 }
 
@@ -92,14 +92,15 @@ func headers(next http.Handler) http.Handler {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy(""))
 		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "no-referrer") // a hold token in the address is nobody else's business
+		h.Set("Referrer-Policy", "no-referrer") // no other site gets the hold token that is in the checkout's address
 		h.Set("Cache-Control", "no-store")
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		next.ServeHTTP(w, r)
 	})
 }
 
-// policy lets a page load only what the shop serves. forms is where forms may lead besides the shop.
+// policy returns a Content-Security-Policy that lets a page load only what the shop serves. forms is another site to which the
+// page's forms may lead, or empty.
 func policy(forms string) string {
 	return "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'self' " + forms
 }

@@ -16,7 +16,7 @@ import (
 // maxBody is above the size of a message with 500 events, the most that the engine sends at once.
 const maxBody = 1 << 20
 
-// event is what the engine tells of an order or a sale.
+// event is an event of an order or a sale, as the engine sends it.
 type event struct {
 	ID      string    `json:"id"` // a number that grows
 	Type    string    `json:"type"`
@@ -41,14 +41,15 @@ type order struct {
 	event int64
 }
 
-// orders is where the shop's other systems would begin: a warehouse, an accounting.
+// orders keeps the orders of flash sales. In a real shop they would go on to the warehouse and the accounting.
 type orders struct {
 	mu   sync.Mutex
 	seen map[string]bool // ids of events
 	byID map[string]order
 }
 
-// hear takes a message of the engine, by the Standard Webhooks specification. Any answer but 2xx has it sent again.
+// hear takes a message of the engine, by the Standard Webhooks specification. After any answer but 2xx the engine sends the
+// message again.
 func (s *Shop) hear(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -76,8 +77,8 @@ func (s *Shop) hear(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// learn takes one event. Events come at least once, so one that is known changes nothing; and an operator may have an old
-// message delivered again, so an order never goes back to an older event.
+// learn takes one event. The engine may send an event more than once, so a known event changes nothing. An operator may have
+// an old message sent again, so an event that is older than the order's newest one does not change the order.
 func (s *Shop) learn(e event) {
 	number, err := strconv.ParseInt(e.ID, 10, 64)
 	if err != nil || e.Order == nil || !s.orders.note(e, number) {
@@ -89,7 +90,7 @@ func (s *Shop) learn(e event) {
 	}
 }
 
-// note stores an event's order, and reports whether the event is new.
+// note stores an event's order, unless a newer event of the order is known, and reports whether the event itself is new.
 func (o *orders) note(e event, number int64) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()

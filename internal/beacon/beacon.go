@@ -1,5 +1,5 @@
 // Package beacon checks rounds of drand, a network that publishes a random value every few seconds. Nobody knows a value
-// before its round, and everybody can check it afterwards, offline. The scheme is that of drand's chain quicknet:
+// before its round, and everybody can check it offline afterwards. The scheme is that of drand's chain quicknet:
 // bls-unchained-g1-rfc9380.
 package beacon
 
@@ -25,7 +25,7 @@ const (
 )
 
 var (
-	// ErrKey means that the public key is not a compressed point of G2.
+	// ErrKey means that the public key is not a compressed point of G2, or that another value of a chain is not valid.
 	ErrKey = errors.New("the beacon's public key is not valid")
 	// ErrSignature means that the holder of the key has not signed the round with this signature.
 	ErrSignature = errors.New("the beacon's signature does not belong to this round and public key")
@@ -33,7 +33,7 @@ var (
 
 // Verify checks the signature of a round and returns the randomness of the round, which is the SHA-256 of the signature.
 // The signed message is the SHA-256 of the round as 8 bytes, big-endian. A round has only one valid signature, because
-// only the compressed form is accepted. It returns ErrKey or ErrSignature.
+// only the compressed form is accepted. The error is ErrKey or ErrSignature.
 func Verify(publicKey []byte, round uint64, signature []byte) (randomness [RandomnessSize]byte, err error) {
 	var key bls.PublicKey[bls.KeyG2SigG1]
 	if len(publicKey) != PublicKeySize || key.UnmarshalBinary(publicKey) != nil {

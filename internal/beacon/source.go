@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// askTimeout bounds a question. The source is asked again a moment later.
+	// askTimeout bounds a request to the source, which is asked again a moment later.
 	askTimeout = 3 * time.Second
-	// maxAnswer is the most that is read of an answer, in bytes. A round has about 250.
+	// maxAnswer is how many bytes of an answer are read at most. The answer to a question for a round has about 250.
 	maxAnswer = 4 << 10
 )
 
 // Chain is a chain of drand. Its JSON is that of the chain's page /info.
 type Chain struct {
-	Hash      string `json:"hash"`       // names the chain in addresses
+	Hash      string `json:"hash"`       // names the chain in URLs
 	PublicKey string `json:"public_key"` // in hex
 	Period    int64  `json:"period"`     // between two rounds, in seconds
 	Genesis   int64  `json:"genesis_time"`
@@ -43,8 +43,8 @@ type Source struct {
 	client *http.Client
 }
 
-// NewSource creates a source. url is its address, before the hash of the chain. It returns ErrKey if the chain's key or
-// period can't be one.
+// NewSource creates a source. url is its address, to which NewSource adds the hash of the chain. It returns ErrKey if the key
+// of the chain is not one, the period is less than a second, or the first round was before 1970.
 func NewSource(url string, chain Chain) (*Source, error) {
 	key, err := hex.DecodeString(chain.PublicKey)
 	if err != nil || len(key) != PublicKeySize || chain.Period < 1 || chain.Genesis < 0 {
@@ -65,13 +65,14 @@ func (s *Source) After(t time.Time) (round int64) {
 	return int64(since/(time.Duration(s.chain.Period)*time.Second)) + 2
 }
 
-// At returns when a round is published.
+// At returns the time at which a round is published.
 func (s *Source) At(round int64) time.Time {
 	return time.Unix(s.chain.Genesis+(round-1)*s.chain.Period, 0)
 }
 
-// Round asks for a round. It returns the signature, which is valid, and the randomness; or ErrSource if the source is away,
-// has no such round yet, or answers something else; or ErrSignature if the signature is not valid.
+// Round asks for a round, and returns its valid signature and its randomness. The error wraps ErrSource if the source is away,
+// has no such round yet, or sends anything but the round, ErrSignature if the signature is not valid, and ErrKey if the chain's
+// key is not valid.
 func (s *Source) Round(ctx context.Context, round int64) (signature []byte, randomness [RandomnessSize]byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprint(s.url, round), nil)
 	if err != nil {

@@ -100,10 +100,11 @@ type Commands struct {
 	Version    struct{}   `cmd:"" help:"Print the version."`
 }
 
-// ErrHelp means that the user asked for help, which was printed.
+// ErrHelp means that the user asked for help, and that the help was printed.
 var ErrHelp = errors.New("help was printed")
 
-// Parse reads the command and its settings. Any error other than ErrHelp means wrong usage and is one line.
+// Parse reads the command and its settings. An error is ErrHelp, or one line that says what is wrong with the arguments, the
+// environment or a file.
 func Parse(args []string, getenv func(string) string, stdout, stderr io.Writer) (cmd Command, err error) {
 	var c struct {
 		Config   configFile  `help:"YAML file of settings, with the names of the flags." placeholder:"FILE"`
@@ -178,8 +179,8 @@ type fileSettings struct {
 	values map[string]asWritten
 }
 
-// asWritten is the text of a value as it is in the file: YAML would make another number of a password such as 0123456701. The
-// entries of a list have commas between them. It is nil for null.
+// asWritten is the text of a value as it is in the file: YAML would read a password such as 0123456701 as an octal number. The
+// entries of a list have commas between them. text is nil for null.
 type asWritten struct{ text *string }
 
 // UnmarshalYAML implements yaml.NodeUnmarshaler.
@@ -204,7 +205,7 @@ func (w *asWritten) UnmarshalYAML(node ast.Node) error {
 		text = strings.Join(parts, ",")
 	case ast.ScalarNode:
 		text = value.GetToken().Value
-	default: // which is no value of a setting
+	default: // a mapping, for example, which is not the value of any setting
 		text = node.String()
 	}
 	w.text = &text
@@ -234,7 +235,7 @@ func (f *fileSettings) unknown(app *kong.Application) string {
 	return ""
 }
 
-// flagOf returns the flag of a name that all commands have, nil if there is none.
+// flagOf returns the flag with a name, among the flags that all commands have; nil if there is none.
 func flagOf(app *kong.Application, name string) *kong.Flag {
 	if i := slices.IndexFunc(app.Flags, func(flag *kong.Flag) bool { return flag.Name == name }); i >= 0 {
 		return app.Flags[i]

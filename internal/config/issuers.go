@@ -10,10 +10,11 @@ import (
 	"flashsale/model"
 )
 
-// prefixForm is the form of a prefix. The engine's own accounts have the prefixes operator and key.
+// prefixForm is the form of a prefix of user ids. No issuer may have the prefixes operator and key: the ids of the staff's
+// built-in accounts and of API keys begin so.
 var prefixForm = regexp.MustCompile(`^[A-Za-z0-9.-]{1,32}$`)
 
-// Outside returns the issuers that the settings name.
+// Outside returns the issuers that the settings name. An error is one line that names the first wrong setting.
 func (s *Settings) Outside() (list []model.Issuer, err error) {
 	for _, setting := range s.Issuers {
 		list = append(list, issuerOf(setting, ""))

@@ -62,8 +62,8 @@ func overlap(a, b []string) bool {
 	return slices.ContainsFunc(a, func(server string) bool { return slices.Contains(b, server) })
 }
 
-// hostName returns a server's host and port, or the path of its socket. All loopback addresses of this machine have the
-// host localhost.
+// hostName returns host:port of a server, with the given port if the URL has none, or the path of its socket. All loopback
+// addresses of this machine have the host localhost.
 func hostName(u *url.URL, port string) string {
 	if socket := u.Query().Get("socket"); socket != "" {
 		return realPath(socket)
@@ -78,7 +78,7 @@ func hostName(u *url.URL, port string) string {
 	return net.JoinHostPort(host, port)
 }
 
-// isNear reports whether a server with this hostName is on this machine.
+// isNear reports whether a server, as hostName spells it, is on this machine.
 func isNear(hostName string) bool {
 	return strings.HasPrefix(hostName, "localhost:") || strings.HasPrefix(hostName, "/")
 }

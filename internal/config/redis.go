@@ -23,7 +23,7 @@ var (
 		`(\?(sentinel_username=[^&]*&)?sentinel_password=[^&]*)?$`)
 )
 
-// redisForms lists for error messages the forms that redisAddress accepts.
+// redisForms lists the forms that redisAddress accepts, for error messages.
 const redisForms = "redis://host:6379/0, several of these with commas between them (a Cluster), or redis+sentinel://host:26379,host:26379/name"
 
 // redisAddress reports whether an address has one of the forms that package gate connects to.
@@ -43,7 +43,7 @@ func redisAddress(address string) bool {
 	return err == nil && (u.Scheme == "redis" || u.Scheme == "rediss") && u.Host != "" && redisPath.MatchString(u.Path)
 }
 
-// redisServers returns host:port of each server that an address names: nodes, or sentinels.
+// redisServers returns host:port, as hostName spells it, of each node or sentinel that an address names.
 func redisServers(address string) (list []string) {
 	address, _, _ = strings.Cut(address, "?")
 	for server := range strings.SplitSeq(address, ",") {

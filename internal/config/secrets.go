@@ -10,8 +10,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// secretFiles are the flags that name files with secrets, as orchestrators provide them. A setting and its file are
-// not given together.
+// secretFiles are the flags that name files with secrets, as orchestrators provide them. A setting must not be given
+// together with its file.
 type secretFiles struct {
 	SecretFile              string `placeholder:"FILE" help:"File with the value of --secret."`
 	PaymentSecretFile       string `placeholder:"FILE" help:"File with the value of --payment-secret."`
@@ -24,7 +24,8 @@ type secretFiles struct {
 	QueueURLFile            string `name:"queue-url-file" placeholder:"FILE" help:"File with the value of --queue-url."`
 }
 
-// readSecrets sets the settings whose files are given. The flag of a file has the name of its setting and -file behind it.
+// readSecrets sets the settings whose files are given. The flag of a file is the name of its setting followed by -file. It
+// returns an error if a setting is given as well, or if a file can't be read or is empty.
 func readSecrets(app *kong.Application) error {
 	for _, file := range app.Flags {
 		name, isFile := strings.CutSuffix(file.Name, "-file")
@@ -74,7 +75,7 @@ func (s *Settings) putPasswords() (err error) {
 }
 
 // withPassword puts a password into the address of a store: scheme://user@host/db, or a list of nodes, of which the
-// first has the user.
+// first may name the user. It returns an error if the address has a password already.
 func withPassword(address, password string) (string, error) {
 	scheme, rest, found := strings.Cut(address, "://")
 	if found {

@@ -98,7 +98,7 @@ type Settings struct {
 	LogLevel  string `default:"info" enum:"debug,info,warn,error" help:"Lowest level that is logged: ${enum}."`
 }
 
-// Embedded reports whether the engine uses no server outside the process: SQLite and the embedded Redis.
+// Embedded reports whether both stores are in the process: SQLite and the embedded Redis.
 func (s *Settings) Embedded() bool {
 	_, isFile := s.SQLitePath()
 	return isFile && s.Redis == EmbeddedRedis
@@ -109,7 +109,7 @@ func (s *Settings) SQLitePath() (path string, ok bool) {
 	return strings.CutPrefix(s.Database, "sqlite:")
 }
 
-// BuiltIn returns which built-in accounts there are: open, closed or off, see Accounts.
+// BuiltIn returns which built-in accounts there are: open, closed or off, as the field Accounts describes.
 func (s *Settings) BuiltIn() string {
 	switch {
 	case s.Accounts != "auto":
@@ -120,7 +120,8 @@ func (s *Settings) BuiltIn() string {
 	return "closed"
 }
 
-// Provider returns who takes the buyers' money: sandbox, stripe or handoff; empty if none is named and one has to be.
+// Provider returns who takes the buyers' money: sandbox, stripe or handoff. It is empty if the settings have to name one and
+// do not.
 func (s *Settings) Provider() string {
 	switch {
 	case s.Payment != "" && s.Payment != "auto":
@@ -138,7 +139,8 @@ func (s *Settings) DatabaseIsNear() bool {
 	return isFile || !slices.ContainsFunc(servers, func(server string) bool { return !isNear(server) })
 }
 
-// PlainRedis returns host:port of a Redis on another machine to which connections are not encrypted, or an empty string.
+// PlainRedis returns host:port of a Redis server, or sentinel, on another machine to which connections are not encrypted; empty
+// if there is none.
 func (s *Settings) PlainRedis() string {
 	if s.Redis == EmbeddedRedis || strings.HasPrefix(s.Redis, "rediss") {
 		return ""
@@ -169,7 +171,7 @@ func (s *Settings) LabFolder() string {
 	return filepath.Join("data", "lab")
 }
 
-// Refuse returns an error with this text if bad is true. cmp.Or of such checks is the first that fails.
+// Refuse returns an error with this text if bad is true, or else nil. So cmp.Or of several calls returns the first error.
 func Refuse(bad bool, text string, values ...any) error {
 	if !bad {
 		return nil
@@ -177,7 +179,8 @@ func Refuse(bad bool, text string, values ...any) error {
 	return fmt.Errorf(text, values...)
 }
 
-// ValidateStores checks the settings of the stores, which every command that opens them needs.
+// ValidateStores checks the settings of the stores, for every command that opens the stores. An error is one line that names
+// the setting.
 func (s *Settings) ValidateStores() error {
 	return cmp.Or(
 		validateDatabase("--database", s.Database),
@@ -202,7 +205,7 @@ func validateRedis(flag, redis string) error {
 	return Refuse(redis != EmbeddedRedis && !redisAddress(redis), "%s: want embedded, "+redisForms, flag)
 }
 
-// ValidateStrategies checks the settings of the stores and of the strategies.
+// ValidateStrategies checks the settings of the stores and of the strategies. An error is one line that names the setting.
 func (s *Settings) ValidateStrategies() error {
 	return cmp.Or(
 		s.ValidateStores(),
@@ -211,8 +214,8 @@ func (s *Settings) ValidateStrategies() error {
 	)
 }
 
-// Validate checks the settings of a server and fills in those that follow from others. An error is one line that
-// names the setting.
+// Validate checks the settings of a server. It also sets PaymentSecret, if that is empty, to Secret, and an OpsAddr of "off" to
+// an empty one. An error is one line that names the setting.
 func (s *Settings) Validate() error {
 	if s.OpsAddr == "off" {
 		s.OpsAddr = ""
@@ -279,7 +282,7 @@ func (s *Settings) validateQueue() error {
 	return Refuse(s.QueueURL != "", "--queue-url: %s has no broker of its own", s.Queue)
 }
 
-// ValidateSecret checks the secret that signs tokens.
+// ValidateSecret checks the secret that signs tokens: it may be missing only if Embedded, and must not be too short.
 func (s *Settings) ValidateSecret() error {
 	return cmp.Or(
 		Refuse(s.Secret == "" && !s.Embedded(), "--secret (FLASHSALE_SECRET): required, at least 32 bytes"),

@@ -1,5 +1,5 @@
-// Package embedded runs a Redis server inside the process, so that the engine needs nothing else installed. The other
-// store, a SQLite file, needs no server.
+// Package embedded runs a Redis server inside the process. Together with SQLite, which needs no server, the engine then
+// needs nothing installed.
 package embedded
 
 import (
@@ -14,13 +14,13 @@ import (
 )
 
 // clockStep is the step in which the clock that expires keys moves. The server scans all its keys each time the clock
-// has moved. With a clock that runs by itself, the server would scan at each command of each script. In a rush, when
-// each user has a request counter, that would be nearly all of the server's work. A key may expire too early or too
-// late by one step. TIME is exact.
+// has moved. With a clock that moves all the time, the server would scan at each command of each script. In a rush, when
+// each user has a request counter, the scans would be nearly all of the server's work. A key may expire too early or too
+// late by one step. The command TIME is exact.
 const clockStep = 50 * time.Millisecond
 
-// Redis is a Redis server in this process. It keeps no data when it stops: the next start installs the gates from the
-// database.
+// Redis is a Redis server in this process. Its data is lost when it stops: the next start of the engine installs the gates
+// from the database.
 type Redis struct {
 	server   *miniredis.Miniredis
 	password string
@@ -29,8 +29,8 @@ type Redis struct {
 	clock    sync.WaitGroup
 }
 
-// StartRedis starts a Redis on a free port of the loopback interface. It requires a random password that only this
-// process has, so that no other process on the machine can use it.
+// StartRedis starts a Redis on a free port of the loopback interface. The server requires a random password that only this
+// process has, so that no other process on the machine can use the server.
 func StartRedis() (*Redis, error) {
 	r := &Redis{server: miniredis.NewMiniRedis(), password: rand.Text(), stopped: make(chan struct{})}
 	r.stop = sync.OnceFunc(func() { close(r.stopped) })
@@ -59,7 +59,8 @@ func (r *Redis) tick() {
 	}
 }
 
-// answerTime answers TIME, called directly or from a script, with the exact time: sales start and end by TIME.
+// answerTime answers the command TIME, sent by a client or a script, with the exact time: sales start and end by TIME. It
+// returns false for any other command, which the server then executes.
 func answerTime(c *server.Peer, cmd string, args ...string) bool {
 	if cmd != "TIME" || len(args) > 0 {
 		return false

@@ -1,6 +1,6 @@
 // Package handoff is the payment provider of a shop that has a checkout of its own. The buyer goes to this checkout with
-// a signed token that says what is held for whom. The shop's server takes the money, and then settles the order over the
-// API or releases it.
+// a signed token that says what is held for whom. The shop's server takes the money and then settles the order over the
+// API, or releases the order.
 package handoff
 
 import (
@@ -22,7 +22,7 @@ import (
 	"flashsale/model"
 )
 
-// Provider is part of service.Provider's contract: the money is taken elsewhere.
+// Provider is a service.Provider that takes no money itself: the shop does.
 type Provider struct {
 	checkout *url.URL
 	key      *ecdsa.PrivateKey
@@ -32,8 +32,9 @@ type Provider struct {
 	now      func() time.Time
 }
 
-// New derives the key that signs hold tokens from the engine's secret, so that all instances have the same one. checkoutURL
-// is the page of the shop's checkout; issuer returns the engine's own URL.
+// New makes a Provider. The key that signs hold tokens is derived from the engine's secret, so all instances have the same key.
+// checkoutURL is the page of the shop's checkout; issuer returns the engine's own URL. An error means that checkoutURL can't be
+// parsed, or that no key can be derived.
 func New(checkoutURL string, secret []byte, issuer func() string, now func() time.Time) (*Provider, error) {
 	checkout, err := url.Parse(checkoutURL)
 	if err != nil {
@@ -54,8 +55,8 @@ func New(checkoutURL string, secret []byte, issuer func() string, now func() tim
 	return p, err
 }
 
-// deriveKey returns the first valid key of the sequence that HKDF yields for the secret. Nearly every 32 bytes are a key
-// of P-256.
+// deriveKey returns the first valid key among ten strings of 32 bytes that HKDF yields for the secret. Nearly all strings of
+// 32 bytes are keys of P-256.
 func deriveKey(secret []byte) (key *ecdsa.PrivateKey, err error) {
 	for n := range 10 {
 		raw, err := hkdf.Key(sha256.New, secret, nil, fmt.Sprint("flashsale hold tokens ", n), 32)
@@ -69,7 +70,7 @@ func deriveKey(secret []byte) (key *ecdsa.PrivateKey, err error) {
 	return nil, fmt.Errorf("derive the key for hold tokens: %w", err)
 }
 
-// Keys returns the JSON Web Key Set that hold tokens are checked with.
+// Keys returns the JSON Web Key Set with which hold tokens are checked.
 func (p *Provider) Keys() []byte { return p.keys }
 
 // Name is part of service.Provider.
@@ -87,7 +88,7 @@ type Claims struct {
 }
 
 // Open is part of service.Provider. The page is the checkout with the hold token in the query parameter hold. The token
-// ends with the time to pay.
+// expires at the payment's deadline.
 func (p *Provider) Open(_ context.Context, payment model.Payment, sale model.Sale) (page, reference string, err error) {
 	token := jwt.NewWithClaims(jwt.SigningMethodES256, Claims{
 		RegisteredClaims: jwt.RegisteredClaims{
@@ -109,15 +110,16 @@ func (p *Provider) Open(_ context.Context, payment model.Payment, sale model.Sal
 	return to.String(), "", nil
 }
 
-// Takes is part of service.Provider. The shop hears of free orders too.
+// Takes is part of service.Provider. It includes the amount 0, so that buyers of free orders go to the checkout as well.
 func (p *Provider) Takes(currency string) (amounts model.AmountRange, ok bool) {
 	return model.TakesAll(currency)
 }
 
-// Look is part of service.Provider. The shop reports by itself; after the end there is only that the buyer has not paid.
+// Look is part of service.Provider. The shop reports by itself, so Look reports only, when the time to pay is over, that no money
+// came.
 func (p *Provider) Look(_ context.Context, payment model.Payment, over bool) (report model.Report, known bool, err error) {
 	return payment.Unpaid(), over, nil
 }
 
-// Refund is part of service.Provider. The shop sends the money back, and reports it then.
+// Refund is part of service.Provider. It does nothing: the shop sends the money back, and reports that over the API.
 func (p *Provider) Refund(context.Context, model.Payment) (done bool, err error) { return false, nil }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// drifts holds the drift of each sale that this instance's auditor saw last. A sighting that is not repeated within
-// driftLinger is dropped: the auditor no longer judges the sale, and the drift may have been repaired since.
+// drifts holds, for each sale, the drift that this instance's auditor saw last. A sighting that is not repeated within
+// driftLinger is dropped: the auditor does not judge the sale any more, and the drift may have been repaired since.
 type drifts struct {
 	mu   sync.Mutex
 	seen map[string]sighting // by sale
@@ -21,13 +21,13 @@ type sighting struct {
 func (d *drifts) note(saleID string, units int64, at time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if _, known := d.seen[saleID]; !known { // each sale is noted once a second, and forget looks at all of them
+	if _, known := d.seen[saleID]; !known { // not for each note: each sale is noted every second, and forget looks at all sales
 		d.forget(at)
 	}
 	d.seen[saleID] = sighting{units, at}
 }
 
-// recent returns the units of the sightings that are not older than driftLinger, by sale.
+// recent returns, by sale, the units of the sightings that are not older than driftLinger.
 func (d *drifts) recent(now time.Time) map[string]int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -12,9 +12,9 @@ type request struct {
 	status        int
 }
 
-// handles caches the collectors of one vector by their labels. The look-up of Prometheus hashes every label under a
-// lock, which costs more than counting. Here a look-up reads a map that is never changed: labels that come for the
-// first time are added to a copy of the map.
+// handles caches the collectors of one vector by their labels. A look-up in a Prometheus vector hashes every label under
+// a lock, which costs more than counting. A look-up in handles reads a map that is never changed: labels that come for
+// the first time are added to a copy of the map, which takes its place.
 type handles[K comparable, V any] struct {
 	find func(K) V
 

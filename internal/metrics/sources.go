@@ -14,14 +14,15 @@ import (
 )
 
 const (
-	// maxSales is how many sales have figures of their own: more than an operator watches at once. The number is
-	// bounded because every sale adds a label value. Sales that have not ended come first, by their start; then those
-	// that ended last.
+	// maxSales is how many sales have figures of their own, and how many lines: more than an operator watches at once.
+	// The number is bounded because every sale adds a label value. Sales that have not ended come first, by their start;
+	// then those that ended last.
 	maxSales = 20
 	// collectLimit is how long Redis may take during one scrape, far below the ten seconds that Prometheus waits.
 	collectLimit = time.Second
-	// driftLinger is how long a drift is shown after the auditor last saw it, which is several rounds of the auditor.
-	// A drift that is not seen again is dropped: the sale is over, or the auditor can't judge its gate.
+	// driftLinger is how long a drift is shown after the auditor last saw it: at least two rounds of the auditor, even
+	// with very many sales. A drift that is not seen again is dropped: the sale is over, or the auditor can't judge its
+	// gate.
 	driftLinger = 10 * time.Second
 )
 
@@ -96,7 +97,7 @@ func (s *sourced) Describe(to chan<- *prometheus.Desc) {
 func (s *sourced) Collect(to chan<- prometheus.Metric) {
 	show := func(name string, value float64, labels ...string) {
 		kind := prometheus.GaugeValue
-		if strings.HasSuffix(name, "_total") { // which no other kind has
+		if strings.HasSuffix(name, "_total") { // no gauge's name ends so
 			kind = prometheus.CounterValue
 		}
 		to <- prometheus.MustNewConstMetric(s.figures[name], kind, value, labels...)
@@ -146,7 +147,7 @@ func (s *sourced) collectLine(sale model.Offer, show setter) {
 	}
 }
 
-// idle returns how many units a caller should give to calls now. A paused sale calls nobody.
+// idle returns how many units the caller should give to calls now. Nobody is called while the sale is paused.
 func idle(sale model.Offer) int64 {
 	if sale.Status == model.SalePaused || sale.Line.Phase != model.PhaseCalling || sale.Line.Serving >= sale.Line.Entries {
 		return 0
@@ -154,8 +155,8 @@ func idle(sale model.Offer) int64 {
 	return sale.Stock.Reserved
 }
 
-// collectDrifts reports the drifts of the sales shown and, for at most maxSales of the others, the drifts that are
-// not 0.
+// collectDrifts reports the drifts of the sales shown. Of the other sales it reports the drifts that are not 0, of at most
+// maxSales of them.
 func (s *sourced) collectDrifts(shown []model.Offer, now time.Time, show setter) {
 	drifts := s.m.drifts.recent(now)
 	for _, sale := range shown {
@@ -199,7 +200,7 @@ func (s *sourced) collectGates(sales, shown []model.Offer, show setter) {
 	}
 }
 
-// byNeed orders sales: first those that have not ended, by their start, then those that ended last.
+// byNeed compares sales: those that have not ended come first, by their start, then the others, the last to end first.
 func byNeed(a, b model.Offer, now time.Time) int {
 	endedA, endedB := !a.EndsAt.After(now), !b.EndsAt.After(now)
 	switch {

@@ -9,7 +9,7 @@ import (
 
 // The steps.
 const (
-	Deduct        = "deduct"                 // a strategy decides an attempt; as a Stage, until the gate has admitted it
+	Deduct        = "deduct"                 // a strategy decides an attempt; as a Stage, only until the gate admits it, if it does
 	Admit         = "admit"                  // the gate judges attempts
 	DatabaseTakes = "deduct in the database" // the database judges attempts, without the gate
 	Settle        = "settle"                 // a transaction settles entries
@@ -34,13 +34,13 @@ const (
 	Purchase       = "purchase"        // a purchase request got its answer; Label is the verdict
 	Stage          = "stage"           // a purchase passed the stage Label in the time Took
 	Uncounted      = "uncounted"       // a request passed because the user's counter could not be reached
-	Expired        = "expired"         // N units of an expired order were released
+	Expired        = "expired"         // an order expired, and its N units were released
 	NothingOverdue = "nothing overdue" // no order is left that has to expire
 	RefundsDue     = "refunds due"     // N payments have to be sent back
 	Delivery       = "delivery"        // a message was sent to an endpoint; Label is Delivered or Undelivered
 	Audited        = "audited"         // this instance got the auditor's lease
 	Drifted        = "drifted"         // the gate of the sale Label differs from the database by N units
-	Violated       = "violated"        // the sums of a sale disagree
+	Violated       = "violated"        // the books of a sale don't balance, or did not let its orders expire
 )
 
 // SettleWait is the Stage in which a buyer waits for the settled order.
@@ -70,13 +70,13 @@ type Event struct {
 
 // Observer follows steps and events. Its methods are safe for concurrent use.
 type Observer interface {
-	// Begin is called when a step begins. It returns the context for the work of the step, and the function that is
-	// called at the end of the step with its error; nil if the Observer does not need the end.
+	// Begin is called when a step begins. It returns the context for the work of the step, and the function to call at the
+	// end of the step with the step's error; end is nil if the Observer does not need the end.
 	Begin(ctx context.Context, s Step) (within context.Context, end func(error))
 	Note(e Event)
 }
 
-// All passes everything on to several Observers. Without any, it does nothing.
+// All passes steps and events on to several Observers. Without any, it does nothing.
 type All []Observer
 
 // Begin begins a step of every Observer. end is never nil.

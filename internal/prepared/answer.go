@@ -18,13 +18,13 @@ import (
 const hashBytes = 8
 
 // Answer is a complete HTTP answer, ready to be sent. All requests share the slices of its header values. Code that
-// sets a header or adds to one gets a slice of its own.
+// sets or adds to a header of one request makes another slice, and so does not change the shared one.
 type Answer struct {
 	status         int
 	headers        []header // sent with the answer and with a 304
 	contentType    []string
 	tag            string // the ETag of the plain form, without quotes
-	plain, gzipped form   // gzipped has no body if it would be no shorter
+	plain, gzipped form   // gzipped has no body if the answer is sent only in the plain form
 }
 
 type header struct {
@@ -44,8 +44,8 @@ var varies = []string{"Accept-Encoding"}
 // writers keeps gzip writers for reuse: each has some 800 KB of tables.
 var writers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
-// New makes an answer from its status, its headers, which include Content-Type, and its body. Send adds an ETag to an
-// answer with status 200.
+// New makes an answer from its status, its headers, which include Content-Type, and its body. It has a compressed form if
+// that is shorter. Send adds an ETag to an answer with status 200.
 func New(status int, headers http.Header, body []byte) *Answer {
 	a := Plain(status, headers, body)
 	if zipped := compress(body); len(zipped) < len(body) {
@@ -56,7 +56,7 @@ func New(status int, headers http.Header, body []byte) *Answer {
 	return a
 }
 
-// Plain is New without the compressed form. Compressing is not worth the time for an answer that is sent once.
+// Plain is New without the compressed form. It is for an answer that is sent once, which is not worth compressing.
 func Plain(status int, headers http.Header, body []byte) *Answer {
 	a := &Answer{status: status, contentType: headers["Content-Type"]}
 	for name, values := range headers {
@@ -84,7 +84,7 @@ func compress(body []byte) []byte {
 	return zipped.Bytes()
 }
 
-// Send writes the form that the client accepts, or a 304 if the client has that form already.
+// Send writes the form that the client accepts, or a 304 if the answer has status 200 and the client has that form already.
 func (a *Answer) Send(w http.ResponseWriter, r *http.Request) {
 	answer := w.Header()
 	for _, h := range a.headers {
@@ -124,7 +124,7 @@ func matches(header, etag string) bool {
 	return false
 }
 
-// takesGzip reports whether Accept-Encoding allows gzip (RFC 9110, 12.5.3).
+// takesGzip reports whether Accept-Encoding names gzip with a weight above 0 (RFC 9110, 12.5.3).
 func takesGzip(headers []string) bool {
 	for _, header := range headers {
 		for choice := range strings.SplitSeq(header, ",") {

@@ -25,7 +25,7 @@ func Check(doc *Document, beaconKey []byte) error {
 		}
 		randomness = doc.Beacon.Randomness[:]
 	}
-	if doc.Seed != nil { // nil without entries
+	if doc.Seed != nil { // it is nil if there are no entries
 		if got := Seed(doc.Secret, doc.Root, randomness); got != *doc.Seed {
 			return fmt.Errorf("the seed does not agree with secret, root and beacon, which give %s", got)
 		}
@@ -77,9 +77,10 @@ func (doc *Document) Order() Order {
 	return order
 }
 
-// Winners draws: it returns the numbers of the entries that win, in the order of rank. It looks at the ranks from 0 on.
-// It passes over a void number, and over an entry whose quantity is larger than the units that are left: an entry gets all
-// or nothing. The draw ends when no unit is left. The quantities are by number; the void numbers ascend.
+// Winners draws: it returns the numbers of the entries that win, in the order of rank. It goes through the ranks from 0 on,
+// and passes over void entries, and over an entry whose quantity is larger than the units that are left: an entry gets all
+// or nothing. The draw ends when no unit or no rank is left. quantities has the quantity of each entry, by its number, and
+// void the numbers of the void entries, ascending.
 func Winners(order Order, units int64, quantities, void []int64) []int64 {
 	winners := []int64{}
 	for rank := int64(0); rank < order.N && units > 0; rank++ {

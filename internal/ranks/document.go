@@ -19,11 +19,11 @@ import (
 // Version is the version of the encoding and of the document.
 const Version = 1
 
-// What a document may contain at most. The bounds keep a broken or hostile file from using up the memory of who checks it.
+// The bounds of a document. They keep a broken or hostile file from using up the memory of whoever checks it.
 const (
 	maxEntries  = 100_000_000
 	maxQuantity = math.MaxInt32
-	maxUnits    = 1<<53 - 1 // JavaScript can read larger integers only inexactly
+	maxUnits    = 1<<53 - 1 // JavaScript would round larger integers
 	maxRound    = 1<<53 - 1
 	maxText     = 128 // characters of a sale's id or a mode
 	maxToken    = 512 // bytes of a value, or of white space; the longest value is a public key of 192 digits
@@ -32,17 +32,17 @@ const (
 // textLetters are the letters of a sale's id and of a mode.
 const textLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:-"
 
-// Mode is the way in which a sale with entries gives its units away.
+// Mode is the way in which a sale chooses, among its entries, who may buy.
 type Mode string
 
-// Line: entrants are called in the order of their ranks. Draw: the first ranks win, as far as there are units.
+// Line: entrants are called in the order of their ranks. Draw: Winners chooses the entries that win.
 const (
 	Line Mode = "line"
 	Draw Mode = "draw"
 )
 
-// Head is the short part of a document. N is the number of entries before the seal. Without entries there is no seed, and
-// Seed is nil. Units is how many units a draw had to give; a line has none here.
+// Head is the short part of a document. N is the number of entries before the seal. If N is 0, Seed is nil. Units is how many
+// units a draw had to give; it is nil for a line.
 type Head struct {
 	Version    int64   `json:"version"`
 	Sale       string  `json:"sale"`
@@ -56,7 +56,7 @@ type Head struct {
 	Units      *int64  `json:"units,omitempty"`
 }
 
-// Beacon is the round of drand that the seal named. PublicKey is that of the chain.
+// Beacon is the round of drand whose randomness is a part of the seed. PublicKey is the key of drand's chain.
 type Beacon struct {
 	PublicKey  Bytes  `json:"public_key"`
 	Round      uint64 `json:"round"`
@@ -64,15 +64,15 @@ type Beacon struct {
 	Randomness Hash   `json:"randomness"`
 }
 
-// Bytes are bytes that JSON has as hex digits.
+// Bytes are bytes that are hex digits in JSON.
 type Bytes []byte
 
 // MarshalText returns the hex digits. It returns no error.
 func (b Bytes) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, b), nil }
 
-// Document is what everybody needs to check a line or a draw. Void are the numbers that took no part, because they had
-// left or were removed before the seal, ascending. Winners are the numbers that a draw has drawn, in the order of rank.
-// Quantities and Tags have an element for each entry, by its number.
+// Document is what everybody needs to check a line or a draw. Void are the numbers, ascending, of the entries that took no
+// part, because their users had left or the entries were removed before the seal. Winners are the numbers of the entries
+// that a draw has drawn, in the order of rank. Quantities and Tags have an element for each entry, by its number.
 type Document struct {
 	Head
 
@@ -80,8 +80,8 @@ type Document struct {
 	Tags                      []Hash
 }
 
-// Lists are the long parts of a document, as they come from a store. An error in a list ends the writing. Winners is nil
-// for a line.
+// Lists are the long parts of a document, as they come from a store. At an error in a list, Write stops. Winners is nil for a
+// line.
 type Lists struct {
 	Void, Winners, Quantities iter.Seq2[int64, error]
 	Tags                      iter.Seq2[Hash, error]
@@ -98,8 +98,8 @@ func All[T any](list []T) iter.Seq2[T, error] {
 	}
 }
 
-// Write writes a document as JSON, with the lists as they come, so that it needs little memory. It returns an error if w
-// or a list fails; what was written is then not a document.
+// Write writes a document as JSON. It writes each element of a list as it comes, and so needs little memory. It returns an
+// error if w or a list fails; what was written is then not a document.
 func Write(w io.Writer, head Head, lists Lists) error {
 	head.Version = Version
 	short, err := json.Marshal(head) //nolint:gosec // the secret is public once there is a document
@@ -146,8 +146,8 @@ func writeList[T any](out *bufio.Writer, name string, list iter.Seq2[T, error], 
 	return nil
 }
 
-// Read reads a document. It checks the form only: that each field is there once and within its bounds, and that the lists
-// have the right lengths. The error says in one line which part is wrong.
+// Read reads a document. It checks the form only: that the fields are those of the mode, each once and within its bounds, that
+// Void ascends, and that there is a quantity and a tag for each entry. The error says in one line which part is wrong.
 func Read(r io.Reader) (*Document, error) {
 	d := &reader{json: json.NewDecoder(&guard{from: r})}
 	d.json.UseNumber()
@@ -224,7 +224,8 @@ func complete(doc *Document, seen []string) error {
 // reader reads the values of a document one by one, so that no list is in memory twice.
 type reader struct{ json *json.Decoder }
 
-// object reads an object of these fields and returns their names. A field may be missing, but not be there twice.
+// object reads an object, and returns the names of its fields. The object may lack some of these fields, but must not have
+// others, nor a field twice.
 func (d *reader) object(fields map[string]func() error) (seen []string, err error) {
 	if err := d.delimiter('{'); err != nil {
 		return nil, err
@@ -355,7 +356,7 @@ func value[T json.Number | string | json.Delim](d *reader, what string) (T, erro
 	return got, nil
 }
 
-// unexpected says that a file that ends within the document is too short.
+// unexpected makes io.ErrUnexpectedEOF of io.EOF, because the file ends within the document.
 func unexpected(err error) error {
 	if errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -363,11 +364,12 @@ func unexpected(err error) error {
 	return err
 }
 
-// guard ends a file at a value that is too long, which the JSON decoder would take into memory as a whole. A run without a
-// quotation mark, nor a comma outside of a string, is at most one value and the white space around it.
+// guard is a reader that fails at a value that is too long, since the JSON decoder would take the whole value into memory. It
+// counts the bytes since the last quotation mark, or comma outside of a string: all of them belong to one value and the white
+// space and brackets around it.
 type guard struct {
 	from     io.Reader
-	run      int // bytes
+	run      int // bytes since the last such quotation mark or comma
 	inString bool
 	err      error // the decoder reads on after an error
 }

@@ -1,6 +1,6 @@
-// Package ranks computes the public order of a sale's entries, and what proves it: the root over the entries, the seed,
-// and a document from which everybody can check a line or a draw. Everything follows encoding version 1, which
-// docs/fairness.md describes for other languages. It is frozen: a change would break proofs that were published.
+// Package ranks computes the public order of a sale's entries, and what proves the order: the root over the entries, the
+// seed, and a document from which everybody can check a line or a draw. Everything follows encoding version 1, which
+// docs/fairness.md describes for other languages. That version is frozen: a change would break proofs that were published.
 package ranks
 
 import (
@@ -9,16 +9,16 @@ import (
 	"math/bits"
 )
 
-// rounds is the number of rounds of the Feistel network. Four would do against somebody who does not know the seed
+// rounds is the number of rounds of the Feistel network. Four are enough against somebody who does not know the seed
 // (Luby and Rackoff 1988); eight leave a margin and cost little.
 const rounds = 8
 
 // Order is the public order of the entries of a sale. The entries before the seal have the numbers 0 to N-1, and their
-// ranks are a permutation of 0 to N-1 by the seed. An entry after the seal keeps its number as its rank.
+// ranks are a permutation of 0 to N-1 that follows from the seed. The rank of an entry after the seal is its number.
 //
-// The permutation is a Feistel network over the smallest square power of two that holds N, applied again while the result
-// is outside 0 to N-1 ("cycle walking": Black and Rogaway, Ciphers with Arbitrary Finite Domains, 2002). So neither a rank
-// nor its inverse needs a table. Fewer than four applications are needed on average.
+// The permutation is a Feistel network over the numbers below the smallest power of four that is at least N. It is applied
+// again while the result is not below N ("cycle walking": Black and Rogaway, Ciphers with Arbitrary Finite Domains, 2002),
+// fewer than four times on average. So neither a rank nor its inverse needs a table.
 type Order struct {
 	Seed [32]byte
 	N    int64
@@ -35,7 +35,7 @@ func (o Order) permute(from int64, inverse bool) int64 {
 		return from
 	}
 	x, n := uint64(from), uint64(o.N) //nolint:gosec // neither is negative
-	half := (bits.Len64(n-1) + 1) / 2 // bits of each half of x
+	half := (bits.Len64(n-1) + 1) / 2 // the number of bits in each half of x
 	for {
 		left, right := x>>half, x&(1<<half-1)
 		for i := range byte(rounds) {

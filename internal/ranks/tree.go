@@ -33,8 +33,8 @@ func (h *Hash) UnmarshalText(text []byte) error {
 // Commitment returns the SHA-256 of the secret. It is published before anybody enters.
 func Commitment(secret Hash) Hash { return sha256.Sum256(secret[:]) }
 
-// Tag returns the HMAC-SHA256 of a user id under the key of the sale. It stands for the user in public: without the key
-// nobody can find out whose tag it is.
+// Tag returns the HMAC-SHA256 of a user's id under the key of the sale. The tag stands for the user in public: without the
+// key nobody can find out whose tag it is.
 func Tag(key []byte, userID string) Hash { return mac(key, []byte(userID)) }
 
 // Seed returns the seed of the order: HMAC-SHA256(secret, root || randomness). The randomness is that of the beacon's
@@ -50,7 +50,7 @@ func mac(key []byte, parts ...[]byte) (sum Hash) {
 	return sum
 }
 
-// The Merkle tree hash of RFC 6962, section 2.1. The prefixes keep a leaf from passing as a node.
+// The tree is the Merkle tree of RFC 6962, section 2.1. The prefixes of the hashed data keep a leaf from passing as a node.
 const (
 	leafPrefix = 0
 	nodePrefix = 1
@@ -73,8 +73,8 @@ func node(left, right Hash) Hash {
 	return sha256.Sum256(input[:])
 }
 
-// Root computes the root over entries that are added one after another, in the order of their numbers. It needs no more
-// memory for many entries than for few. The zero value is a tree without entries.
+// Root computes the root over entries that are added one after another, in the order of their numbers. It needs the same
+// memory for any number of entries. The zero value is a tree without entries.
 type Root struct {
 	n     int64
 	trees [63]Hash // trees[k] is the root of a full tree of 2^k leaves, if bit k of n is set
@@ -110,7 +110,7 @@ func (r *Root) Sum() Hash {
 	return sum
 }
 
-// RootOf returns the root over the entries with these tags, which are by the numbers of the entries.
+// RootOf returns the root over the entries with these tags, which are in the order of the entries' numbers.
 func RootOf(tags []Hash) Hash {
 	var root Root
 	for _, tag := range tags {
@@ -120,7 +120,7 @@ func RootOf(tags []Hash) Hash {
 }
 
 // Path returns the audit path of an entry (RFC 6962, section 2.1.1): the hashes that, with the leaf of the entry, give the
-// root over the tags, the lowest first. It is empty for the only entry. The number must be less than the number of entries.
+// root over the tags, from the leaves upwards. It is empty if there is one entry only. number must be less than len(tags).
 func Path(tags []Hash, number int64) []Hash {
 	level := make([]Hash, len(tags)) // the leaves first; each level is half as long as the one before, rounded up
 	for i, tag := range tags {

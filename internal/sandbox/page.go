@@ -15,7 +15,7 @@ var pageSource string
 
 var pages = template.Must(template.New("page").Parse(pageSource))
 
-// policy lets the page load the style and the one script that its head names.
+// policy lets the page load only from its own host: the style and the one script that its head names, and pictures.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 
 // outcome is the result of a payment that the page shows. The page has one text for each outcome.
@@ -26,8 +26,8 @@ const (
 	isPaid        outcome = "paid"
 	isDeclined    outcome = "declined"
 	isGivenBack   outcome = "given back"  // no order could keep the money
-	isUnconfirmed outcome = "unconfirmed" // the shop has not answered
-	isNoChoice    outcome = "no choice"
+	isUnconfirmed outcome = "unconfirmed" // not stored, or the shop has not taken the callback yet
+	isNoChoice    outcome = "no choice"   // the form says neither pay nor decline
 )
 
 // outcomes maps the status of a payment to its outcome.
@@ -49,7 +49,7 @@ func (p page) Choose() bool {
 }
 
 // ServeHTTP shows a payment's page (GET /pay/ID) and takes the buyer's choice (POST, form field choice: pay
-// or decline).
+// or decline). It answers 404 if there is no such payment, and 503 if the payment can't be read.
 func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id := strings.TrimPrefix(r.URL.Path, "/pay/")
 	if !model.ValidID(id, model.PaymentIDLength) {

@@ -1,6 +1,6 @@
 // Package sandbox is a payment provider inside the binary, for trials and tests. It has a page on which a buyer pays
-// or declines. Its callbacks are signed as those of a real provider, and repeated until the merchant takes them. It
-// executes each refund once. No money moves.
+// or declines. Its callbacks are signed like those of a real provider, and repeated until the merchant takes or refuses
+// them. It executes each refund once. No money moves.
 package sandbox
 
 import (
@@ -27,7 +27,7 @@ const (
 	reportPeriod  = time.Second
 	reportBatch   = 100
 	reportTimeout = 10 * time.Second
-	// reportsAtOnce is how many callbacks are sent at once, so that a few which hang delay no others.
+	// reportsAtOnce is how many callbacks are sent at once, so that a few callbacks that hang do not delay the others.
 	reportsAtOnce = 16
 )
 
@@ -42,7 +42,7 @@ type Books interface {
 // Provider is the sandbox payment provider.
 type Provider struct {
 	Books Books
-	// Read reads a payment that was started with this provider.
+	// Read reads a payment; ok is false if there is none with this id.
 	Read func(ctx context.Context, id string) (payment model.Payment, ok bool, err error)
 	// Secret is the key that signs callbacks.
 	Secret []byte
@@ -56,9 +56,9 @@ type Provider struct {
 	Log  *slog.Logger
 }
 
-// Pay charges or declines a payment and sends a callback to the merchant. Charging a payment twice makes one
-// transaction. An error means that the transaction was not stored, or that the merchant has not taken the callback
-// yet; Run repeats the callbacks of stored transactions.
+// Pay charges a payment, or declines it if decline is true, and sends a callback to the merchant. Charging a payment
+// twice makes one transaction. An error means that the transaction was not stored, or that the merchant has not taken
+// the callback yet; Run repeats the callbacks of stored transactions.
 func (p *Provider) Pay(ctx context.Context, payment model.Payment, decline bool) error {
 	t := model.SandboxTransaction{ID: "sbx-" + payment.ID, PaymentID: payment.ID, AmountCents: payment.AmountCents, Status: model.SandboxCharged}
 	if decline {
@@ -83,21 +83,21 @@ func (p *Provider) Open(_ context.Context, payment model.Payment, _ model.Sale) 
 	return p.PublicURL() + "/pay/" + payment.ID, "", nil
 }
 
-// Look is part of service.Provider. Run repeats the callbacks of this provider, so there is nothing else to report
-// before the end; a buyer may still pay after it, in another transaction.
+// Look is part of service.Provider. Before the time to pay is over there is nothing to report, since Run repeats the
+// callbacks. Then Look reports that no money came; a buyer may still pay later, in another transaction.
 func (p *Provider) Look(_ context.Context, payment model.Payment, over bool) (report model.Report, known bool, err error) {
 	return payment.Unpaid(), over, nil
 }
 
-// Refund is part of service.Provider. An error means that the money may not have been sent.
+// Refund is part of service.Provider. done is always true; an error means that the money may not have been sent.
 func (p *Provider) Refund(ctx context.Context, payment model.Payment) (done bool, err error) {
 	return true, p.Books.SandboxRefund(ctx, model.SandboxTransaction{
 		ID: payment.ProviderTxnID, PaymentID: payment.ID, AmountCents: payment.AmountCents,
 	})
 }
 
-// Run repeats callbacks that were not taken, until ctx ends. Each round goes on behind the last one, so that callbacks which
-// always fail keep no others waiting.
+// Run repeats callbacks that were not taken, until ctx ends. Each round begins with the transaction after the last one of the
+// round before, so that callbacks which always fail keep no others waiting.
 func (p *Provider) Run(ctx context.Context) {
 	ticker := time.NewTicker(reportPeriod)
 	defer ticker.Stop()
@@ -133,8 +133,8 @@ type callback struct {
 	AmountCents   int64  `json:"amount_cents"`
 }
 
-// report sends a transaction's callback. The answers 200, 404 and 409 are final. After any other answer report returns
-// an error, and the callback is repeated.
+// report sends a transaction's callback. The answers 200, 404 and 409 are final, and recorded. After any other answer, or
+// none, report returns an error, and Run repeats the callback.
 func (p *Provider) report(ctx context.Context, t model.SandboxTransaction) error {
 	status := "succeeded"
 	if t.Status == model.SandboxDeclined {

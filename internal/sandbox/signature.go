@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// callbackWindow is how far a callback's timestamp may be from now. A recorded callback can't be replayed after that.
+// callbackWindow is how far a callback's timestamp may be from now. After that, a recorded callback can't be replayed.
 const callbackWindow = 5 * time.Minute
 
 // Signed reports whether a callback's signature is right and its timestamp (unix s) is within callbackWindow of now.
@@ -21,7 +21,7 @@ func (p *Provider) Signed(timestamp, signature string, body []byte) bool {
 	return err == nil && hmac.Equal(given, sign(p.Secret, timestamp, body))
 }
 
-// Sign returns what the provider sends in the header X-Signature: hex HMAC-SHA256 of timestamp, a dot and the body.
+// Sign returns what the provider sends in the header X-Signature: the HMAC-SHA256, in hex, of timestamp, a dot and body.
 func Sign(secret []byte, timestamp string, body []byte) string {
 	return hex.EncodeToString(sign(secret, timestamp, body))
 }

@@ -10,9 +10,9 @@ import (
 	"flashsale/model"
 )
 
-// smallest returns the smallest unit of a currency, in which Stripe takes amounts, in thousandths of the currency:
-// https://docs.stripe.com/currencies. Stripe treats ISK and UGX as currencies with cents, although an amount in them must be
-// whole (model.AllAmounts), and MGA, which has fifths, as one without.
+// smallest returns how many thousandths of a currency are its smallest unit at Stripe, where an amount is a number of smallest
+// units: https://docs.stripe.com/currencies. Stripe treats ISK and UGX as currencies with cents, although an amount in them must
+// be whole (model.AllAmounts), and MGA, which has fifths, as a currency without cents.
 func smallest(currency string) int64 {
 	code := strings.ToUpper(currency)
 	switch whole := model.AllAmounts(code, 1).Step == 100; {
@@ -24,16 +24,17 @@ func smallest(currency string) int64 {
 	return 10
 }
 
-// least is the least charge of a currency, in hundredths, where Stripe has one that is more than its smallest unit:
-// https://docs.stripe.com/currencies#minimum-and-maximum-charge-amounts. Stripe takes less by some means of payment. Where it
-// exchanges the money, the least charge is that of the account's currency, and may be less or more.
+// least is the least charge, in hundredths, of each currency for which Stripe demands more than the smallest unit:
+// https://docs.stripe.com/currencies#minimum-and-maximum-charge-amounts. By some means of payment Stripe takes less. If Stripe
+// exchanges the money, the least charge of the account's currency counts instead, which may be less or more.
 var least = map[string]int64{
 	"aed": 200, "aud": 50, "bgn": 100, "brl": 50, "cad": 50, "chf": 50, "czk": 1500, "dkk": 250, "eur": 50, "gbp": 30, "hkd": 400,
 	"huf": 17500, "inr": 50, "jpy": 5000, "mxn": 1000, "myr": 200, "nok": 300, "nzd": 50, "pln": 200, "ron": 200, "sek": 300,
 	"sgd": 50, "thb": 1000, "usd": 50,
 }
 
-// The largest charge is a number of eight digits in the smallest unit, and of twelve in rupiahs.
+// most is the largest charge in smallest units, and mostRupiahs that in IDR: Stripe takes numbers of eight digits, and of twelve
+// in IDR.
 const most, mostRupiahs = 99_999_999, 999_999_999_999
 
 // taken are the currencies that Stripe takes.
@@ -56,10 +57,10 @@ func (p *Provider) Takes(currency string) (amounts model.AmountRange, ok bool) {
 	return amounts, slices.Contains(strings.Fields(taken), code)
 }
 
-// errFraction: a currency without cents can't pay a part of its unit.
+// errFraction means that an amount is not a whole number of smallest units.
 var errFraction = errors.New("the amount is not a whole number in a currency without cents")
 
-// toSmallest converts hundredths of a currency.
+// toSmallest converts hundredths of a currency to its smallest units. The only error is errFraction.
 func toSmallest(currency string, cents int64) (int64, error) {
 	unit := smallest(currency)
 	if 10*cents%unit != 0 {
@@ -68,7 +69,7 @@ func toSmallest(currency string, cents int64) (int64, error) {
 	return 10 * cents / unit, nil
 }
 
-// moneyOf is the reverse of toSmallest.
+// moneyOf is the reverse of toSmallest. Rounded is true if the amount has a part of a hundredth, which is left out.
 func moneyOf(currency api.Currency, amount int64) model.Money {
 	thousandths := amount * smallest(string(currency))
 	return model.Money{Cents: thousandths / 10, Currency: strings.ToUpper(string(currency)), Rounded: thousandths%10 != 0}

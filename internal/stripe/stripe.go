@@ -22,14 +22,14 @@ import (
 const (
 	// callTimeout bounds one try of a call. Two tries end within the time that a request may take.
 	callTimeout = 4 * time.Second
-	// Stripe accepts an end of a session between half an hour and a day after the session is created. An order's time may
-	// be shorter. Then the session is ended with the order: see Look.
+	// shortest and longest are how long a session may last that Stripe accepts. An order's time to pay may be shorter; Look
+	// ends the session with it.
 	shortest = 30 * time.Minute
 	longest  = 24 * time.Hour
-	// margin is how far the times stay from these limits.
+	// margin is how far the end of a session stays from these limits.
 	margin = time.Minute
-	// While one call opens a session, Stripe refuses others with the same idempotency key. They are repeated, as long as Stripe
-	// usually takes.
+	// openTries is how often a call that opens a session is repeated, and openPause the pause before. While one such call
+	// runs, Stripe refuses others with the same idempotency key. Together the pauses last longer than a call usually does.
 	openTries = 10
 	openPause = 250 * time.Millisecond
 )
@@ -38,14 +38,14 @@ const (
 type Provider struct {
 	client        *api.Client
 	key           string
-	live          bool // the key is not one of a test mode
+	live          bool // the key is not of Stripe's test mode
 	webhookSecret string
 	returnURL     func() string
 	now           func() time.Time
 }
 
-// New takes the secret key of the account, the secret of its webhook endpoint, and the page to which buyers return. url
-// is the address of the API, empty for Stripe itself.
+// New makes a Provider. key is the secret key of the account, webhookSecret that of its webhook endpoint, and url the
+// address of the API, empty for Stripe itself. returnURL returns the page to which buyers return.
 func New(key, webhookSecret, url string, returnURL func() string, now func() time.Time) *Provider {
 	config := &api.BackendConfig{
 		HTTPClient: &http.Client{Timeout: callTimeout}, MaxNetworkRetries: api.Int64(1), EnableTelemetry: api.Bool(false),
@@ -65,9 +65,9 @@ func New(key, webhookSecret, url string, returnURL func() string, now func() tim
 // Name is part of service.Provider.
 func (p *Provider) Name() string { return "stripe" }
 
-// Open is part of service.Provider. The payment's id and the number of its tries are the idempotency key, so a call whose
-// answer was lost makes no second session. An order has one open payment at a time; after one that failed it gets another
-// one, and so another session.
+// Open is part of service.Provider. The payment's id and the number of its tries are the idempotency key, so after a lost
+// answer the next call gets the same session. An order has one open payment at a time. If a payment fails, the order's next
+// payment has another id, and so another session.
 func (p *Provider) Open(ctx context.Context, payment model.Payment, sale model.Sale) (page, reference string, err error) {
 	if payment.Reference != "" {
 		session, err := p.client.V1CheckoutSessions.Retrieve(ctx, payment.Reference, nil)
@@ -81,8 +81,8 @@ func (p *Provider) Open(ctx context.Context, payment model.Payment, sale model.S
 	if err != nil {
 		return "", "", fmt.Errorf("%w: %w", model.ErrPaymentRefused, err)
 	}
-	// A payment that has waited long for its session counts as made now. Stripe refuses the other end under the same idempotency
-	// key once, and then there is another key.
+	// If the payment has waited for its session for more than half a day, the session's end counts from the present hour. After an
+	// earlier call with another end, Stripe refuses the same idempotency key once. The next try has another key.
 	end, made := payment.ExpiresAt.Add(shortest+margin), payment.CreatedAt
 	if now := p.now(); now.Sub(made) > longest/2 {
 		made = now.Truncate(time.Hour) // the same for all clicks
@@ -131,8 +131,9 @@ func (p *Provider) Open(ctx context.Context, payment model.Payment, sale model.S
 	return session.URL, session.ID, nil
 }
 
-// notOpened returns why no payment was opened, without the key. Stripe repeats an answer for a day whenever a request has the
-// same idempotency key, also one of status 500: https://docs.stripe.com/api/idempotent_requests.
+// notOpened returns why no payment was opened, without the key. Stripe repeats an answer, even one of status 500, for a day under
+// the same idempotency key: https://docs.stripe.com/api/idempotent_requests. After such an answer the error wraps
+// model.ErrNotOpened, so that the next try has another key. It also wraps model.ErrPaymentRefused if Stripe refuses the payment.
 func (p *Provider) notOpened(err error) error {
 	var refused *api.Error
 	switch {
@@ -144,7 +145,7 @@ func (p *Provider) notOpened(err error) error {
 	return fmt.Errorf("%w: %w", model.ErrNotOpened, p.hide(err))
 }
 
-// Look is part of service.Provider. When the time is over, it ends the session, unless the buyer has finished it.
+// Look is part of service.Provider. If over is true, it ends the session, unless the buyer has finished the session.
 func (p *Provider) Look(ctx context.Context, payment model.Payment, over bool) (report model.Report, known bool, err error) {
 	if payment.Reference == "" { // no buyer has got the address of a session
 		return payment.Unpaid(), over, nil
@@ -155,7 +156,7 @@ func (p *Provider) Look(ctx context.Context, payment model.Payment, over bool) (
 	}
 	var refused *api.Error
 	switch {
-	case errors.As(err, &refused) && refused.HTTPStatusCode == http.StatusNotFound: // it is of another account, whose key was here before
+	case errors.As(err, &refused) && refused.HTTPStatusCode == http.StatusNotFound: // it is of another account, whose key the engine had before
 		return payment.Unpaid(), over, nil
 	case err != nil:
 		return report, false, p.hide(err)
@@ -168,9 +169,9 @@ func (p *Provider) Look(ctx context.Context, payment model.Payment, over bool) (
 	return report, known, nil
 }
 
-// Refund is part of service.Provider. Each try has an idempotency key of its own, since Stripe repeats a refusal under its key
-// for a day, and all but the first look first at what has become of the others. What is left of a charge goes back, so a second
-// refund of it is refused as one that was made.
+// Refund is part of service.Provider. Each try has an idempotency key of its own, since Stripe repeats a refusal under the same
+// key for a day. Each try but the first looks at the earlier refunds before it makes another one. A refund sends back all that is
+// left of a charge, so Stripe refuses a further refund of the same charge.
 func (p *Provider) Refund(ctx context.Context, payment model.Payment) (done bool, err error) {
 	if payment.Tries > 0 {
 		if sent, waits, err := p.sentBack(ctx, payment); sent || err != nil {
@@ -182,7 +183,7 @@ func (p *Provider) Refund(ctx context.Context, payment model.Payment) (done bool
 	refund, err := p.client.V1Refunds.Create(ctx, params)
 	var refused *api.Error
 	switch {
-	case err == nil && slices.Contains(underWay, refund.Status), // it sends the rest; another one may have sent a part
+	case err == nil && slices.Contains(underWay, refund.Status), // this refund sends the rest; earlier ones may have sent parts
 		errors.As(err, &refused) && refused.Code == api.ErrorCodeChargeAlreadyRefunded:
 		sent, waits, err := p.sentBack(ctx, payment)
 		if refused == nil && refund.Status != api.RefundStatusSucceeded && !sent {
@@ -197,10 +198,10 @@ func (p *Provider) Refund(ctx context.Context, payment model.Payment) (done bool
 	return false, p.hide(err)
 }
 
-// underWay are the statuses of refunds that have not failed. Only RefundStatusSucceeded is final among them.
+// underWay are the statuses of refunds that have not failed. Of these only RefundStatusSucceeded means that the money is sent.
 var underWay = []api.RefundStatus{api.RefundStatusSucceeded, api.RefundStatusPending, api.RefundStatusRequiresAction}
 
-// sentBack reports whether all money of a payment was sent back, and whether some of that has not arrived yet.
+// sentBack returns in sent whether refunds that have not failed cover a payment, and in waits whether some of them are under way.
 func (p *Provider) sentBack(ctx context.Context, payment model.Payment) (sent, waits bool, err error) {
 	amount, err := toSmallest(strings.ToLower(payment.Currency), payment.AmountCents)
 	if err != nil {
@@ -220,10 +221,10 @@ func (p *Provider) sentBack(ctx context.Context, payment model.Payment) (sent, w
 	return all >= amount, all > totals[api.RefundStatusSucceeded], nil
 }
 
-// refusals are the statuses by which Stripe refuses a request for what it says, and not for when or by whom it is sent.
+// refusals are the statuses by which Stripe refuses a request for its contents, and not for its time or its sender.
 var refusals = []int{http.StatusBadRequest, http.StatusPaymentRequired, http.StatusNotFound}
 
-// hide returns an error without the key. An error may quote what a proxy has answered, and that may quote the request.
+// hide returns an error without the key. An error may quote the answer of a proxy, which may quote the request with the key.
 func (p *Provider) hide(err error) error {
 	if !strings.Contains(err.Error(), p.key) {
 		return err
@@ -231,9 +232,9 @@ func (p *Provider) hide(err error) error {
 	return errors.New(strings.ReplaceAll(err.Error(), p.key, "[key]"))
 }
 
-// Read is part of service.Notifier. Events of sessions and charges that name no payment of an engine are not relevant,
-// since an account may have other uses. Events are in the version of the account's API, so only the few fields are read that
-// are the same in all versions.
+// Read is part of service.Notifier. Relevant are the ends of sessions, full refunds of charges, and refunds that failed. Sessions
+// and charges without the id of a payment are not relevant, since an account may have other uses. An account may have any version
+// of Stripe's API, so Read uses only fields that are the same in all versions.
 func (p *Provider) Read(header http.Header, body []byte) (report model.Report, relevant bool, err error) {
 	if err := webhook.ValidatePayload(body, header.Get("Stripe-Signature"), p.webhookSecret); err != nil {
 		return report, false, fmt.Errorf("%w: %w", model.ErrBadNotice, err)
@@ -263,7 +264,7 @@ func (p *Provider) Read(header http.Header, body []byte) (report model.Report, r
 	case event.Type == api.EventTypeChargeRefunded:
 		var charge struct {
 			Object   string
-			Refunded bool // not if only a part was sent back
+			Refunded bool // false if only a part was sent back
 			Intent   idOf `json:"payment_intent"`
 			Amount   int64
 			Currency api.Currency
@@ -300,7 +301,7 @@ func (p *Provider) Read(header http.Header, body []byte) (report model.Report, r
 	return report, true, nil
 }
 
-// session is what is read of a checkout session.
+// session has the fields of a checkout session that the engine reads.
 type session struct {
 	ID, Object    string
 	Payment       string `json:"client_reference_id"`
@@ -311,7 +312,7 @@ type session struct {
 	Currency      api.Currency
 }
 
-// idOf is the id of an object that Stripe sends by its id alone, or whole.
+// idOf is the id of an object. Stripe sends either the id alone or the whole object.
 type idOf string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -325,7 +326,7 @@ func (id *idOf) UnmarshalJSON(raw []byte) error {
 	return err
 }
 
-// report returns what the session says about a payment; known is false as long as that is open.
+// report returns what the session says about a payment; known is false as long as the payment is open.
 func (s session) report(paymentID string) (report model.Report, known bool) {
 	switch {
 	case s.PaymentStatus == api.CheckoutSessionPaymentStatusPaid && s.Intent != "":
@@ -337,7 +338,7 @@ func (s session) report(paymentID string) (report model.Report, known bool) {
 	}
 }
 
-// failed is the report of a session that brought no money.
+// failed returns the report of a session that brought no money.
 func (s session) failed(paymentID string) model.Report {
 	return model.NewReport(paymentID, s.ID, s.ID, model.PaymentFailed, moneyOf(s.Currency, s.Amount))
 }

@@ -1,5 +1,5 @@
-// Package tracing sends spans of requests to an OpenTelemetry collector: of a request, its call of the gate and its
-// settle, and of their calls of Redis and the database. Work that is done for several attempts at once has one span,
+// Package tracing sends spans to an OpenTelemetry collector: of requests, of their calls of the gate, of their settles,
+// and of the calls of Redis and the database in these. Work that is done for several attempts at once has one span,
 // which links to the spans of their requests. No span contains a user's id or address, a path, a statement or the
 // text of an error. The spans of Redis calls contain the address of Redis.
 package tracing
@@ -33,8 +33,8 @@ import (
 
 const name = "flashsale"
 
-// closeTimeout is how long Close waits for the collector to take the last spans. It is short, since a stop has other
-// work to do.
+// closeTimeout is how long Close waits for the collector to take the last spans. It is short, since an instance that
+// stops has other work to do.
 const closeTimeout = 500 * time.Millisecond
 
 // Tracing makes spans and sends them in batches of bounded size from a bounded queue; spans that don't fit are
@@ -49,8 +49,8 @@ type Tracing struct {
 }
 
 // New makes a Tracing that sends spans to endpoint, http(s)://host:4318. It samples the fraction ratio of the
-// requests. If a request has a traceparent header, the header decides instead. The collector need not be running: log
-// receives the failures to send. Close must follow.
+// requests. If a request has a traceparent header, the header decides instead. The collector need not be running:
+// failures to send are logged. An error means that endpoint is not valid. Close must be called in the end.
 func New(ctx context.Context, endpoint string, ratio float64, instance string, log *slog.Logger) (*Tracing, error) {
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(strings.TrimSuffix(endpoint, "/")+"/v1/traces"))
 	if err != nil {
@@ -72,7 +72,7 @@ func New(ctx context.Context, endpoint string, ratio float64, instance string, l
 	return &Tracing{provider: provider, tracer: provider.Tracer(name), close: stop}, nil
 }
 
-// failurePause is the least time between two log lines about failures. Every batch that the collector does not take
+// failurePause is the least time between two log lines about failures. Each batch that the collector does not take
 // is a failure, and the collector may be away for days.
 const failurePause = time.Minute
 
@@ -93,8 +93,8 @@ func (f *failures) Handle(err error) {
 	f.log.Warn("traces are lost", "error", err, "skipped", f.skipped.Swap(0))
 }
 
-// wordless removes the texts of errors from the spans that leave the process, whichever library added them: errors of
-// Redis name arguments, and a duplicate-key error of a database names the user.
+// wordless removes the texts of errors from the spans that leave the process, whichever library added them: the errors
+// of Redis contain arguments, and the duplicate-key error of a database contains the user's id.
 type wordless struct{ sdktrace.SpanExporter }
 
 // ExportSpans is part of sdktrace.SpanExporter.
@@ -145,7 +145,7 @@ func (t *Tracing) OpenDB(c driver.Connector) *sql.DB {
 	}
 	return otelsql.OpenDB(c, otelsql.WithTracerProvider(t.provider), otelsql.WithSpanOptions(otelsql.SpanOptions{
 		DisableQuery: true,
-		RecordError:  func(error) bool { return false }, // the text of a duplicate-key error names the user
+		RecordError:  func(error) bool { return false }, // the text of a duplicate-key error contains the user's id
 		OmitRows:     true, OmitConnResetSession: true, OmitConnectorConnect: true,
 		SpanFilter: func(ctx context.Context, _ otelsql.Method, _ string, _ []driver.NamedValue) bool {
 			return trace.SpanFromContext(ctx).IsRecording()
@@ -162,7 +162,7 @@ func (t *Tracing) WatchRedis(client redis.UniversalClient) error {
 		redisotel.WithDBStatement(false), redisotel.WithCallerEnabled(false), redisotel.WithDialFilter(true))
 }
 
-// Begin begins a span of a step with order ids. It is part of observe.Observer.
+// Begin is part of observe.Observer. It begins a span if the step has order ids and belongs to a sampled request.
 func (t *Tracing) Begin(ctx context.Context, step observe.Step) (within context.Context, end func(error)) {
 	switch {
 	case step.OrderID == nil:
@@ -176,8 +176,8 @@ func (t *Tracing) Begin(ctx context.Context, step observe.Step) (within context.
 // Note is part of observe.Observer.
 func (*Tracing) Note(observe.Event) {}
 
-// follow begins a span of a request, if the request is sampled. Until ctx ends, batch finds the request by the
-// order's id, so that the spans of batches with this attempt link to the request.
+// follow begins a span within a request, if the request is sampled. Until ctx ends, batch finds the request by the
+// order's id, so that the spans of batches that contain the attempt link to the request.
 func (t *Tracing) follow(ctx context.Context, span, orderID string) (following context.Context, end func(error)) {
 	request := trace.SpanFromContext(ctx)
 	if !request.IsRecording() {
@@ -194,9 +194,9 @@ func (t *Tracing) follow(ctx context.Context, span, orderID string) (following c
 	return t.start(ctx, span)
 }
 
-// batch begins the span of work that is done at once for n attempts; orderID returns their orders' ids. The span is
-// in the trace of the first sampled request among them. The span and all sampled requests have links to each other.
-// If no request is sampled, batch begins no span.
+// batch begins the span of work that is done at once for n attempts; orderID returns the ids of their orders. The span
+// is in the trace of the first sampled request among those of the attempts, and each sampled request and the span link
+// to each other. If no request is sampled, batch begins no span, and end is nil.
 func (t *Tracing) batch(ctx context.Context, span string, n int, orderID func(i int) string) (within context.Context, end func(error)) {
 	if t.count.Load() == 0 {
 		return ctx, nil
@@ -232,8 +232,8 @@ func (t *Tracing) start(ctx context.Context, name string, opts ...trace.SpanStar
 	}
 }
 
-// Logs returns a handler that adds two attributes to the lines about a request: its request_id, unless the line has
-// one, and its trace_id if the request is sampled.
+// Logs returns a handler that adds attributes to the log lines about a request: its request_id, unless the line has one
+// already, and, if the request is sampled, its trace_id.
 func Logs(to slog.Handler) slog.Handler { return logs{to} }
 
 type logs struct{ slog.Handler }
@@ -249,7 +249,7 @@ func (l logs) Handle(ctx context.Context, r slog.Record) error {
 	return l.Handler.Handle(ctx, r)
 }
 
-// named reports whether a line has a request_id already. Lines of the access log and of failed requests have one.
+// named reports whether a line has a request_id. Lines of the access log and of failed requests have one.
 func named(r slog.Record) (found bool) {
 	r.Attrs(func(a slog.Attr) bool {
 		found = found || a.Key == "request_id"

@@ -25,16 +25,16 @@ import (
 )
 
 const (
-	// dialTimeout and sendTimeout bound a connection and a whole try.
+	// dialTimeout bounds the time to connect, and sendTimeout a whole try.
 	dialTimeout = 5 * time.Second
 	sendTimeout = 15 * time.Second
-	// answerBytes is how much of an answer is read. The connection is closed behind that.
+	// answerBytes is how much of an answer's body is read. If the body is longer, the connection is closed.
 	answerBytes = 400
 	secretHead  = "whsec_"
 	secretBytes = 32
 )
 
-// NewSecret makes a secret that an endpoint verifies messages with.
+// NewSecret makes a secret with which an endpoint verifies messages.
 func NewSecret() string {
 	key := make([]byte, secretBytes)
 	_, _ = rand.Read(key) // never fails
@@ -47,7 +47,8 @@ type Sender struct {
 	now    func() time.Time
 }
 
-// NewSender returns a sender. Unless private is true, it connects only to public addresses.
+// NewSender returns a sender, which connects only to public addresses unless private is true. now is the clock of the
+// messages' timestamps.
 func NewSender(private bool, now func() time.Time) *Sender {
 	dialer := &net.Dialer{Timeout: dialTimeout}
 	if !private {
@@ -63,8 +64,8 @@ func NewSender(private bool, now func() time.Time) *Sender {
 	}}
 }
 
-// Send sends a message once, signed with each of the secrets. Tries of the same message have the same id. status is 0 if
-// there was no answer; answer is the beginning of its body, or what went wrong.
+// Send sends a message once, signed with each of the secrets. Tries of the same message have the same id. answer is the
+// beginning of the answer's body. If there was no answer, status is 0 and answer says what went wrong.
 func (s *Sender) Send(ctx context.Context, url string, secrets []string, id string, body []byte) (status int, answer string) {
 	status, answer, err := s.send(ctx, url, secrets, id, body)
 	if err != nil {
@@ -103,11 +104,11 @@ func (s *Sender) send(ctx context.Context, url string, secrets []string, id stri
 	return res.StatusCode, string(head), nil
 }
 
-// errPrivate: the name has led to an address that no endpoint may have.
+// errPrivate means that a URL leads to an address that no endpoint may have.
 var errPrivate = errors.New("the address is not public")
 
 // onlyPublic refuses connections to addresses that are not public. It sees the address of the connection itself, so a
-// name that leads elsewhere at the second look-up does not help.
+// host name cannot pass by resolving to a public address first and to another one later.
 func onlyPublic(_, address string, _ syscall.RawConn) error {
 	addr, err := netip.ParseAddrPort(address)
 	if err != nil {
@@ -119,19 +120,20 @@ func onlyPublic(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// notPublic are the networks of IPv4 whose addresses no endpoint outside has, by
-// https://www.iana.org/assignments/iana-ipv4-special-registry: what is not globally reachable, multicast, and what is reserved.
-// Two more are there: the relays of 6to4, which lead into another network, and the address at which virtual machines of Azure
-// reach their host.
+// notPublic are the networks of IPv4 whose addresses no endpoint outside has: those that
+// https://www.iana.org/assignments/iana-ipv4-special-registry calls not globally reachable or reserved, and multicast. Two more
+// are the relays of 6to4 (192.88.99.0/24), which lead into another network, and the address at which virtual machines of Azure
+// reach their host (168.63.129.16).
 var notPublic = prefixes(
 	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24",
 	"192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
 	"168.63.129.16/32",
 )
 
-// public is the only part of IPv6 from which addresses are given out, and exceptions what is not reachable in it or leads to an
-// address of IPv4, by https://www.iana.org/assignments/iana-ipv6-special-registry: protocols with Teredo, documentation, 6to4.
-// All else is not public, such as what contains an address of IPv4 (::/96, ::ffff:0:0/96, 64:ff9b::/96), 5f00::/16 and fc00::/7.
+// public is the only part of IPv6 from which public addresses are given out. exceptions are its networks that are not reachable
+// or lead to an address of IPv4, by https://www.iana.org/assignments/iana-ipv6-special-registry: protocols with Teredo,
+// documentation, 6to4. No other network is public: for example neither fc00::/7 nor 5f00::/16, nor 64:ff9b::/96, whose addresses
+// contain addresses of IPv4.
 var public, exceptions = prefixes("2000::/3"), prefixes("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
 
 func prefixes(texts ...string) []netip.Prefix {
@@ -142,8 +144,7 @@ func prefixes(texts ...string) []netip.Prefix {
 	return list
 }
 
-// IsPublic reports whether an address can belong to an endpoint outside. An address of IPv4 in the form ::ffff:a.b.c.d is that
-// address.
+// IsPublic reports whether an address can belong to an endpoint outside. ::ffff:a.b.c.d is judged as the IPv4 address a.b.c.d.
 func IsPublic(ip netip.Addr) bool {
 	within := func(list []netip.Prefix) bool {
 		return slices.ContainsFunc(list, func(network netip.Prefix) bool { return network.Contains(ip) })

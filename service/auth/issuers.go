@@ -26,41 +26,43 @@ import (
 )
 
 const (
-	// keysPause is the least time between two requests for an issuer's keys, even if many tokens have unknown keys.
+	// keysPause is the least time between two requests for an issuer's keys, even if many tokens have unknown keys. Only a
+	// log-in asks sooner.
 	keysPause = 10 * time.Second
 	// keysFresh is the age at which keys are fetched again, so that withdrawn ones are forgotten.
 	keysFresh = time.Hour
-	// keysMost is the age up to which keys hold while the issuer is away.
+	// keysMost is the age up to which keys are used while the issuer is away.
 	keysMost = 24 * time.Hour
-	// keysTimeout bounds a request to an issuer, and maxKeysBytes its answer.
+	// keysTimeout bounds a fetch of keys and each other request to an issuer, and maxKeysBytes bounds an answer.
 	keysTimeout  = 3 * time.Second
 	maxKeysBytes = 1 << 20
-	// maxKeysWaiting is how many requests may wait for keys that are being fetched. So forged tokens can't make all requests
-	// wait while an issuer is slow.
+	// maxKeysWaiting is how many requests may wait while an issuer's keys are fetched. So forged tokens can't make all
+	// requests wait while an issuer is slow.
 	maxKeysWaiting = 256
-	// leeway is how far an issuer's clock may be from this one.
+	// leeway is how far an issuer's clock may be from this instance's.
 	leeway = time.Minute
-	// outsideFresh is how long a checked token of an issuer is not checked again.
+	// outsideFresh is how long a valid token of an issuer is not checked again.
 	outsideFresh = 5 * time.Minute
 )
 
-// ErrOtherIssuer means that the server at an issuer's address gives another name. A slash at the end makes another name.
+// ErrOtherIssuer means that the server at an issuer's address calls itself by another name. A name with a slash at the end is
+// another one than the name without.
 var ErrOtherIssuer = errors.New("another issuer")
 
-// algorithms are those by which issuers may sign. HS256 is not among them: whoever can check a signature by a shared secret
-// can also make one.
+// algorithms are those by which issuers may sign. HS256 is not among them, since whoever can check a signature by a shared
+// secret can also make one.
 var algorithms = []string{oidc.RS256, oidc.ES256, oidc.EdDSA}
 
-// RoleClaim gives a role to the users whose tokens have a claim with this value, or with a list that has it.
+// RoleClaim gives a role to the users whose tokens have the claim Name with this value, or with a list that contains the value.
 type RoleClaim struct {
 	Role        model.Role
 	Name, Value string
 }
 
-// Issuers checks the tokens of issuers outside: JWTs by RS256, ES256 or EdDSA.
+// Issuers checks the tokens of OpenID Connect issuers outside the engine: JWTs by RS256, ES256 or EdDSA.
 type Issuers struct {
-	Audience  string // that a token must be for
-	UserClaim string // which claim is the user
+	Audience  string // the audience that a token must name
+	UserClaim string // the claim that names the user
 	Roles     []RoleClaim
 	Client    *http.Client
 	Now       func() time.Time
@@ -69,7 +71,7 @@ type Issuers struct {
 	all map[string]*issuer // by name
 }
 
-// issuer keeps the keys of an Issuer.
+// issuer is a model.Issuer with its keys.
 type issuer struct {
 	model.Issuer
 	of       *Issuers
@@ -77,7 +79,7 @@ type issuer struct {
 	waiting  atomic.Int64
 	fetching sync.Mutex
 	asked    time.Time // when keys were last asked for
-	odd      string    // the keys that were not understood, as the log has said
+	odd      string    // the errors of the keys that were not understood, as last logged
 }
 
 type issuerKeys struct {
@@ -86,8 +88,8 @@ type issuerKeys struct {
 	at    time.Time
 }
 
-// discovery is an issuer's discovery document. It is nil for an issuer that has none. A member of another form than the
-// standard's counts as absent: https://openid.net/specs/openid-connect-discovery-1_0.html#ProviderMetadata.
+// discovery is an issuer's discovery document, or nil for an issuer that has none. A member whose type is not the standard's
+// counts as absent: https://openid.net/specs/openid-connect-discovery-1_0.html#ProviderMetadata.
 type discovery map[string]any
 
 func (d discovery) text(member string) string {
@@ -95,9 +97,9 @@ func (d discovery) text(member string) string {
 	return text
 }
 
-// secretIn returns where a client shows its secret in a request for tokens: in the header, which is the usual way, or in the
-// form. The issuer lists the ways that it knows, the preferred one first. If the header comes before the form, the form is tried
-// as well: some issuers list the header and know the form only.
+// secretIn returns where a client puts its secret in a request for tokens: in the header, which is the usual way, or in the
+// form. The issuer lists the ways that it knows, the preferred one first. If it lists the header before the form, the header is
+// tried first and then the form, since some issuers list the header but accept only the form.
 func (d discovery) secretIn() oauth2.AuthStyle {
 	ways, _ := d["token_endpoint_auth_methods_supported"].([]any)
 	inForm := slices.Index(ways, any("client_secret_post"))
@@ -119,7 +121,8 @@ func (s *Issuers) Add(i model.Issuer) {
 	s.all[i.Name] = &issuer{Issuer: i, of: s}
 }
 
-// Fetch fetches the keys of all issuers, and returns the errors of those that are away.
+// Fetch fetches the keys of all issuers that have none yet, and returns the errors of those whose keys can't be fetched. An error
+// wraps ErrOtherIssuer if an issuer calls itself by another name.
 func (s *Issuers) Fetch(ctx context.Context) (err error) {
 	for _, i := range s.all {
 		if failed := i.refresh(ctx, nil, keysPause); failed != nil {
@@ -129,7 +132,8 @@ func (s *Issuers) Fetch(ctx context.Context) (err error) {
 	return err
 }
 
-// check returns the content of a valid token. The error wraps model.ErrUnavailable if the keys of its issuer can't be had.
+// check returns the content of a valid token. The error wraps model.ErrUnavailable if the keys of the token's issuer are missing
+// or too old, and can't be fetched. Any other error means that the token is not valid.
 func (s *Issuers) check(ctx context.Context, token string) (good checkedToken, err error) {
 	i, err := s.issuerOf(token)
 	if err != nil {
@@ -156,7 +160,7 @@ func (s *Issuers) check(ctx context.Context, token string) (good checkedToken, e
 	return good, nil
 }
 
-// claimsOf returns the claims of a token that is valid now.
+// claimsOf returns the claims of a token, or an error if the token has expired or is not valid yet.
 func (s *Issuers) claimsOf(token *oidc.IDToken) (claims map[string]any, err error) {
 	var raw json.RawMessage
 	if err := token.Claims(&raw); err != nil {
@@ -178,15 +182,15 @@ func (s *Issuers) claimsOf(token *oidc.IDToken) (claims map[string]any, err erro
 	return claims, nil
 }
 
-// decode reads JSON without rounding any number: a long one would become that of another user.
+// decode reads JSON without rounding any number: a long number that was rounded could be another user's id.
 func decode(raw io.Reader, into any) error {
 	decoder := json.NewDecoder(raw)
 	decoder.UseNumber()
 	return decoder.Decode(into)
 }
 
-// identity returns the user and the role that claims give. A user may be a number. An e-mail address counts in small letters, and
-// is refused if the issuer says that it has not verified it.
+// identity returns the user and the role that claims give. A user may be a number. An e-mail address is put into small letters,
+// and is refused if the issuer says that the address is not verified.
 func (i *issuer) identity(claims map[string]any) (who model.Identity, err error) {
 	user, named := claims[i.of.UserClaim].(string)
 	if number, ok := claims[i.of.UserClaim].(json.Number); ok && !named {
@@ -205,7 +209,7 @@ func (i *issuer) identity(claims map[string]any) (who model.Identity, err error)
 	return who, checkIdentity(who)
 }
 
-// issuerOf returns the issuer that a token names. Nothing in the token is checked yet.
+// issuerOf returns the issuer that a token names, or an error if that is not one of s. The signature is not checked yet.
 func (s *Issuers) issuerOf(token string) (*issuer, error) {
 	signed, err := jose.ParseSigned(token, []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.EdDSA})
 	if err != nil {
@@ -224,8 +228,8 @@ func (s *Issuers) issuerOf(token string) (*issuer, error) {
 	return i, nil
 }
 
-// userID returns the id of an issuer's user: PREFIX:USER, or PREFIX::HASH if the user's name at the issuer has another form
-// than ids, or is too long.
+// userID returns the id of an issuer's user: PREFIX:USER, or PREFIX::HASH if that would not be a valid id, or if the user's name
+// at the issuer begins with a colon.
 func (i *issuer) userID(user string) string {
 	if id := i.Prefix + ":" + user; user[0] != ':' && model.ValidUserID(id) {
 		return id
@@ -234,8 +238,8 @@ func (i *issuer) userID(user string) string {
 	return i.Prefix + "::" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:20]))
 }
 
-// roleOf returns the highest role that a token's claims give. Without any it is a buyer's: a claim role counts only if the
-// settings say so.
+// roleOf returns the highest role that s.Roles gives for a token's claims, or the buyer's role if there is none. So a claim
+// with the name role counts only if the settings name it.
 func (s *Issuers) roleOf(claims map[string]any) model.Role {
 	role := model.RoleBuyer
 	for _, rule := range s.Roles {
@@ -248,8 +252,8 @@ func (s *Issuers) roleOf(claims map[string]any) model.Role {
 	return role
 }
 
-// ready returns an error if there are no keys, or only keys that are too old. Keys that are not fresh are fetched again,
-// but hold if that fails.
+// ready returns an error if there are no keys, or only keys older than keysMost. Keys older than keysFresh are fetched again,
+// but are used on if that fails.
 func (i *issuer) ready(ctx context.Context) (err error) {
 	keys := i.keys.Load()
 	if keys == nil || i.of.Now().Sub(keys.at) >= keysFresh {
@@ -262,8 +266,8 @@ func (i *issuer) ready(ctx context.Context) (err error) {
 	return nil
 }
 
-// verify checks a token's signature, issuer and audience. If no known key fits, the keys are fetched again, but not sooner than
-// a pause after the last time; away is why they can't be fetched.
+// verify checks a token's signature, issuer and audience. If no known key fits, the keys are fetched again, unless they were
+// asked for within the pause. If they are not fetched then, away is the reason.
 func (i *issuer) verify(ctx context.Context, token, audience string, pause time.Duration) (checked *oidc.IDToken, away, err error) {
 	keys := &keySet{of: i, pause: pause}
 	rules := &oidc.Config{ClientID: audience, SupportedSigningAlgs: algorithms, SkipExpiryCheck: true}
@@ -290,7 +294,8 @@ func (k *keySet) VerifySignature(ctx context.Context, token string) (payload []b
 	return k.of.keys.Load().set.VerifySignature(ctx, token)
 }
 
-// refresh fetches the keys, unless they are no longer those that the caller has seen, or were asked for within the pause.
+// refresh fetches the keys, unless another call has replaced those that the caller has seen. It returns an error if the keys
+// can't be fetched, were asked for within the pause, or too many calls wait for them.
 func (i *issuer) refresh(ctx context.Context, seen *issuerKeys, pause time.Duration) error {
 	if i.waiting.Add(1) > maxKeysWaiting {
 		i.waiting.Add(-1)
@@ -317,7 +322,7 @@ func (i *issuer) refresh(ctx context.Context, seen *issuerKeys, pause time.Durat
 
 // fetch asks the issuer for its keys.
 func (i *issuer) fetch(ctx context.Context, into *issuerKeys) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keysTimeout) // other requests wait for them as well
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keysTimeout) // other requests wait for the keys as well
 	defer cancel()
 	address := i.KeysURL
 	if address == "" {
@@ -357,8 +362,8 @@ func (i *issuer) fetch(ctx context.Context, into *issuerKeys) error {
 	return nil
 }
 
-// get reads a JSON document of the issuer, as the owner of an access token if there is one. The error wraps model.ErrUnavailable if the
-// issuer may answer later.
+// get reads a JSON document of the issuer. It sends the access token unless that is empty. The error wraps model.ErrUnavailable
+// if the issuer may answer later.
 func (i *issuer) get(ctx context.Context, address, token string, into any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {

@@ -18,11 +18,11 @@ import (
 // verifier and keeps it, so that a code alone is of no use to whoever sees it.
 type Login struct {
 	Issuers      *Issuers
-	Issuer       string // its name; it must be one of Issuers that has a discovery document
+	Issuer       string // the name of one of Issuers, which must have a discovery document
 	ClientID     string
 	ClientSecret string        // empty: a public client
-	Scopes       string        // that the browser asks for
-	RedirectURL  func() string // of the page that the issuer sends the browser back to
+	Scopes       string        // the scopes that the browser asks for
+	RedirectURL  func() string // returns the URL of the page to which the issuer sends the browser back
 }
 
 // LoginStart is what a page needs to send a browser to the issuer.
@@ -30,11 +30,12 @@ type LoginStart struct {
 	AuthorizationURL, ClientID, RedirectURL, Scopes string
 }
 
-// ErrNotAccepted means that the issuer has logged somebody in, but its token does not count here. Another try would not help.
+// ErrNotAccepted means that the issuer has logged somebody in, but the engine does not accept the issuer's token. Another try
+// would not help.
 var ErrNotAccepted = errors.New("the issuer's token does not count here")
 
-// Start returns where log-ins begin. It returns model.ErrUnavailable if the issuer's discovery document could not be read yet,
-// and another error if the document lacks the address.
+// Start returns where log-ins begin. The error wraps model.ErrUnavailable if the issuer's keys and discovery document can't be
+// fetched. Any other error means that the document lacks an address that log-ins need.
 func (l *Login) Start(ctx context.Context) (LoginStart, error) {
 	_, found, err := l.ready(ctx)
 	if err != nil {
@@ -44,8 +45,9 @@ func (l *Login) Start(ctx context.Context) (LoginStart, error) {
 }
 
 // Finish exchanges a code, and returns who has logged in and a name to show. The error wraps ErrBadToken if the issuer
-// refuses the code or its token is for another log-in, ErrNotAccepted if its token does not count here, and model.ErrUnavailable
-// if the issuer is away. Any other error means that the issuer does not take log-ins of this client.
+// refuses the code or its token is for another log-in, ErrNotAccepted if the engine does not accept the token, and
+// model.ErrUnavailable if the issuer is away. Any other error means that the issuer does not take log-ins of this client, or
+// that its discovery document lacks an address that log-ins need.
 func (l *Login) Finish(ctx context.Context, code, verifier, nonce string) (who model.Identity, name string, err error) {
 	i, found, err := l.ready(ctx)
 	if err != nil {
@@ -107,16 +109,17 @@ func shownName(claims map[string]any) string {
 	return cmp.Or(text("preferred_username"), text("name"), text("email"))
 }
 
-// lacks reports whether a claim that the engine uses is missing. An issuer may keep all but the subject out of its tokens, and
-// tell it at its userinfo endpoint: https://openid.net/specs/openid-connect-core-1_0.html#ScopeClaims.
+// lacks reports whether a claim that the engine uses is missing. An issuer may keep all claims but the subject out of its
+// tokens, and return them at its userinfo endpoint: https://openid.net/specs/openid-connect-core-1_0.html#ScopeClaims.
 func (l *Login) lacks(claims map[string]any) bool {
 	byEmail := l.Issuers.UserClaim == "email"
 	return claims[l.Issuers.UserClaim] == nil || byEmail && claims["email_verified"] == nil || shownName(claims) == "" ||
 		slices.ContainsFunc(l.Issuers.Roles, func(rule RoleClaim) bool { return claims[rule.Name] == nil })
 }
 
-// complete returns claims with those that the issuer tells the owner of an access token about the same subject. Those of the token,
-// which was signed, count first.
+// complete adds to the claims of an ID token those that the issuer's userinfo endpoint returns for an access token. If both have
+// a claim, the ID token's counts, because that token was signed. If the endpoint does not answer, or its answer is about another
+// user or address of e-mail, complete returns the claims alone, and an error.
 func (i *issuer) complete(ctx context.Context, claims map[string]any, address, token string) (map[string]any, error) {
 	ctx, cancel := context.WithTimeout(ctx, keysTimeout)
 	defer cancel()
@@ -138,8 +141,8 @@ func (i *issuer) complete(ctx context.Context, claims map[string]any, address, t
 	return all, nil
 }
 
-// refusalOf returns what the error of an exchange means: that the code is not valid, that this client is set up wrongly, or that
-// the issuer can't answer now.
+// refusalOf returns what the error of an exchange means. It wraps ErrBadToken if the code is not valid, and
+// model.ErrUnavailable if the issuer can't answer now. Any other error means that this client is set up wrongly.
 func refusalOf(err error) error {
 	refused, ok := errors.AsType[*oauth2.RetrieveError](err)
 	switch {
@@ -152,7 +155,7 @@ func refusalOf(err error) error {
 	return fmt.Errorf("%w: the code was refused: %s", ErrBadToken, refused.ErrorCode)
 }
 
-// ready returns the issuer and its discovery document.
+// ready returns the issuer and its discovery document, or an error, see Start.
 func (l *Login) ready(ctx context.Context) (*issuer, discovery, error) {
 	i := l.Issuers.all[l.Issuer]
 	if err := i.ready(ctx); err != nil {

@@ -7,27 +7,29 @@ import (
 	"hash"
 )
 
-// Mark returns a mark that is equal for instances with the same secrets. It is an HMAC under a key from the
+// Mark returns a mark that is equal for instances with the same secrets. The mark is an HMAC under a key from the
 // database, so it reveals nothing else about the secrets.
 func Mark(key, secret, paymentSecret []byte) string {
 	return hex.EncodeToString(macOf(macOf(key, string(secret)), string(paymentSecret))[:8])
 }
 
-// macOf returns the HMAC-SHA256 of a text. Under the engine's secret, the MAC of a purpose is the key for that purpose.
+// macOf returns the HMAC-SHA256 of a text. With the engine's secret as the key, the MAC of a purpose's name is the key for
+// this purpose.
 func macOf(key []byte, text string) []byte {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(text))
 	return mac.Sum(nil)
 }
 
-// keyedMAC is a MAC with its key and buffers for texts and its sum.
+// keyedMAC is a MAC that has its key, with buffers for its input, other texts and its sum.
 type keyedMAC struct {
 	hash.Hash
 	in, out []byte
 	sum     [sha256.Size]byte
 }
 
-// newMAC makes a *keyedMAC for a sync.Pool: setting the key of a MAC costs as much as computing the MAC.
+// newMAC returns the function New of a sync.Pool of *keyedMAC. They are pooled because to set the key of a MAC costs as much
+// as to compute the MAC.
 func newMAC(of func() hash.Hash, key []byte) func() any {
 	return func() any { return &keyedMAC{Hash: hmac.New(of, key)} }
 }

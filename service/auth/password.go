@@ -15,7 +15,7 @@ import (
 	"flashsale/model"
 )
 
-// The cost of a new hash: OWASP's first choice for argon2id, some 40 ms of one core.
+// The cost of a new hash: OWASP's minimum for argon2id, which takes one core some 40 ms.
 const (
 	argonMemoryKiB = 19 << 10
 	argonPasses    = 2
@@ -25,11 +25,11 @@ const (
 )
 
 const (
-	// maxHashings is how many passwords are hashed at the same time; with fewer than four cores it is one. Each hash
-	// takes a core and 19 MiB. Purchases need no hashing, and must keep half of the cores while thousands of users
-	// log in.
+	// maxHashings is the most passwords that are hashed at the same time; with fewer than four cores it is one at a time.
+	// Each hash takes a core and 19 MiB. Purchases need no hashing, and should keep half of the cores while thousands of
+	// users log in.
 	maxHashings = 2
-	// maxWaitingHashings is how many more calls may wait. The last of them waits for a second or two.
+	// maxWaitingHashings is how many more calls may wait. The last of them waits for about a second.
 	maxWaitingHashings = 32
 	// maxStoredMemoryKiB bounds the memory that a stored hash may ask for: enough to raise the cost later, too little
 	// to exhaust the host.
@@ -40,8 +40,8 @@ const (
 
 var errPasswordHash = errors.New("stored password hash is malformed")
 
-// Passwords hashes passwords with argon2id, a bounded number at a time. Each method returns model.ErrUnavailable if
-// too many calls already wait, and ctx's error if ctx ends before the call's turn.
+// Passwords hashes passwords with argon2id, a bounded number at a time. The error of each method wraps
+// model.ErrUnavailable if too many calls wait already, and ctx's error if ctx ends before the call's turn.
 type Passwords struct {
 	running, inside chan struct{}
 }
@@ -85,8 +85,8 @@ func (p *Passwords) Verify(ctx context.Context, phc, password string) (bool, err
 	return subtle.ConstantTimeCompare(got, want) == 1, nil
 }
 
-// VerifyNothing takes as long as Verify. It is for a name that has no account, so that the time of an answer does not
-// reveal which names exist.
+// VerifyNothing takes as long as Verify, and compares nothing. It is called for a name that has no account, so that the
+// time of an answer does not reveal which names exist.
 func (p *Passwords) VerifyNothing(ctx context.Context, password string) error {
 	_, err := p.Hash(ctx, password)
 	return err

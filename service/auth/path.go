@@ -62,8 +62,8 @@ func (p *Paths) Check(path, userID, saleID string) bool {
 }
 
 // seal appends expiry and MAC. In the MAC's input each part is preceded by its length. Without the lengths, the user
-// "53" in sale "" and the user "5" in sale "3" would share a path; with a sum of numeric ids, (5, 3) and (4, 4)
-// would.
+// "53" in sale "" and the user "5" in sale "3" would share a path. If the input were the sum of numeric ids, the user 5
+// in sale 3 and the user 4 in sale 4 would share a path.
 func (p *Paths) seal(to []byte, userID, saleID string, expiry uint32) []byte {
 	mac, _ := p.macs.Get().(*keyedMAC)
 	defer p.macs.Put(mac)

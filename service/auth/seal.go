@@ -12,7 +12,8 @@ import (
 // Seals encrypts secrets that the database keeps, so that a copy of the database does not reveal them.
 type Seals struct{ aead cipher.AEAD }
 
-// NewSeals derives the key from the engine's secret. A text that was sealed under another secret can't be opened.
+// NewSeals derives the key from the engine's secret. A text that was sealed under another secret can't be opened. An error
+// is one of the cryptographic library.
 func NewSeals(secret []byte) (*Seals, error) {
 	key, err := hkdf.Key(sha256.New, secret, nil, "flashsale sealed secrets", 32)
 	if err != nil {
@@ -28,13 +29,13 @@ func NewSeals(secret []byte) (*Seals, error) {
 
 // Seal encrypts a text.
 func (s *Seals) Seal(text string) string {
-	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, []byte(text), nil)) //nolint:gosec // it makes a nonce itself
+	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, []byte(text), nil)) //nolint:gosec // the AEAD makes the nonce itself
 }
 
-// ErrSealed means that the text was sealed under another secret.
+// ErrSealed means that a text can't be opened: it was sealed under another secret, or is damaged.
 var ErrSealed = errors.New("sealed with another --secret")
 
-// Open decrypts a sealed text.
+// Open decrypts a sealed text. The only error is ErrSealed.
 func (s *Seals) Open(sealed string) (string, error) {
 	raw, err := base64.RawURLEncoding.DecodeString(sealed)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 )
 
 // Tickets issues and checks the tickets of entries in a line. A ticket proves a user's number in a sale's line, so that no
-// store has to be asked for it.
+// store has to be asked for the number.
 type Tickets struct{ key []byte }
 
 // NewTickets derives a key of its own from the secret.
@@ -32,7 +32,8 @@ func (t *Tickets) Check(ticket, userID, saleID string) (number int64, ok bool) {
 	return int64(binary.BigEndian.Uint64(raw)), hmac.Equal(raw[ticketBytes:], t.mac(raw[:ticketBytes], userID, saleID)) //nolint:gosec // issued above
 }
 
-// mac returns the MAC of a ticket. Neither a sale's id nor a user's has a zero byte.
+// mac returns the MAC of a ticket. The zero bytes keep the parts apart, since no id has a zero byte and the number has a fixed
+// length.
 func (t *Tickets) mac(number []byte, userID, saleID string) []byte {
 	return macOf(t.key, string(number)+"\x00"+saleID+"\x00"+userID)[:ticketMACBytes]
 }

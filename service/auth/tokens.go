@@ -23,25 +23,28 @@ import (
 // ErrBadToken is wrapped by every error that Verify returns.
 var ErrBadToken = errors.New("bad token")
 
-// maxTokenBytes and maxOutsideBytes bound the tokens that are parsed at all. Tokens from Sign have some 200 bytes. Those of
-// issuers outside may list hundreds of groups.
+// maxTokenBytes bounds the tokens that are parsed at all, and maxOutsideBytes those of issuers outside. Tokens from Sign have
+// some 200 bytes. Those of issuers outside may list hundreds of groups.
 const maxTokenBytes, maxOutsideBytes = 4 << 10, 16 << 10
 
 const (
-	// checkedTokensBytes bounds the memory of the cache of other issuers' valid tokens: room for some 100,000 buyers.
-	// Beyond that, the least used tokens leave the cache and are checked again.
+	// checkedTokensBytes bounds the memory of the cache of valid tokens: it has room for some 100,000 tokens of 200 bytes,
+	// or 40,000 of 1,000. Beyond that, the least used tokens leave the cache and are checked again.
 	checkedTokensBytes = 48 << 20
 	// checkedTokenBytes is the memory that a cached token takes besides its own text.
 	checkedTokenBytes = 256
 )
 
-// Tokens signs and checks users' bearer tokens: JWTs with HS256. Any issuer that has the secret may sign.
+// Tokens signs and checks users' bearer tokens: JWTs with HS256, and those that Outside checks. Another program that has the
+// secret may sign as well.
 //
-// A token in the exact form that Sign writes for a buyer is checked each time, without reflection. That takes half a
-// microsecond and stores nothing, however many buyers there are. The JWT library checks all other tokens, which takes as
-// long as the rest of a refusal. Of these, only valid tokens are cached, so that a flood of invalid ones cannot evict them.
+// A token in the exact form that Sign writes for an identity without a stamp is checked each time, without reflection. That
+// takes half a microsecond and stores nothing, however many buyers there are. Libraries check all other tokens. Such a check
+// takes as long as all else that a refused purchase needs, so its result is cached, but only for a valid token: a flood of
+// invalid tokens cannot evict the valid ones.
 type Tokens struct {
-	// Outside checks the tokens that other algorithms have signed; nil: there are none. It must be set before the first use.
+	// Outside checks the tokens that are not signed by HS256. It is nil if no issuer outside is accepted. It must be set before
+	// the first use of Tokens.
 	Outside *Issuers
 
 	secret  []byte
@@ -86,8 +89,8 @@ type claims struct {
 // stampBytes is the length of a stamp before its encoding.
 const stampBytes = 16
 
-// Stamp returns the stamp of an account, which its tokens carry. The stamp becomes another one when the account gets
-// another password, and when it is removed and made again, since each password hash has a salt of its own. It is an HMAC,
+// Stamp returns the stamp of an account, which the tokens of built-in staff carry. An account has another stamp after it got
+// another password, or was removed and made again, since each password hash has a salt of its own. The stamp is an HMAC,
 // and so tells nothing about the hash.
 func (t *Tokens) Stamp(a model.Account) string {
 	return base64.RawURLEncoding.EncodeToString(macOf(t.stamps, a.ID+"\x00"+a.PasswordHash)[:stampBytes]) // an id has no zero byte
@@ -108,7 +111,7 @@ func (t *Tokens) Sign(who model.Identity, ttl time.Duration) (token string, expi
 }
 
 // Verify returns the identity of a token. A token without a role is a buyer's. The error wraps ErrBadToken, and also
-// model.ErrUnavailable if the keys of an issuer outside can't be had.
+// model.ErrUnavailable if the keys of the token's issuer can't be fetched.
 func (t *Tokens) Verify(token string) (model.Identity, error) {
 	if who, ok := t.ours(token); ok {
 		return who, nil
@@ -123,7 +126,7 @@ func (t *Tokens) Verify(token string) (model.Identity, error) {
 	if err != nil {
 		return model.Identity{}, fmt.Errorf("%w: %w", ErrBadToken, err)
 	}
-	t.checked.Set(strings.Clone(token), good) // token is a part of the request's header and would keep it in memory
+	t.checked.Set(strings.Clone(token), good) // token is a part of the request's header, and would keep the header in memory
 	return good.who, nil
 }
 
@@ -137,9 +140,9 @@ const (
 	ourExpiryDigits = 11
 )
 
-// ours returns the identity of a token if Sign wrote it, without a stamp, and it has not expired. For any other token, valid or not, ok
-// is false and the JWT library decides; for tokens from Sign the library would decide the same. ours reads no claim
-// before it has checked the signature.
+// ours returns the identity of a token that Sign wrote without a stamp and that has not expired. For any other token, valid
+// or not, ok is false and check decides; for tokens from Sign check would decide the same. ours reads no claim before it has
+// checked the signature.
 func (t *Tokens) ours(token string) (who model.Identity, ok bool) {
 	dot := len(token) - ourSignature - 1
 	if len(token) > ourLongest || dot < len(ourHead) || token[dot] != '.' || token[:len(ourHead)] != ourHead {

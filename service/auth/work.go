@@ -16,14 +16,14 @@ import (
 
 const (
 	workAlgorithm = "SHA-256"
-	// workTime is how long a challenge may be answered: longer than the largest one takes a slow phone.
+	// workTime is how long a challenge may be answered: longer than a slow phone needs for the largest challenge.
 	workTime = 30 * time.Minute
 	// maxWork is the most characters of a solution. A genuine one has about 450.
 	maxWork = 2048
 )
 
-// Challenge is a proof of work to be done, in the format of ALTCHA: who finds the number of 0 to MaxNumber with which
-// SHA-256(Salt || number in decimal) is Challenge has computed half as many hashes on average.
+// Challenge is a proof of work to be done, in the format of ALTCHA. Its solution is the number from 0 to MaxNumber for which
+// SHA-256(Salt || number in decimal) is the field Challenge. To find the number takes MaxNumber/2 hashes on average.
 type Challenge struct {
 	Algorithm string `json:"algorithm"`
 	Challenge string `json:"challenge"` // in hex
@@ -32,9 +32,8 @@ type Challenge struct {
 	Signature string `json:"signature"` // HMAC-SHA256 over Challenge, in hex
 }
 
-// Works issues challenges and checks their solutions. A challenge is bound to a user, a sale and a time, which are in the
-// salt, so no store is needed. A solution is not marked as used: a user has one entry in a sale, so a second use gets the
-// same entry.
+// Works issues challenges and checks their solutions. A challenge is bound to a user, a sale and a time by its salt, so no
+// store is needed. A solution is not marked as used: a user has one entry in a sale, so a second use leads to the same entry.
 type Works struct {
 	key []byte
 	now func() time.Time
@@ -58,7 +57,8 @@ func (w *Works) Issue(userID, saleID string, maxNumber int64) Challenge {
 	return c
 }
 
-// Check reports whether a solution, base64 of JSON, is that of a challenge for this user and sale which has not expired.
+// Check reports whether a solution, as base64 of JSON, solves a challenge that Issue made for this user and sale, and that
+// has not expired.
 func (w *Works) Check(solution, userID, saleID string) bool {
 	if len(solution) > maxWork {
 		return false
@@ -94,6 +94,6 @@ func workHash(salt string, number uint64) string {
 
 func (w *Works) sign(text string) string { return hex.EncodeToString(macOf(w.key, text)) }
 
-// owner returns the text that binds a salt to a user and a sale: half of the MAC over their ids. Its input has a zero byte and
-// a challenge has none, so the signature of a challenge is never of use as an owner's text.
+// owner returns the text that binds a salt to a user and a sale: half of the MAC over their ids. The input of this MAC has a
+// zero byte and the hex digits of a challenge have none, so the signature of a challenge never is an owner's text.
 func (w *Works) owner(userID, saleID string) string { return w.sign(saleID + "\x00" + userID)[:32] }

@@ -67,13 +67,13 @@ type example struct {
 	password     string // of the operator
 	sale         string
 	shopLog      <-chan string
-	stops        []func() error // end the processes
-	ended        chan error     // a process has ended by itself
+	stops        []func() error // each ends a process
+	ended        chan error     // gets an error when a process ends
 }
 
 func (e *example) say(format string, values ...any) { fmt.Fprintf(e.out, format+"\n", values...) }
 
-// start builds both programs, starts them and connects them. What it returns has to be stopped, also after an error.
+// start builds both programs, starts them and connects them. The caller must call stop of e, even after an error.
 func start(ctx context.Context, o options) (e *example, err error) {
 	e = &example{options: o, password: rand.Text(), ended: make(chan error, 2)}
 	if e.folder, err = os.MkdirTemp("", "flashsale-example-"); err != nil {
@@ -85,7 +85,7 @@ func start(ctx context.Context, o options) (e *example, err error) {
 		return e, err
 	}
 
-	// The shop is first, because the engine asks it for the keys of customers' tokens.
+	// The shop starts first, because the engine asks it for the keys of customers' tokens.
 	connection := filepath.Join(e.folder, "connection.json")
 	if e.shopLog, err = e.start(nil, shop, "-addr="+o.shopAddr, "-connection="+connection); err != nil { //nolint:contextcheck // a process ends by its own stop
 		return e, err

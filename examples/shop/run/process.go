@@ -18,9 +18,10 @@ import (
 const (
 	// startTimeout is far above what a process needs to start, or an event to arrive, on a busy machine.
 	startTimeout = time.Minute
-	// stopTimeout is what a process gets to stop before it is killed.
+	// stopTimeout is the time that a process gets to stop before it is killed.
 	stopTimeout = 20 * time.Second
-	// mostLines is how many lines of a process wait to be read. Further ones are dropped, since nobody reads them after the purchase.
+	// mostLines is how many lines of a process wait to be read at most. Further lines are dropped, since nobody reads them after
+	// the purchase.
 	mostLines = 100
 )
 
@@ -33,7 +34,7 @@ func (e *example) build(ctx context.Context, folder, program string) error {
 	return nil
 }
 
-// start starts a program and returns the lines that it prints. Its end before stop is an error in e.ended.
+// start starts a program and returns the lines that it prints. When the program ends, e.ended gets an error.
 func (e *example) start(env []string, program string, args ...string) (<-chan string, error) {
 	ctx, stop := context.WithCancel(context.Background())
 	cmd := exec.CommandContext(ctx, program, args...) //nolint:gosec // built a moment ago
@@ -58,7 +59,7 @@ func (e *example) start(env []string, program string, args ...string) (<-chan st
 			default:
 			}
 		}
-		_ = cmd.Wait() // the state has what it says
+		_ = cmd.Wait() // ProcessState, below, says the same
 		e.ended <- fmt.Errorf("%s has ended: %s", name, cmd.ProcessState)
 	}()
 	e.stops = append(e.stops, func() error {
@@ -83,7 +84,8 @@ func (e *example) stop() (err error) {
 	return errors.Join(err, os.RemoveAll(e.folder))
 }
 
-// find waits for a line that matches a pattern, and returns the pattern's first group.
+// find waits for a line that matches a pattern, and returns the pattern's first group. It returns an error if no such line comes
+// within startTimeout, or a process ends.
 func (e *example) find(ctx context.Context, lines <-chan string, pattern string) (string, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, startTimeout, fmt.Errorf("after %s there is no line like %q", startTimeout, pattern))
 	defer cancel()

@@ -18,7 +18,7 @@ import (
 
 const callTimeout = 30 * time.Second
 
-// client follows no redirects: the steps of a log-in are shown one by one.
+// client follows no redirects, since logIn checks where the log-in leads.
 var client = &http.Client{
 	Timeout:       callTimeout,
 	CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -26,7 +26,8 @@ var client = &http.Client{
 
 type fields = map[string]any
 
-// send sends a request, with a body of this type unless that is empty. It returns the answer and the address that it leads to.
+// send sends a request, with a token unless that is empty. It returns the answer's body and its Location header. An answer
+// with a status of 400 or above is an error.
 func send(ctx context.Context, method, address, token, contentType, body string) (answer, location string, err error) {
 	request, err := http.NewRequestWithContext(ctx, method, address, strings.NewReader(body))
 	if err != nil {
@@ -49,7 +50,7 @@ func send(ctx context.Context, method, address, token, contentType, body string)
 	return string(raw), response.Header.Get("Location"), err
 }
 
-// api calls the engine and reads its answer into into, unless that is nil.
+// api calls the engine and, unless into is nil, decodes the answer into it.
 func (e *example) api(ctx context.Context, method, path, token string, body, into any) error {
 	var text []byte
 	if body != nil {
@@ -65,7 +66,8 @@ func (e *example) api(ctx context.Context, method, path, token string, body, int
 	return json.Unmarshal([]byte(answer), into)
 }
 
-// page sends a GET request, or a POST request if form is not nil. It returns the page and the address that the page leads to.
+// page sends a GET request, or a POST request if form is not nil. It returns the page, and the address to which the answer
+// redirects.
 func page(ctx context.Context, address string, form url.Values) (text, location string, err error) {
 	method := http.MethodGet
 	if form != nil {
@@ -74,7 +76,8 @@ func page(ctx context.Context, address string, form url.Values) (text, location 
 	return send(ctx, method, address, "", "application/x-www-form-urlencoded", form.Encode())
 }
 
-// connect does what an operator does once: a sale, a key and an endpoint for the shop.
+// connect does what an operator does once: it makes a sale, a key and an endpoint for the shop, and writes the shop's file
+// connection.
 func (e *example) connect(ctx context.Context, connection string) error {
 	var in struct{ Token string }
 	if err := e.api(ctx, "POST", "/sessions", "", fields{"name": "admin", "password": e.password}, &in); err != nil {
@@ -108,7 +111,8 @@ func (e *example) connect(ctx context.Context, connection string) error {
 	return os.WriteFile(connection, text, 0o600)
 }
 
-// logIn logs ann in at the shop as the engine's pages do it: an authorization code with PKCE.
+// logIn logs the customer ann in at the shop as the engine's pages do, by an authorization code with PKCE, and returns a token
+// of the engine.
 func (e *example) logIn(ctx context.Context) (token string, err error) {
 	var login struct {
 		Issuer struct {
