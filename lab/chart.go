@@ -21,7 +21,7 @@ const (
 	labelRoom     = 9.0  // percent on either side of the latency axis, for a label beside a mark
 	thinnest      = 0.4  // percent, least width of a bar whose value is not 0
 	hairline      = 0.15 // percent, gap between the bars of a distribution
-	linearTicks   = 5    // a step of an axis is a part of a power of ten if the axis then has at most this many steps
+	linearTicks   = 5    // at most, beside the one at 0, so that their labels do not overlap on a telephone
 	logFromRatio  = 50   // the axis is logarithmic if a bar would be more than this many times shorter than another
 	stockRight    = 96.0 // percent, for a chart without figures right of its bars
 	percentDigits = 100  // two decimals are finer than any screen
@@ -84,7 +84,7 @@ func (a axis) ticks() (list []float64) {
 		return list
 	}
 	step := math.Pow(10, math.Floor(math.Log10(a.high)))
-	for _, part := range []float64{0.1, 0.2, 0.5} {
+	for _, part := range []float64{0.2, 0.5, 1, 2} {
 		if a.high/(step*part) <= linearTicks {
 			step *= part
 			break

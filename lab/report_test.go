@@ -248,6 +248,15 @@ func TestChartsStayWithinTheirFrame(t *testing.T) {
 	})
 }
 
+// Labels of more ticks would overlap on a telephone.
+func TestTicksAreFew(t *testing.T) {
+	for _, high := range []float64{0.07, 1, 1.1, 4.9, 9.9, 10, 900, 12345} {
+		if n := len(axis{high: high}.ticks()); n < 2 || n > linearTicks+1 {
+			t.Errorf("an axis to %v has %d ticks", high, n)
+		}
+	}
+}
+
 func TestFigures(t *testing.T) {
 	for x, want := range map[float64]string{
 		0: "0", 0.000123456: "0.000123", 0.0123: "0.0123", 1: "1.00", 9.876: "9.88", 12.34: "12.3", 99.94: "99.9",
