@@ -133,6 +133,11 @@ func (s *Store) TakeEndpoint(ctx context.Context, id string, lease time.Duration
 	return one(endpoints(s.write.WithContext(ctx), "id = ?", id))
 }
 
+// FreeEndpoint ends the reservation of an endpoint to which nothing was sent, and the batch under way.
+func (s *Store) FreeEndpoint(ctx context.Context, id string) error {
+	return wrap("free an endpoint", s.write.WithContext(ctx).Exec("UPDATE endpoints SET sending_to = 0, leased_until_ms = 0 WHERE id = ?", id).Error)
+}
+
 // SendTo records the last event of the batch that is about to be sent, so that each try sends the same events; 0 ends a batch.
 func (s *Store) SendTo(ctx context.Context, id string, last int64) error {
 	return wrap("begin a delivery", s.write.WithContext(ctx).Exec("UPDATE endpoints SET sending_to = ? WHERE id = ?", last, id).Error)

@@ -113,6 +113,9 @@ func TestEndpointIsTaken(t *testing.T) {
 			return ok
 		})
 		check.Same(t, "instances that have it", len(slices.DeleteFunc(taken, func(ok bool) bool { return !ok })), 1)
+		check.NoError(t, d.FreeEndpoint(t.Context(), made.ID))
+		_, ok, err = d.TakeEndpoint(t.Context(), made.ID, time.Minute)
+		check.Same(t, "taken again when it is free", []any{ok, err}, []any{true, nil})
 		check.NoError(t, d.SendTo(t.Context(), made.ID, 1))
 		d.exec(t, "UPDATE endpoints SET leased_until_ms = 0")
 		e, ok, err := d.TakeEndpoint(t.Context(), made.ID, time.Minute)

@@ -49,6 +49,7 @@ type EndpointStore interface {
 	ChangeEndpoint(ctx context.Context, id string, c model.EndpointChange, actor string) (changed model.Endpoint, ok bool, err error)
 	RemoveEndpoint(ctx context.Context, id, actor string) (ok bool, err error)
 	TakeEndpoint(ctx context.Context, id string, lease time.Duration) (e model.Endpoint, ok bool, err error)
+	FreeEndpoint(ctx context.Context, id string) error
 	SendTo(ctx context.Context, id string, last int64) error
 	FinishDelivery(ctx context.Context, d model.Delivery, pause time.Duration, state model.EndpointState, reason string) error
 	NoteDelivery(ctx context.Context, d model.Delivery) (id int64, err error)
@@ -280,7 +281,7 @@ func (e *Endpoints) Deliver(ctx context.Context, id string) (pause time.Duration
 		events = slices.DeleteFunc(events, func(event model.Event) bool { return event.Number > endpoint.SendingTo })
 	}
 	if len(events) == 0 { // there are none, or those of the batch under way were deleted for their age
-		return 0, false, e.Store.SendTo(ctx, id, 0)
+		return 0, false, e.Store.FreeEndpoint(ctx, id)
 	}
 	if endpoint.SendingTo == 0 {
 		events = e.fitting(id, events)
