@@ -53,7 +53,7 @@ type created struct {
 
 // create answers with the thing that insert makes. With an Idempotency-Key, the thing gets the id that idUnder derives from the
 // key. If an earlier request with this key has made the thing, the answer shows the existing thing, or is IdempotencyMismatch if
-// that differs from what this request asks for. repeated finds a thing by its id; its verdict is NotFound if there is none.
+// it differs from what this request asks for. repeated finds a thing by its id; its verdict is NotFound if there is none.
 func create(
 	c *gin.Context, idUnder func(actor, key string) string, repeated func(id string) (created, model.Verdict, error),
 	insert func(id, actor string) (created, model.Verdict, *service.Invalid, error),

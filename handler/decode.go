@@ -48,7 +48,7 @@ const (
 	maxQuotedBytes = 100
 )
 
-// decode reads the request's body, a JSON object of at most most bytes, into the value that into points to. If that fails,
+// decode reads the request's body, a JSON object of no more than most bytes, into the value that into points to. If that fails,
 // decode refuses the request and returns false. The refusal is UnsupportedMediaType with the right type, TooLarge with the
 // bound, or BadRequest with the reason. into may then be partly filled.
 func decode(c *gin.Context, most int64, into any) bool {

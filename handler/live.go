@@ -39,8 +39,8 @@ func (l *Live) figures(c *gin.Context) {
 	})
 }
 
-// figuresView holds the figures of a sale for the console. If a store does not answer, its figures keep their last
-// values.
+// figuresView holds the figures of a sale for the console. If a store does not answer, the figures from it keep
+// their last values.
 type figuresView struct {
 	Now       stamp                       `json:"now"`
 	State     model.SaleState             `json:"state"`

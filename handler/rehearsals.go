@@ -43,7 +43,7 @@ func (h *Rehearsals) view(r model.Rehearsal) rehearsalView {
 	}
 }
 
-// list answers with all rehearsals that the database has, the newest first. It keeps a bounded number.
+// list answers with all rehearsals that the database has, the newest first. Their number is bounded there.
 func (h *Rehearsals) list(c *gin.Context) {
 	list, err := h.Store.Rehearsals(c.Request.Context())
 	answer(c, http.StatusOK, gin.H{"rehearsals": each(list, h.view)}, model.Accepted, err)

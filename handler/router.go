@@ -57,7 +57,7 @@ type API struct {
 }
 
 // Router returns the handler of all routes. The stages run in the order of their cost, so that the cheapest stage that
-// can refuse a request does so. It returns an error if a trusted proxy is malformed.
+// can refuse a request does so. Router returns an error if a trusted proxy is malformed.
 func Router(a *API) (http.Handler, error) {
 	r, d := gin.New(), &a.Door
 	r.HandleMethodNotAllowed, r.RedirectTrailingSlash = true, false

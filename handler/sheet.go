@@ -24,7 +24,7 @@ import (
 
 const csvBody = "text/csv"
 
-// byteOrderMark begins a sheet: without it Excel takes UTF-8 for another encoding.
+// byteOrderMark begins a sheet: without this mark, Excel takes UTF-8 for another encoding.
 const byteOrderMark = "\ufeff"
 
 // cell is a column of a campaign's sheet, and a pointer to the field that has the column's value in one row.

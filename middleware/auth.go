@@ -35,8 +35,8 @@ func Authenticate(v TokenVerifier) gin.HandlerFunc {
 // shadowed are the names of the routes' parameters that have the id of a sale, a campaign or an order.
 var shadowed = []string{"sale", "campaign", "id"}
 
-// Shadows shows shadow sales and their orders only to the crowd of a rehearsal. Other sales and orders it shows to everybody but
-// a user who is logged in as one of the crowd. If the sender may not see the id in the route, unseen answers as if nothing had
+// Shadows shows shadow sales and their orders only to the crowd of a rehearsal. Other sales and orders are shown to everybody
+// but a user who is logged in as one of the crowd. If the sender may not see the id in the route, unseen answers as if nothing had
 // that id. On routes with a log-in, Shadows comes after it. On other routes Shadows checks the request's token itself, and only
 // if the id is that of a shadow sale.
 func Shadows(v TokenVerifier, unseen gin.HandlerFunc) gin.HandlerFunc {

@@ -100,7 +100,7 @@ async function enter(quantity) {
   at("place-title").focus();
 }
 
-// work does the work that the sale asks of its entrants, and returns the solution. Meanwhile the button says so.
+// work does the work that the sale asks of its entrants, and returns the solution. Meanwhile the button says that this browser computes.
 async function work() {
   working = true;
   redraw();
