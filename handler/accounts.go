@@ -16,12 +16,12 @@ import (
 
 // Bounds of the costly work that anonymous requests cause. See middleware.Places.
 const (
-	// hashesOfOne is how many passwords from one address may be hashed or wait for their hash: half of what auth.Passwords
-	// allows in all.
+	// hashesOfOne is how many passwords from one address may be hashed, or wait to be hashed, at a time: half of the number
+	// that auth.Passwords lets wait.
 	hashesOfOne = 16
 	// issuerCalls is how many calls to an issuer may be under way: enough for a hundred log-ins in a second at an issuer that
-	// takes 300 ms, and few enough that a flood does not overload the issuer. issuerCallsOfOne is how many of them may be for
-	// one address.
+	// takes 300 ms, and few enough that a flood does not overload the issuer. issuerCallsOfOne is how many of these calls may
+	// come from the log-ins of one address.
 	issuerCalls      = 32
 	issuerCallsOfOne = 8
 )
@@ -49,7 +49,7 @@ func (a *Accounts) logIn(c *gin.Context) {
 	})
 }
 
-// byPassword answers with the session that open begins for a name and a password.
+// byPassword reads a name and a password, and answers with the session that open begins for them.
 func (a *Accounts) byPassword(
 	c *gin.Context, status int, open func(ctx context.Context, name, password string) (service.Session, model.Verdict, *service.Invalid, error),
 ) {

@@ -38,13 +38,13 @@ func (s *Campaigns) list(c *gin.Context) {
 	})
 }
 
-// variantBody is a sale of a new campaign, as operators write it.
+// variantBody is a new sale of a campaign, as operators write it.
 type variantBody struct {
 	Variant            string `json:"variant"`
 	Quota              int64  `json:"quota"`
 	PriceCents         int64  `json:"price_cents"`
 	OriginalPriceCents int64  `json:"original_price_cents"`
-	LimitPerUser       *int   `json:"limit_per_user"` // nil: that of the campaign
+	LimitPerUser       *int   `json:"limit_per_user"` // nil: the campaign's limit
 }
 
 // of returns a new sale of this variant with the terms of its campaign.

@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// consolePause is the wait between a change and the reading of it, so that quick changes share one event: nobody
-	// can follow more than five figures a second.
+	// consolePause is the wait between a change and the event that shows it, so that changes in quick succession share one
+	// event: nobody can follow more than five events a second.
 	consolePause = 200 * time.Millisecond
 	// consoleCheck is how often a stream checks that its user may still see it.
 	consoleCheck = time.Second
-	// maxConsoles bounds the streams that an instance has open for the staff. A shop has far fewer people there.
+	// maxConsoles is how many streams an instance may have open for the staff. A shop's staff needs far fewer.
 	maxConsoles = 100
-	// operatorConsoles is how many of them only operators get, so that others can't keep operators out.
+	// operatorConsoles is how many of these streams only operators get, so that others can't keep operators out.
 	operatorConsoles = 20
-	// consolesOfOne is how many of them one user gets: more than anybody looks at.
+	// consolesOfOne is how many of these streams one user gets: more than anybody looks at.
 	consolesOfOne = 20
 )
 
@@ -30,10 +30,10 @@ const (
 type Consoles struct {
 	staff       middleware.TokenVerifier
 	closing     <-chan struct{}
-	all, others *middleware.Places // others are those of users who are not operators
+	all, others *middleware.Places // others: of the users who are not operators
 }
 
-// NewConsoles returns an empty set of streams. They end when closing is closed.
+// NewConsoles returns an empty set of streams. staff checks the users' tokens. The streams end when closing is closed.
 func NewConsoles(staff middleware.TokenVerifier, closing <-chan struct{}) *Consoles {
 	return &Consoles{
 		staff, closing,
@@ -41,7 +41,7 @@ func NewConsoles(staff middleware.TokenVerifier, closing <-chan struct{}) *Conso
 	}
 }
 
-// enter takes a place for one stream of a user, as Places.Enter does.
+// enter takes a place for one stream of a user, with the results of Places.Enter.
 func (s *Consoles) enter(who model.Identity) (leave func(), verdict model.Verdict) {
 	if who.Role.May(model.RoleOperator) {
 		return s.all.Enter(who.UserID)
@@ -58,9 +58,10 @@ func (s *Consoles) enter(who model.Identity) (leave func(), verdict model.Verdic
 	return func() { leaveAll(); leaveOthers() }, verdict
 }
 
-// stream sends server-sent events to one of the staff, as long as the user may see them. next returns the frames to
-// send now, empty if there is no news, and a channel that closes when there is news. A client that takes longer than
-// sendTimeout for a write is disconnected; other streams do not wait for it.
+// stream sends server-sent events to a member of the staff until the client disconnects, the user may no longer see them, or
+// the server stops. next returns the frames to send now, empty if there is no news, and a channel that closes when there is
+// news. A client that takes longer than sendTimeout for a write is disconnected; other streams do not wait for that client. If
+// there is no place for the stream, stream refuses the request as enter says.
 func (s *Consoles) stream(c *gin.Context, next func() (frames []byte, changed <-chan struct{})) {
 	leave, verdict := s.enter(middleware.IdentityOf(c))
 	if verdict != model.Accepted {
@@ -101,7 +102,7 @@ func (s *Consoles) stream(c *gin.Context, next func() (frames []byte, changed <-
 	}
 }
 
-// stillLooks reports whether the sender of a request may still see what all of the staff see.
+// stillLooks reports whether the sender of a request may still see what every member of the staff may see.
 func (s *Consoles) stillLooks(c *gin.Context) bool {
 	return middleware.StillMay(c, s.staff, model.RoleViewer)
 }
@@ -121,7 +122,7 @@ func sendToConsole(c *gin.Context, frames []byte) bool {
 	return control.Flush() == nil
 }
 
-// appendEvent appends a server-sent event. The encoding of view never fails: it holds only texts, times and finite
+// appendEvent appends a server-sent event. The encoding of view never fails, since a view holds only texts, times and finite
 // numbers.
 func appendEvent(frames []byte, name string, view any) []byte {
 	data, _ := json.Marshal(view)

@@ -29,7 +29,7 @@ type termsBody struct {
 	EntryWork         int64      `json:"entry_work"`
 }
 
-// usualTerms has the values of the fields that an operator leaves out.
+// usualTerms returns the values of the fields that an operator leaves out.
 func usualTerms() termsBody {
 	return termsBody{
 		Currency: "CNY", LimitPerUser: 1, PayTimeoutSeconds: 30 * 60, Shards: 1, Mode: model.ModeRush, CallSeconds: service.DefaultCallSeconds,
@@ -51,9 +51,9 @@ type created struct {
 	location string
 }
 
-// create makes something, and answers with it. Under an Idempotency-Key it has the id that idUnder returns: if a request with the
-// same key has already made it, the answer is what that request made, or IdempotencyMismatch if this request asks for something
-// else. repeated finds what has that id; its verdict is NotFound if there is nothing.
+// create answers with the thing that insert makes. With an Idempotency-Key, the thing gets the id that idUnder derives from the
+// key. If an earlier request with this key has made the thing, the answer shows the existing thing, or is IdempotencyMismatch if
+// it differs from what this request asks for. repeated finds a thing by its id; its verdict is NotFound if there is none.
 func create(
 	c *gin.Context, idUnder func(actor, key string) string, repeated func(id string) (created, model.Verdict, error),
 	insert func(id, actor string) (created, model.Verdict, *service.Invalid, error),

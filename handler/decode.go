@@ -31,26 +31,26 @@ const (
 )
 
 const (
-	// maxBodyBytes is several times the largest body that buyers and payment providers have to send.
+	// maxBodyBytes bounds most bodies. The largest of them is a log-in with an authorization code of up to 3 KiB.
 	maxBodyBytes = 4 << 10
 	// maxOperatorBodyBytes fits the longest sale in Chinese, even if the client escapes each character as six bytes of
-	// ASCII: a description and a title of 2,200 characters then take 13,200 bytes.
+	// ASCII: a description and a title of together 2,200 characters then take 13,200 bytes.
 	maxOperatorBodyBytes = 16 << 10
-	// maxNoticeBytes fits a payment provider's notices, which have many fields that the engine does not read. Stripe does not
-	// bound them.
+	// maxNoticeBytes fits a payment provider's notices, which have many fields that the engine does not read. Stripe names no
+	// bound of their size.
 	maxNoticeBytes = 256 << 10
 	// smallBodyBytes is the largest announced length (Content-Length) for which the body is read into one buffer of
 	// exactly that size. Most bodies belong to purchases and are that small.
 	smallBodyBytes = 64
-	// maxDepth bounds the nesting of objects and arrays. The API's own bodies are flat.
+	// maxDepth bounds the nesting of objects and arrays. The API's own bodies have at most three levels.
 	maxDepth = 8
-	// maxQuotedBytes bounds the part of a client's body that a refusal repeats, so that it stays one readable line.
+	// maxQuotedBytes bounds the part of a client's body that a refusal repeats, so that the refusal stays one readable line.
 	maxQuotedBytes = 100
 )
 
-// decode reads the request's body, a JSON object of at most the length most, into the value that into points to. If
-// that fails, it refuses the request and returns false. The refusal is UnsupportedMediaType, TooLarge with the bound,
-// or BadRequest with the reason. into may then be partly filled.
+// decode reads the request's body, a JSON object of no more than most bytes, into the value that into points to. If that fails,
+// decode refuses the request and returns false. The refusal is UnsupportedMediaType with the right type, TooLarge with the
+// bound, or BadRequest with the reason. into may then be partly filled.
 func decode(c *gin.Context, most int64, into any) bool {
 	body, ok := readBody(c, jsonBody, most)
 	if !ok {
@@ -63,7 +63,8 @@ func decode(c *gin.Context, most int64, into any) bool {
 	return true
 }
 
-// readBody returns the raw body of a request with this media type. It refuses the request as decode does.
+// readBody returns the raw body of a request. If the body has another media type or more than most bytes, or can't be read,
+// readBody refuses the request as decode does, and returns false.
 func readBody(c *gin.Context, mediaType string, most int64) ([]byte, bool) {
 	if !isOf(middleware.HeaderOf(c, "Content-Type"), mediaType) {
 		middleware.Refuse(c, middleware.Refusal{Verdict: model.UnsupportedMediaType, Invalid: &service.Invalid{Reason: otherType, Value: mediaType}})
@@ -107,8 +108,8 @@ func refuseInvalid(c *gin.Context, invalid *service.Invalid) {
 	middleware.Refuse(c, middleware.Refusal{Verdict: model.BadRequest, Invalid: invalid})
 }
 
-// decodeObject decodes a JSON object as encoding/json does, but without its leniency. It returns what is wrong with the
-// body, or nil.
+// decodeObject decodes a JSON object more strictly than encoding/json does, except that a whole number may also be written as
+// 1.0 or 1e0. It returns what is wrong with the body, or nil.
 func decodeObject(body []byte, into any) *service.Invalid {
 	switch {
 	case len(body) == 0:
@@ -121,7 +122,7 @@ func decodeObject(body []byte, into any) *service.Invalid {
 		return &service.Invalid{Reason: notAnObject}
 	}
 	names := json.NewDecoder(bytes.NewReader(body))
-	names.UseNumber() // the second decoder checks the ranges of numbers
+	names.UseNumber() // strict, below, checks the ranges of numbers
 	if invalid := checkNames(names, 0); invalid != nil {
 		return invalid
 	}
@@ -131,7 +132,7 @@ func decodeObject(body []byte, into any) *service.Invalid {
 		return values.Decode(into)
 	}
 	err := strict(body)
-	if _, wrong := errors.AsType[*json.UnmarshalTypeError](err); wrong { // perhaps a whole number that does not look like one
+	if _, wrong := errors.AsType[*json.UnmarshalTypeError](err); wrong { // perhaps a whole number in another form, such as 1.0
 		err = strict(wholeNumbers(body))
 	}
 	if err != nil {
@@ -140,7 +141,8 @@ func decodeObject(body []byte, into any) *service.Invalid {
 	return nil
 }
 
-// wholeNumbers returns JSON with whole numbers in the form that encoding/json takes for them: to JSON, 1.0 and 1e0 are 1.
+// wholeNumbers rewrites the whole numbers in JSON without a fraction or an exponent, since encoding/json decodes only this form
+// into an integer: 1.0 and 1e0 become 1.
 func wholeNumbers(body []byte) []byte {
 	return numbers.ReplaceAllFunc(body, func(token []byte) []byte {
 		_, exponent, _ := bytes.Cut(bytes.ToLower(token), []byte("e"))
@@ -154,10 +156,10 @@ func wholeNumbers(body []byte) []byte {
 	})
 }
 
-// Longer numbers, and exponents of more digits, are not converted: no field takes these.
+// Longer numbers, and those whose exponent has more digits, are not rewritten: no field takes them.
 const longestNumber, longestExponent = 64, 2
 
-// numbers matches texts, so that digits inside a text stay as they are, and numbers.
+// numbers matches numbers. It also matches whole texts, so that digits inside a text are not taken for a number.
 var numbers = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?`)
 
 // checkNames walks one value of valid JSON and finds what encoding/json would accept: a name that is repeated in one
@@ -211,8 +213,8 @@ func explain(err error, body []byte, into any) *service.Invalid {
 	return &service.Invalid{Field: wrongTime(body, into), Reason: notATime}
 }
 
-// wrongTime returns the name of the first field that can't be decoded by itself, or "". The decoder of times does not
-// report the field in its errors, so each field is decoded alone.
+// wrongTime returns the name of the first field, in the order of the alphabet, that can't be decoded by itself, or "". The
+// decoder of times does not report the field in its errors, so each field is decoded alone.
 func wrongTime(body []byte, into any) string {
 	var fields map[string]json.RawMessage
 	_ = json.Unmarshal(body, &fields) // the body is a valid JSON object

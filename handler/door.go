@@ -15,7 +15,7 @@ import (
 	"flashsale/service"
 )
 
-// Door is what all requests pass before their handlers, and what records them.
+// Door has what the stages before the handlers need: the limits, and what counts and records requests.
 type Door struct {
 	Limits    Limits
 	Counter   middleware.Counter                                         // nil: the gate counts users' requests in the call that admits
@@ -29,7 +29,7 @@ type Door struct {
 	requests atomic.Uint64
 }
 
-// Limits are the limits of the front door, and whom it trusts.
+// Limits are the limits of the stages before the handlers, and the proxies and origins that these stages trust.
 type Limits struct {
 	Leaky          bool // a leaky bucket for the instance instead of a token bucket
 	Rate           float64
@@ -45,7 +45,7 @@ type Limits struct {
 // clients can't create metrics.
 var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPatch, http.MethodDelete, http.MethodOptions}
 
-// observe measures every request by the pattern of its route, never by its path, which may contain a purchase token.
+// observe measures every request by the pattern of its route, never by its path, which may contain a buyer's path token.
 func (d *Door) observe(c *gin.Context) {
 	middleware.Begin(c, d.Now)
 	if d.requests.Add(1)%stageSample == 1 {
@@ -69,7 +69,7 @@ func (d *Door) observe(c *gin.Context) {
 // purchaseRoute is the route of purchase requests.
 const purchaseRoute = "/api/v1/sales/:sale/:path/orders"
 
-// clientGone counts the purchase requests whose client left, for the tally.
+// clientGone is the verdict under which the tally counts the purchase requests whose client has disconnected.
 const clientGone = model.Verdict("client_gone")
 
 // verdictOf returns how a purchase request ended, whichever stage ended it.
@@ -90,13 +90,13 @@ func verdictOf(c *gin.Context) model.Verdict {
 	return internalError
 }
 
-// stageSample is the sampling of stages: one request in stageSample has the stages of the front door timed. To read the
-// clock after each stage costs more than most of the stages do.
+// stageSample is the sampling of stages: only one request in stageSample has its stages timed, since reading the clock after
+// each stage costs more than most of the stages do.
 const stageSample = 8
 
-// timed measures a stage of the front door, for one request in stageSample. Each stage returns before the next one
-// begins, so that each time is the stage's own. The time of the first stage includes the few steps that every request
-// takes before it.
+// timed measures a stage, for one request in stageSample. The stage must return before the next one begins, so that its time
+// does not include that of the next. The time of the first stage includes the few steps that every request takes before that
+// stage.
 func (d *Door) timed(stage string, h gin.HandlerFunc) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		h(c)

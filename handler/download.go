@@ -14,14 +14,14 @@ import (
 )
 
 const (
-	// exportLimit bounds a whole export or proof: enough for a million orders over a slow line.
+	// exportLimit bounds a whole export or proof: enough for a million orders over a slow connection.
 	exportLimit = 10 * time.Minute
 	// exportPatience bounds how long a client may take to receive one page of an export, or one part of a proof.
 	exportPatience = 10 * time.Second
 )
 
-// download sends a long answer in parts, as they are made. The headers go out with the first part, so that an error before it
-// is still a refusal.
+// download sends a long answer in parts, as they are made. The headers go out with the first part, so that an error before the
+// first part can still be answered with a problem.
 type download struct {
 	c       *gin.Context
 	closing <-chan struct{} // closed when the server stops: the answer ends
@@ -34,7 +34,7 @@ func (d *download) begin() {
 	d.c.Status(http.StatusOK)
 }
 
-// Write sends a part, for which the client has exportPatience.
+// Write sends a part, which the client must take within exportPatience. If the server stops, it returns context.Canceled.
 func (d *download) Write(part []byte) (int, error) {
 	select {
 	case <-d.closing:
@@ -54,8 +54,8 @@ func (d *download) Write(part []byte) (int, error) {
 	return n, err
 }
 
-// end ends the answer. If it has begun and can't be finished, net/http closes the connection, so that nobody takes a part for
-// the whole.
+// end ends the answer, as a refusal or a failure if there is one, unless the client is gone. If the answer has begun and can't
+// be finished, net/http closes the connection, so that nobody takes a part for the whole.
 func (d *download) end(verdict model.Verdict, err error) {
 	switch {
 	case d.lost:
@@ -65,7 +65,7 @@ func (d *download) end(verdict model.Verdict, err error) {
 		refuse(d.c, verdict)
 	}
 	if err != nil && d.c.Writer.Written() {
-		// The deadline is in the past, so the final chunk can't be written.
+		// With a deadline in the past, net/http can't write the final chunk, and closes the connection.
 		_ = http.NewResponseController(d.c.Writer).SetWriteDeadline(time.Unix(1, 0))
 	}
 }

@@ -12,10 +12,10 @@ import (
 	"flashsale/service"
 )
 
-// Endpoints is the feed of events, and the endpoints to which they are sent.
+// Endpoints shows the feed of events, and lets operators manage the endpoints to which events are sent.
 type Endpoints struct{ Service *service.Endpoints }
 
-// events answers with the events of the feed behind the one that the query names.
+// events answers with a page of the feed: the events after the event that the query names, or the first ones if it names none.
 func (e *Endpoints) events(c *gin.Context) {
 	after, err := strconv.ParseInt(c.DefaultQuery("after", "0"), 10, 64)
 	if err != nil || after < 0 {
@@ -142,7 +142,7 @@ func (e *Endpoints) deliveries(c *gin.Context) {
 	answer(c, http.StatusOK, gin.H{"deliveries": each(list, viewDelivery), "next_cursor": next}, verdict, err)
 }
 
-// redeliver sends the events of a delivery once more, and answers with how that went.
+// redeliver sends the events of a delivery once more, and answers with the new delivery.
 func (e *Endpoints) redeliver(c *gin.Context) {
 	id, err := strconv.ParseInt(c.Param("delivery"), 10, 64)
 	if err != nil {

@@ -23,7 +23,8 @@ import (
 )
 
 const (
-	// heartbeat is how often an unchanged stock is sent, so that proxies do not close an idle stream.
+	// heartbeat is how often a stream sends something although nothing has changed, so that proxies do not close the stream: the
+	// unchanged stock to buyers, an empty comment to the staff.
 	heartbeat = 15 * time.Second
 	// eventPause is the pause after an event of a sale, unless the sale starts or ends: nobody can read figures that
 	// change faster.
@@ -40,14 +41,16 @@ const (
 	// sendBuffer bounds the kernel's send buffer for a client that reads slowly. Until the client has read the buffer,
 	// it sees old figures.
 	sendBuffer = 8 << 10
-	// maxStreams bounds the memory of an instance's streams, and how long an event takes to reach all of them.
+	// maxStreams is how many streams an instance may have open for buyers. It bounds their memory, and how long an event takes
+	// to reach all of them.
 	maxStreams = 20_000
-	// streamsFull is the Retry-After of a request that finds no room. Streams end as soon as visitors leave the pages
-	// that show them.
+	// streamsFull is the Retry-After of a request for a stream when there is no room. Streams end as soon as visitors leave the
+	// pages that show them.
 	streamsFull = 5 * time.Second
 )
 
-// stockEvent is one event of a sale, with the state of its line, if it is in line. It is encoded once for all streams.
+// stockEvent is one event: the stock of a sale, or of a campaign's sales, and the state of their line if they are in line. The
+// event is encoded once for all streams.
 type stockEvent struct {
 	id    string // the same on every instance for the same figures
 	frame []byte
@@ -59,22 +62,22 @@ type stockEvent struct {
 type Streams struct {
 	*Offers
 	now     func() time.Time
-	watches *service.Watches[*stockEvent] // by sale; the value is nil until the first event
+	watches *service.Watches[*stockEvent] // by the id of a sale or campaign; the value is nil until the first event
 	pace    *rate.Limiter
 
 	mu      sync.Mutex
 	open    int
-	crowds  map[string]map[*stream]struct{} // by sale
+	crowds  map[string]map[*stream]struct{} // by the id of a sale or campaign
 	closed  bool
 	running sync.WaitGroup
 }
 
-// stream is one client's connection to the events of a sale.
+// stream is one client's connection to the events of a sale or campaign.
 type stream struct {
 	conn   net.Conn
 	newest *service.Newest[*stockEvent]
 	calls  atomic.Int64 // running calls of send; only the first may use known and sent
-	known  string       // the last event of the client's earlier stream (Last-Event-ID)
+	known  string       // the id of the last event of the client's earlier stream (Last-Event-ID)
 	sent   *stockEvent
 }
 
@@ -105,7 +108,7 @@ func (s *Streams) Open() int {
 	return s.open
 }
 
-// enter reserves room for one stream. It returns false if there is none, or if the streams are closed.
+// enter reserves room for one stream. It returns false if there is no room, or if the streams are closed.
 func (s *Streams) enter() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -139,7 +142,7 @@ func (s *Streams) ofCampaign(c *gin.Context) {
 	}
 }
 
-// answer answers with the events of a sale or campaign.
+// answer answers with the events of a sale or campaign, or as Unavailable if there is no room for another stream.
 func (s *Streams) answer(c *gin.Context, id string) {
 	if isHead(c) {
 		streamHeader(c)
@@ -185,11 +188,11 @@ func (s *Streams) serve(conn net.Conn, head []byte, saleID, known string) {
 		return
 	}
 	defer s.part(saleID, one)
-	one.send()                        // this stream has missed the event that was set before join
+	one.send()                        // the newest event may have been sent to the others before this stream joined
 	_, _ = conn.Read(make([]byte, 1)) // block until the client disconnects; any input also ends the stream
 }
 
-// join adds a stream to those that get a sale's events. It returns false if the streams are closed.
+// join adds a stream to those that get the events of a sale or campaign. It returns false if the streams are closed.
 func (s *Streams) join(saleID string, one *stream) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,7 +216,7 @@ func (s *Streams) part(saleID string, one *stream) {
 }
 
 // send writes the newest event to the client, unless it was already sent. If another call is running, send returns at
-// once, and that call looks for a newer event. If the client does not take the event in time, or the sale can't be read
+// once, and the running call looks for a newer event. If the client does not take the event in time, or the sale can't be read
 // any more, send closes the connection, which also ends serve.
 func (one *stream) send() {
 	if one.calls.Add(1) > 1 {
@@ -225,7 +228,7 @@ func (one *stream) send() {
 			continue
 		}
 		known := one.known == event.id
-		one.sent, one.known = event, "" // only the first event may be skipped: the same figures later are a heartbeat
+		one.sent, one.known = event, "" // only the first event may be skipped: a later one with the same figures is a heartbeat
 		if event.over || !known && !one.write(event.frame) {
 			_ = one.conn.Close()
 		}
@@ -241,15 +244,15 @@ func (one *stream) write(part []byte) bool {
 	return err == nil
 }
 
-// tell sends the newest event to all streams of a sale. Each send has its own goroutine, so that a slow client does not
-// delay the others.
+// tell sends the newest event to all streams of a sale or campaign. Each send has its own goroutine, so that a slow client
+// does not delay the others.
 func (s *Streams) tell(ctx context.Context, saleID string) {
 	s.mu.Lock()
 	crowd := slices.Collect(maps.Keys(s.crowds[saleID]))
 	s.mu.Unlock()
 	for some := range slices.Chunk(crowd, sendsAtOnce) {
 		if s.pace.WaitN(ctx, len(some)) != nil {
-			return // the last stream of the sale has ended
+			return // the last of these streams has ended
 		}
 		for _, one := range some {
 			s.running.Go(one.send)
@@ -257,7 +260,7 @@ func (s *Streams) tell(ctx context.Context, saleID string) {
 	}
 }
 
-// watch produces a sale's events until ctx ends, or until the sale can't be read any more.
+// watch produces the events of a sale or campaign until ctx ends, or until its sales can't be read any more.
 func (s *Streams) watch(ctx context.Context, id string, to *service.Newest[*stockEvent]) {
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
@@ -296,12 +299,12 @@ func (s *Streams) watch(ctx context.Context, id string, to *service.Newest[*stoc
 	}
 }
 
-// read returns the sale, or the sales of the campaign, as they are now. The list is empty if nothing has the id, or if the
+// read returns the sale or the sales of the campaign that has the id. The list is empty if nothing has the id, or if the
 // database is needed and does not answer.
 func (s *Streams) read(ctx context.Context, id string) []model.Offer {
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
-	if s.Catalog.CommonLimit(id) == nil { // else it is a campaign for sure
+	if s.Catalog.CommonLimit(id) == nil { // otherwise the id is that of a campaign
 		if offer, ok, err := s.Catalog.Sale(ctx, id); err != nil {
 			return nil
 		} else if ok && !offer.IsCampaignLine() {
@@ -315,7 +318,7 @@ func (s *Streams) read(ctx context.Context, id string) []model.Offer {
 	return sales
 }
 
-// stockView is the stock of a sale in an event: of the only sale with the time, of one among others with its id.
+// stockView is the stock of a sale in an event. In the event of one sale it has the time; in that of a campaign, the sale's id.
 type stockView struct {
 	ID        string          `json:"id,omitempty"`
 	Available int64           `json:"available"`
@@ -339,12 +342,12 @@ func eventOf(id string, sales []model.Offer, now time.Time) *stockEvent {
 		sum := sha256.Sum256(fmt.Append(nil, stocks))
 		event.id = hex.EncodeToString(sum[:8])
 		for _, o := range sales[1:] {
-			first.Stock.Reserved += o.Stock.Free() // what is left is the same for all
+			first.Stock.Reserved += o.Stock.Free() // viewLine then shows the units that are left in all sales
 		}
 	}
 	if first.Stock.Lined == model.InLine {
-		// New entries alone are no reason for an event: while a line fills up, they would be one all the time. All else that is
-		// public of a line changes together with one of these numbers.
+		// The id leaves out the number of entries: while a line fills up, new entries would cause events all the time. Everything
+		// else that is public about a line changes together with one of these values.
 		event.id = fmt.Sprintf("%s-%s-%d-%d", event.id, first.Line.Phase, first.Line.Serving, first.Revision)
 		event.frame = appendEvent(nil, "line", viewLine(first, first.State(now, first.Stock.Free())))
 	}

@@ -17,7 +17,7 @@ const (
 	readyAge = 200 * time.Millisecond
 )
 
-// Check asks one dependency. If it fails, the instance is not ready only if the dependency is Needed.
+// Check asks one dependency. The instance is ready while all Needed dependencies answer, whether or not the others do.
 type Check struct {
 	Name   string
 	Needed bool
@@ -27,14 +27,14 @@ type Check struct {
 // Health tells load balancers about this instance.
 type Health struct {
 	Checks  []Check         // what /readyz asks
-	Closing <-chan struct{} // closed when the server stops: it is not ready any more
+	Closing <-chan struct{} // closed when the server stops: the instance is then not ready
 	Now     func() time.Time
 }
 
 func (h *Health) live(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"status": "ok"}) }
 
-// ready answers with the last results of the checks. A request that comes while checks run waits for their results.
-// The answer does not say why a check failed, since anybody may read it.
+// ready answers with the results of the checks, at most readyAge old. A request that comes while checks run waits for their
+// results. The answer does not say why a check failed, since anybody may read it.
 func (h *Health) ready() gin.HandlerFunc {
 	var mu sync.Mutex
 	var states gin.H

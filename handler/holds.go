@@ -10,7 +10,7 @@ import (
 	"flashsale/service"
 )
 
-// Holds lets the shop's own checkout ask about the orders that it settles.
+// Holds lets the shop's own checkout read, settle, refund and release orders.
 type Holds struct {
 	Service *service.Holds
 	Keys    []byte // the JSON Web Key Set of hold tokens
@@ -59,7 +59,8 @@ func (h *Holds) release(c *gin.Context) {
 	answerHold(c, order, verdict, err)
 }
 
-// isID reports whether a field has the form of an id: 1 to 64 plain characters, as a user's id. Else it refuses the request.
+// isID reports whether a field has the form of a user's id: 1 to 64 letters, digits and . _ : - of ASCII. If not, it refuses the
+// request.
 func isID(c *gin.Context, field, id string) bool {
 	ok := model.ValidUserID(id)
 	if !ok {

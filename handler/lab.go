@@ -18,7 +18,7 @@ type Lab struct {
 	Consoles *Consoles
 }
 
-// there answers as if the route did not exist if this instance has no lab.
+// there refuses a request with NotFound if this instance has no lab.
 func (l *Lab) there(c *gin.Context) {
 	if l.Desk == nil {
 		refuse(c, model.NotFound)
@@ -112,8 +112,8 @@ func viewLabRun(r *lab.State) *labRunView {
 	return v
 }
 
-// events streams the run under way: a progress event at once and on each change, and a done event at the end. A
-// client that connects while no run is under way gets the last run, and then the next one.
+// events streams the run under way: a progress event at once and on each change, and a done event at the end. A client that
+// connects while no run is under way gets the last run, if there was one, and then the next run.
 func (l *Lab) events(c *gin.Context) {
 	var said *lab.State
 	l.Consoles.stream(c, func() (frames []byte, changed <-chan struct{}) {

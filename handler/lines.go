@@ -16,7 +16,7 @@ import (
 const (
 	// proofReaders is how many proofs an instance sends at the same time. Each takes about 100 KB, for a page of entries.
 	proofReaders = 500
-	// proofReadersOfOne is how many of them go to one address.
+	// proofReadersOfOne is how many of these proofs go to one address.
 	proofReadersOfOne = 10
 )
 
@@ -154,7 +154,7 @@ func (l *Lines) draw() gin.HandlerFunc {
 	}
 }
 
-// proof answers with the hashes that prove that the user's entry is under the root.
+// proof answers with the hashes that prove that the user's entry is in the Merkle tree whose root the line has published.
 func (l *Lines) proof(c *gin.Context) {
 	number, tag, path, verdict, err := l.Proofs.Path(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("sale"))
 	answer(c, http.StatusOK, gin.H{"number": number, "tag": tag, "path": path}, verdict, err)
@@ -180,7 +180,7 @@ func (l *Lines) void(c *gin.Context) {
 		To     int64    `json:"to"`
 		Reason string   `json:"reason"`
 	}
-	body.From, body.To = -1, -1 // without users, the numbers are required
+	body.From, body.To = -1, -1 // without users, from and to are required
 	if !decode(c, maxOperatorBodyBytes, &body) {
 		return
 	}

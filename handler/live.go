@@ -22,7 +22,7 @@ type Live struct {
 	Instances func(ctx context.Context) map[string]model.Instance
 }
 
-// figures streams a sale's figures as server-sent events: at once and every second.
+// figures streams a sale's figures as server-sent events: as soon as they are read, and then every second.
 func (l *Live) figures(c *gin.Context) {
 	offer, ok := l.offer(c)
 	if !ok {
@@ -39,8 +39,8 @@ func (l *Live) figures(c *gin.Context) {
 	})
 }
 
-// figuresView holds the figures of a sale for the console. If a store does not answer, its figures keep their last
-// values.
+// figuresView holds the figures of a sale for the console. If a store does not answer, the figures from it keep
+// their last values.
 type figuresView struct {
 	Now       stamp                       `json:"now"`
 	State     model.SaleState             `json:"state"`
@@ -54,12 +54,12 @@ type figuresView struct {
 	Purchases map[model.Verdict]int64     `json:"purchases"`      // those requests by verdict
 	Orders    map[model.OrderStatus]int64 `json:"orders"`
 	Units     map[model.OrderStatus]int64 `json:"units"`
-	BooksAt   *stamp                      `json:"books_at"` // when orders, units and ok were read; null before
+	BooksAt   *stamp                      `json:"books_at"` // when orders, units and ok were read; null: not yet
 	OK        bool                        `json:"ok"`       // the books balanced at that time
 	Database  reachableView               `json:"database"`
 	Gate      gateView                    `json:"gate"`
 	Drift     int64                       `json:"drift"`
-	DriftAt   *stamp                      `json:"drift_at"` // when the stock last stood still during a measurement
+	DriftAt   *stamp                      `json:"drift_at"` // when drift was measured, while the stock stood still; null: not yet
 	Stages    map[string]latencyView      `json:"stages"`
 	Instances []instanceView              `json:"instances"`
 }

@@ -93,7 +93,7 @@ func (f *Offers) saleView(o model.Offer) saleView {
 }
 
 // operatorSaleView adds the status that the operator has set: before the start, the state does not say whether the sale
-// is paused. It also adds the units in orders, which are not for buyers.
+// is paused. It also adds the number of shards, and the units in orders, which buyers do not see.
 type operatorSaleView struct {
 	saleView
 	Status model.SaleStatus `json:"status"`

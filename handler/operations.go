@@ -7,7 +7,7 @@ import (
 	"flashsale/service"
 )
 
-// Operations are what operators did, and what the engine repaired.
+// Operations shows what operators did, and what the engine repaired.
 type Operations struct {
 	*Offers
 	Service *service.Sales
@@ -27,7 +27,7 @@ func (o *Operations) ofCampaign(c *gin.Context) {
 	}
 }
 
-// of returns a handler that answers with a page of the operations on a subject that no route names.
+// of returns a handler that answers with a page of the operations on a fixed subject, such as the staff.
 func (o *Operations) of(subject string) gin.HandlerFunc {
 	return func(c *gin.Context) { o.answer(c, subject) }
 }

@@ -16,7 +16,8 @@ import (
 	"flashsale/service"
 )
 
-// Page sizes of all lists. The largest page has at most some 8 MB: 500 sales with the longest texts.
+// Page sizes of all lists that have pages. The largest page of sales has some 8 MB: 500 sales with the longest texts. A page of
+// campaigns may have 64 times as much.
 const (
 	usualPage = 50
 	maxPage   = 500
@@ -81,8 +82,8 @@ func (o *Orders) ofSale(c *gin.Context) (f model.OrderFilter, ok bool) {
 	return model.OrderFilter{SaleID: offer.ID, Status: status}, true
 }
 
-// export answers with the orders of a sale as CSV. It reads and sends page by page, since a sale may have a million orders, as long
-// as its sender may see orders.
+// export answers with the orders of a sale as CSV. It reads and sends page by page, since a sale may have a million orders. The
+// answer breaks off when the sender of the request may no longer see orders.
 func (o *Orders) export(c *gin.Context) {
 	f, ok := o.ofSale(c)
 	if !ok {

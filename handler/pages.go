@@ -24,8 +24,8 @@ type Pages struct {
 	Home http.Handler // the pages, the same for everybody
 }
 
-// maxSalePages bounds each of the two caches of sales, one with their JSON and one with their HTML pages. An entry
-// takes some kilobytes.
+// maxSalePages bounds each cache with an entry for each sale: of its HTML page, of its JSON, and of the state of its line. An
+// entry takes some kilobytes.
 const maxSalePages = 4096
 
 // salePages caches one page of each sale. A page is made again when what it shows has changed.
@@ -44,7 +44,7 @@ func newSalePages() salePages {
 	return salePages{otter.Must(&otter.Options[string, *salePage]{MaximumSize: maxSalePages})}
 }
 
-// send answers with the sale's page as it is now. render makes a page. If it can't, it answers the request itself and
+// send answers with the sale's page as it is now. render makes the page; if render can't, it answers the request itself and
 // returns nil.
 func (s salePages) send(c *gin.Context, offer model.Offer, now time.Time, render func(model.SaleState) *prepared.Answer) {
 	state := offer.State(now, offer.Stock.Free())
@@ -74,7 +74,8 @@ func (p *Pages) ofSale() gin.HandlerFunc {
 	}
 }
 
-// allSales answers with a page of all live sales. The page is made again when one of the sales changes, starts or ends.
+// allSales answers with a page of all sales that the catalog lists. The page is made again when one of the sales changes, starts
+// or ends, and at the latest after heartbeat.
 func (f *Offers) allSales(render func(c *gin.Context, live []model.Offer) *prepared.Answer) gin.HandlerFunc {
 	var kept atomic.Pointer[salesPage]
 	return func(c *gin.Context) {
@@ -179,7 +180,8 @@ func (p *Pages) showMissing(c *gin.Context) {
 	p.show(c)
 }
 
-// nowhere returns the request as one for an unknown page: Home may have a page at its own path, or need a store for it.
+// nowhere returns the request as one for an unknown page. At the request's own path, Home may have a page, or may have to ask a
+// store.
 func nowhere(c *gin.Context) *http.Request {
 	r := c.Request.Clone(c.Request.Context())
 	r.URL.Path = unknownPage

@@ -14,7 +14,8 @@ import (
 	"flashsale/service"
 )
 
-// Sandbox is the payment provider in the binary: its pages, and the signature of its callbacks.
+// Sandbox is the payment provider in the binary. It serves the provider's pages. Signed reports whether the provider has signed a
+// callback.
 type Sandbox interface {
 	http.Handler
 	Signed(timestamp, signature string, body []byte) bool
@@ -41,7 +42,8 @@ func form(c *gin.Context) {
 	}
 }
 
-// signed lets a request pass only with the signature of a payment provider, and stores its body for the next handler.
+// signed lets a request pass only with the sandbox's signature, and stores its body for the next handler. It refuses others as
+// decode does, or as BadSignature.
 func (p *Payments) signed(c *gin.Context) {
 	raw, ok := readBody(c, jsonBody, maxBodyBytes)
 	switch {
@@ -57,7 +59,7 @@ func (p *Payments) signed(c *gin.Context) {
 // signedBody is the key under which signed stores the body in the context.
 const signedBody = "signed body"
 
-// callback takes a payment provider's report of a payment. The provider repeats it until the answer is 200.
+// callback takes the sandbox's report of a payment. The sandbox repeats the report until the answer is 200.
 func (p *Payments) callback(c *gin.Context) {
 	raw, _ := c.MustGet(signedBody).([]byte)
 	var body struct {
@@ -85,7 +87,7 @@ func (p *Payments) callback(c *gin.Context) {
 	answer(c, http.StatusOK, gin.H{"order": viewOrder(order)}, verdict, err)
 }
 
-// notice takes a notice in the provider's own form. The provider repeats it until the answer is 200.
+// notice takes a notice in the provider's own form. The provider repeats the notice until the answer is 200.
 func (p *Payments) notice(c *gin.Context) {
 	raw, ok := readBody(c, jsonBody, maxNoticeBytes)
 	if !ok {

@@ -27,7 +27,7 @@ const (
 // statusClientGone is the status in logs and metrics of a request whose client has disconnected. It is never sent.
 const statusClientGone = 499
 
-// The languages of the API's texts, as indexes of lists that have one text in each.
+// The languages of the API's texts, as indexes of lists that have one text for each language.
 const (
 	english = iota
 	chinese
@@ -117,9 +117,9 @@ func byVerdict(table map[int]map[model.Verdict][2]text) map[model.Verdict]proble
 	return all
 }
 
-// Problems answers every request that ended in a refusal or an error, and logs the errors. No other stage does either.
-// Only the trace, the request id, the metrics and the access log are outside of it. If an answer has already begun,
-// Problems does not change it.
+// Problems answers every request that ended in a refusal or an error, and logs the errors. No other stage does.
+// The stages outside of Problems are the trace, the reading of X-Forwarded-For, the request id, the metrics and the access log.
+// If an answer has already begun, Problems does not change it.
 //
 // It answers an error as 503 unavailable if the error wraps model.ErrUnavailable or was caused by a deadline or a
 // shutdown, and otherwise as 500 internal. The answer never contains the text of the error. If the client has

@@ -26,7 +26,7 @@ type Purchases struct {
 	Paths   *auth.Paths
 }
 
-// purchase takes an attempt. It answers 201 with an order that is in the database, or 202 with one that is queued.
+// purchase takes an attempt. It answers 201 with an order that is in the database, 202 with one that is queued, or a refusal.
 func (p *Purchases) purchase(c *gin.Context) {
 	quantity, ok := readQuantity(c)
 	if !ok {
@@ -153,7 +153,7 @@ func skipSpace(b []byte) []byte {
 }
 
 // parsePrefer reads the preferences that a purchase supports (RFC 7240): respond-async and wait. It ignores others, and the
-// parameters of preferences. ok is false if wait is not a number of whole seconds, which may be in quotes.
+// parameters of preferences. ok is false if wait is not a whole number of seconds up to 65,535, plain or in quotes.
 func parsePrefer(headers []string) (p service.Preference, ok bool) {
 	for _, header := range headers {
 		for preference := range strings.SplitSeq(header, ",") {
@@ -182,7 +182,7 @@ func (p *Purchases) issuePath(c *gin.Context) {
 	}
 	now := p.Catalog.Now()
 	v := offer.Judge(now)
-	if offer.IsCampaignLine() { // the buyer has to choose one of its sales
+	if offer.IsCampaignLine() { // the buyer has to choose one of the campaign's sales
 		v = model.NotFound
 	}
 	if v != model.Accepted {
@@ -201,8 +201,9 @@ func (p *Purchases) issuePath(c *gin.Context) {
 	c.JSON(http.StatusOK, gin.H{"path": path, "expires_at": stamp(expiresAt)})
 }
 
-// turn returns until when the user may buy in a sale that is in line. If the user is not called, it ends the request and
-// returns false. A ticket in the header Line-Ticket saves the question to the database.
+// turn returns until when the user may buy in a sale that is in line. If the user may not buy, or the database does not answer,
+// it ends the request and returns false. With a valid ticket in the header Line-Ticket, the database need not be asked while the
+// user's rank was not called yet.
 func (p *Purchases) turn(c *gin.Context, offer model.Offer) (until time.Time, ok bool) {
 	until, rank, verdict, err := p.Lines.Turn(c.Request.Context(), middleware.IdentityOf(c).UserID, offer, middleware.HeaderOf(c, "Line-Ticket"))
 	switch {

@@ -7,7 +7,7 @@ import (
 	"flashsale/service"
 )
 
-// Reasons that the handlers detect themselves, in bodies, headers and query parameters.
+// The reasons for refusals that the handlers themselves find, in bodies, headers and query parameters.
 const (
 	overSize      service.Reason = "over_size"
 	otherType     service.Reason = "other_type"
@@ -91,7 +91,7 @@ var reasons = map[service.Reason][2]string{
 	wrongLogIn:    {"The name or the password is wrong.", "用户名或密码错误。"},
 }
 
-// word returns in one language what is wrong.
+// word returns the text that says in one language what is wrong.
 func word(i *service.Invalid, language int) string {
 	return strings.NewReplacer(
 		"{field}", i.Field, "{value}", i.Value,

@@ -11,7 +11,8 @@ import (
 	"flashsale/model"
 )
 
-// RehearsalStore has the results of rehearsals.
+// RehearsalStore has the results of rehearsals. Rehearsals returns all of them, the newest first and without their reports.
+// Rehearsal returns the one with an id and its report; ok is false if there is none.
 type RehearsalStore interface {
 	Rehearsals(ctx context.Context) ([]model.Rehearsal, error)
 	Rehearsal(ctx context.Context, id int64) (r model.Rehearsal, ok bool, err error)
@@ -29,7 +30,7 @@ type rehearsalView struct {
 	Report      json.RawMessage `json:"report,omitempty"`
 }
 
-// Rehearsals shows the results of rehearsals, as of this instance's version or of another.
+// Rehearsals shows the results of rehearsals, and whether each was made with this instance's version.
 type Rehearsals struct {
 	Store   RehearsalStore
 	Version string
@@ -42,7 +43,7 @@ func (h *Rehearsals) view(r model.Rehearsal) rehearsalView {
 	}
 }
 
-// list answers with all rehearsals, the newest first. The database keeps a bounded number.
+// list answers with all rehearsals that the database has, the newest first. Their number is bounded there.
 func (h *Rehearsals) list(c *gin.Context) {
 	list, err := h.Store.Rehearsals(c.Request.Context())
 	answer(c, http.StatusOK, gin.H{"rehearsals": each(list, h.view)}, model.Accepted, err)

@@ -14,19 +14,20 @@ import (
 	"flashsale/model"
 )
 
-// requestLimit is how long a request may take. It equals the longest wait that a buyer may ask for, and is well within
-// the server's write timeout.
+// requestLimit is how long a request may take, apart from streams, exports and proofs. It equals the longest wait that a buyer
+// may ask for, and is well within the server's write timeout.
 const requestLimit = 10 * time.Second
 
-// Requests that carry proof of their sender have token buckets of their own: signed callbacks, and requests with an
-// operator's token. A bucket is charged after the proof, which is a hash over a bounded text and costs no more than a
-// refusal. So a crowd of strangers can't delay payments or operators, and nobody without a secret can empty these
-// buckets. They bound a sender that has a secret and sends too much. A request without proof is charged to the buckets that
-// all strangers share.
+// Callbacks with a right signature, requests of the shop's checkout with its key, and requests of the staff with a token or key
+// have token buckets of their own. A request is charged to its bucket after the check of its secret, which is a hash over a
+// bounded text and costs no more than a refusal. So a crowd of strangers can't delay payments or the staff, and nobody without a
+// secret can empty these buckets. The buckets bound a sender that has a secret and sends too much. A request without a right
+// secret is charged to the buckets that all strangers share.
 const (
-	// callbackRate is how many signed callbacks may pass in a second: more payments than a database can settle.
+	// callbackRate is how many signed callbacks may pass in a second, and how many requests of the shop's checkout: together more
+	// payments than a database can settle.
 	callbackRate = 5_000
-	// operatorRate is how many operators' requests may pass in a second: enough for a hundred consoles, or for a script
+	// operatorRate is how many requests of the staff may pass in a second: enough for a hundred consoles, or for a script
 	// that makes sales.
 	operatorRate = 500
 )
@@ -56,7 +57,7 @@ type API struct {
 }
 
 // Router returns the handler of all routes. The stages run in the order of their cost, so that the cheapest stage that
-// can refuse a request does so. It returns an error if a trusted proxy is malformed.
+// can refuse a request does so. Router returns an error if a trusted proxy is malformed.
 func Router(a *API) (http.Handler, error) {
 	r, d := gin.New(), &a.Door
 	r.HandleMethodNotAllowed, r.RedirectTrailingSlash = true, false
@@ -121,16 +122,16 @@ func Router(a *API) (http.Handler, error) {
 	memory := api.Group("", instance, address)
 	shown := memory.Group("", shadows)
 	shown.GET("/sales/:sale/events", a.Streams.ofSale) // no deadline: a stream has no end
-	// These are mostly answered from memory, without a deadline. Where they ask a store, they apply a limit
-	// themselves.
-	shared := shown.Group("") // caches keep these
+	// The requests of these routes are mostly answered from memory, and have no deadline. A handler that asks a store sets a
+	// limit itself.
+	shared := shown.Group("") // caches may keep these answers
 	if len(d.Limits.Origins) > 0 {
 		shared.Use(middleware.AnyOrigin())
 	}
 	shared.GET("/sales", a.Sales.live())
 	shared.GET("/sales/:sale", a.Sales.get())
 	shared.GET("/sales/:sale/line", a.Lines.get())
-	shared.GET("/sales/:sale/draw.json", a.Lines.draw()) // no deadline: it may be long
+	shared.GET("/sales/:sale/draw.json", a.Lines.draw()) // no deadline: the proof may be long
 	shared.GET("/campaigns/:campaign", a.Campaigns.get())
 	shown.GET("/campaigns/:campaign/events", a.Streams.ofCampaign)
 	memory.POST("/sales/:sale/:path/orders", login, middleware.RequireBuyer, path, shadows, counter, a.Purchases.purchase)
@@ -226,8 +227,8 @@ func Router(a *API) (http.Handler, error) {
 	return r, nil
 }
 
-// ofIDs refuses a path with a parameter that contains a space, a control character or a character outside ASCII. No id
-// contains one, and the databases compare such texts in different ways.
+// ofIDs refuses a path as NotFound if one of its parameters contains a space, a control character or a character outside ASCII.
+// No id contains such a character, and databases differ in how they compare such texts.
 func ofIDs(c *gin.Context) {
 	for _, p := range c.Params {
 		if strings.ContainsFunc(p.Value, func(r rune) bool { return r <= ' ' || r > '~' }) {

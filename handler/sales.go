@@ -15,10 +15,11 @@ import (
 )
 
 const (
-	// pathLifetime is how long a purchase path is valid: long enough for a rush and its repeats, too short for a trade
-	// in paths.
+	// pathLifetime is how long a purchase path is valid at most: long enough for a rush and repeated attempts, too short for a
+	// trade in paths.
 	pathLifetime = 10 * time.Minute
-	// callGrace is how much longer than a call its path is valid: a call lasts until a caller ends it, a moment late.
+	// callGrace is how long the path of a called buyer is valid after the time of the call is over: the worker that ends calls
+	// comes a moment late, and until then the buyer may buy.
 	callGrace = 3 * time.Second
 	// saleMaxAge is how long caches may show a sale without asking again, in seconds.
 	saleMaxAge = 1
@@ -82,7 +83,7 @@ func (s *Sales) create(c *gin.Context) {
 	if !decode(c, maxOperatorBodyBytes, &body) {
 		return
 	}
-	if body.Mode == "" { // for the service, this is the usual mode
+	if body.Mode == "" { // the service would take an empty mode for the usual one
 		refuseInvalid(c, &service.Invalid{Field: "mode", Reason: service.BadMode})
 		return
 	}

@@ -24,7 +24,7 @@ import (
 
 const csvBody = "text/csv"
 
-// byteOrderMark begins a sheet: without it Excel takes UTF-8 for another encoding.
+// byteOrderMark begins a sheet: without this mark, Excel takes UTF-8 for another encoding.
 const byteOrderMark = "\ufeff"
 
 // cell is a column of a campaign's sheet, and a pointer to the field that has the column's value in one row.
@@ -33,8 +33,8 @@ type cell struct {
 	value  any
 }
 
-// ofCampaign is how many of the columns are those of the campaign, which are the same in all rows. The last ofLine of these
-// are about its line.
+// The first ofCampaign columns are those of the campaign, the same for all rows. The last ofLine of these columns are about the
+// campaign's line.
 const (
 	ofCampaign = 13
 	ofLine     = 4
@@ -84,13 +84,14 @@ func (c cell) parse(text, decimal string) (err error) {
 	default:
 		var n int64
 		if n, err = wholeNumber(text, decimal); err == nil {
-			err = json.Unmarshal(strconv.AppendInt(nil, n, 10), value) // into each type of numbers
+			err = json.Unmarshal(strconv.AppendInt(nil, n, 10), value) // value may point to any type of number
 		}
 	}
 	return err
 }
 
-// form returns the reason for a text that the cell can't have. Its wording says what the cell takes.
+// form returns the reason with which a text is refused that the cell can't have. The wording of the reason says what the cell
+// takes.
 func (c cell) form() service.Reason {
 	switch c.value.(type) {
 	case *bool:
@@ -101,7 +102,8 @@ func (c cell) form() service.Reason {
 	return badNumber
 }
 
-// grouped is a whole number as spreadsheets show it: with a sign between groups of three digits, and a fraction of zeros.
+// grouped matches a whole number as spreadsheets show it, by the sign before its fraction: groups of three digits may be
+// separated, and a fraction may have only zeros.
 var grouped = map[string]*regexp.Regexp{
 	".": regexp.MustCompile(`^(-?\d+|-?\d{1,3}(?:[, \x{a0}\x{202f}'’]\d{3})+)(?:\.0*)?$`),
 	",": regexp.MustCompile(`^(-?\d+|-?\d{1,3}(?:[. \x{a0}\x{202f}'’]\d{3})+)(?:,0*)?$`),
@@ -134,9 +136,10 @@ func (c cell) text() string {
 }
 
 // readRows reads CSV (RFC 4180) in the forms in which Excel, Numbers, LibreOffice and pandas write it: in UTF-8 or UTF-16, with
-// any line ends, with commas, semicolons or tabs between the cells, which a first line "sep=" may name, with empty rows and
-// columns at the end, and with rows that are too short. decimal is the sign before the fraction of a number: a comma if
-// semicolons separate the cells, otherwise a point.
+// any line ends, and with commas, semicolons or tabs between the cells. A first line such as "sep=;" may name the separator.
+// readRows skips empty rows, and cuts off empty cells at the end of a row. It fills up rows that are shorter than the first, and
+// returns invalid if a row is longer. decimal is the sign before the fraction of a number: a comma if semicolons separate the
+// cells, otherwise a point.
 func readRows(raw []byte) (rows []sheetRow, decimal string, invalid *service.Invalid) {
 	for mark, order := range map[string]binary.ByteOrder{"\xfe\xff": binary.BigEndian, "\xff\xfe": binary.LittleEndian} {
 		if bytes.HasPrefix(raw, []byte(mark)) { // UTF-16
@@ -200,7 +203,8 @@ type sheetRow struct {
 }
 
 // readSheet reads a sheet into a new campaign: a row with the names of the columns, in any order, then one row for each sale.
-// The columns of the campaign may be empty in all rows but the first. It returns what is wrong, or nil.
+// In the rows after that of the first sale, the columns of the campaign may be empty, or the same as there. readSheet returns
+// what is wrong, or nil.
 func readSheet(raw []byte, b *campaignBody) *service.Invalid {
 	rows, decimal, invalid := readRows(raw)
 	if invalid != nil {
@@ -247,8 +251,9 @@ func readSheet(raw []byte, b *campaignBody) *service.Invalid {
 	return nil
 }
 
-// export answers with the sheet of a campaign as CSV: the columns that readSheet reads, and the figures of each sale. Only the
-// first row has the columns of the campaign: with a description in 64 rows, the sheet would be too large for an import.
+// export answers with the sheet of a campaign as CSV: the columns that readSheet reads, and the figures of each sale. The
+// values of the campaign are only in the row of the first sale: with a description in 64 rows, the sheet would be too large for
+// an import.
 func (s *Campaigns) export(c *gin.Context) {
 	sales, ok := s.campaign(c)
 	if !ok {

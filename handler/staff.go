@@ -33,7 +33,7 @@ func viewAccount(a model.Account, secret string) accountView {
 	return accountView{Name: a.Name, Kind: kind, Role: a.Role, CreatedAt: optional(a.CreatedAt), UsedAt: optional(a.UsedAt), Secret: secret}
 }
 
-// Staff lets operators manage the accounts and keys of the staff.
+// Staff shows the accounts and keys of the staff, and lets operators change them.
 type Staff struct{ Service *service.Staff }
 
 func (s *Staff) list(c *gin.Context) {

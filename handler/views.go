@@ -65,7 +65,7 @@ type orderView struct {
 	CreatedAt   *stamp            `json:"created_at,omitempty"` // not known if the attempt was lost
 	ExpiresAt   *stamp            `json:"expires_at,omitempty"` // set once the order is in the database
 	PaidAt      *stamp            `json:"paid_at,omitempty"`
-	UserID      string            `json:"user_id,omitempty"` // for the operator only
+	UserID      string            `json:"user_id,omitempty"` // only for the staff and the shop's servers
 }
 
 func viewOrder(o model.Order) orderView {
@@ -76,7 +76,7 @@ func viewOrder(o model.Order) orderView {
 	}
 }
 
-// viewBuyersOrder shows an order with its buyer, which is not for buyers.
+// viewBuyersOrder shows an order with its buyer's id, to the staff and the shop's servers.
 func viewBuyersOrder(o model.Order) orderView {
 	v := viewOrder(o)
 	v.UserID = o.UserID
@@ -114,7 +114,7 @@ func appendTime(b []byte, name string, t time.Time) []byte {
 	return t.UTC().AppendFormat(append(b, name...), stampLayout)
 }
 
-// appendText appends a JSON string. The texts of an order need no escapes. If one does, encoding/json encodes it.
+// appendText appends a JSON string. The texts of an order seldom need escapes; encoding/json encodes those that do.
 func appendText(b []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {

@@ -19,16 +19,16 @@ const (
 	linesPerSecond = 10
 	// slowRequest is the duration from which on a request is always logged.
 	slowRequest = time.Second
-	// maxReason bounds the characters of why a request was refused, which may quote the request.
+	// maxReason is how many characters of the reason for a refusal are logged: the reason may quote the request.
 	maxReason = 300
 )
 
-// AccessLog writes a line for each request, at warn for a 5xx and otherwise at info. It is outside of the stage that
+// AccessLog writes a line for each request, at warn for a 5xx and otherwise at info. It must be outside of the stage that
 // writes the problems, so that it sees the status that was sent. It logs the route as the pattern that matched (empty
 // if none did), never as the URL: the URL of a purchase contains the buyer's path token.
 //
 // Unless the logger's level is debug, at most linesPerSecond lines in a second are written for requests with the same
-// route and status. The next line of that kind reports in "skipped" how many were left out. A 5xx, and a request that
+// route and status. The next line for such a request reports in "skipped" how many lines were left out. A 5xx, and a request that
 // took slowRequest or longer, is always written.
 func AccessLog(log *slog.Logger, now func() time.Time) gin.HandlerFunc {
 	kinds := newLogKinds()
@@ -73,8 +73,8 @@ func AccessLog(log *slog.Logger, now func() time.Time) gin.HandlerFunc {
 	}
 }
 
-// logKind is what the requests that share a budget of lines have in common. Clients can choose neither of the values,
-// which bounds the number of kinds.
+// logKind is what the requests that share a budget of lines have in common. Clients can invent neither routes nor statuses, so
+// the number of kinds is bounded.
 type logKind struct {
 	route  string
 	status int
@@ -82,11 +82,11 @@ type logKind struct {
 
 // logBudget counts the lines of one kind.
 type logBudget struct {
-	lines   atomic.Uint64 // the second; in the low 8 bits the number of its lines
-	skipped atomic.Int64  // lines left out since the last one
+	lines   atomic.Uint64 // the second, and in the low 8 bits the number of lines in that second
+	skipped atomic.Int64  // lines that were left out since the last line
 }
 
-// take takes one line from the budget of this second. It returns false if none is left.
+// take takes one line from the budget of a second. It returns false if no line is left.
 func (b *logBudget) take(second int64) bool {
 	this := uint64(second) << 8 //nolint:gosec // a time before 1970 only becomes another number
 	for {

@@ -12,15 +12,15 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// maxAddresses bounds the number of limiters, and so their memory to some 20 MB. When there are more, the least used
+// maxAddresses bounds the number of limiters, and so their memory to some 20 MB. When there are more addresses, the least used
 // limiters are dropped, and their addresses may send a burst again. The instance's token bucket bounds a flood from so
-// many addresses. Limiters have no expiry: it would cost each request a clock reading, a queue and now and then a
+// many addresses. Limiters have no expiry, since that would cost each request a clock reading, a queue and now and then a
 // goroutine.
 const maxAddresses = 1 << 16
 
-// AddressLimit lets perSecond requests a second of each client address pass, and as many at once; 0 turns it off. The
-// address is gin's ClientIP, so forwarding headers count only if they come from a proxy that the engine trusts.
-// Outcomes: the next stage, or RateLimited with the time until a token is free.
+// AddressLimit lets perSecond requests a second of each client address pass, and as many at once; 0 turns it off. All addresses
+// in the same /64 of IPv6 count as one. The address is gin's ClientIP, so forwarding headers count only if they come from a proxy
+// that the engine trusts. Outcomes: the next stage, or RateLimited with the time until a token is free.
 func AddressLimit(perSecond float64) gin.HandlerFunc {
 	if perSecond <= 0 {
 		return func(*gin.Context) {}
@@ -39,7 +39,8 @@ func AddressLimit(perSecond float64) gin.HandlerFunc {
 
 // TrustProxies makes gin believe X-Forwarded-For, and no other header, if it comes from these addresses or networks. Proxies
 // write the header in several forms, so its lines are first made one list of addresses without ports, brackets and zones. The
-// first entry that is no address is logged; such a request counts as one of the proxy's address.
+// first entry that is no address is logged. If such an entry hides a request's client, the request counts as one of the proxy's
+// address. TrustProxies returns an error if one of proxies is neither an address nor a network.
 func TrustProxies(r *gin.Engine, proxies []string, log *slog.Logger) error {
 	r.RemoteIPHeaders = []string{"X-Forwarded-For"}
 	if len(proxies) > 0 {
@@ -75,7 +76,7 @@ func forwarded(log *slog.Logger) gin.HandlerFunc {
 	}
 }
 
-// bare returns the address in a text that may also have a port, brackets and a zone.
+// bare returns the address in a text, without a port, brackets and a zone, or an error if there is no address.
 func bare(text string) (netip.Addr, error) {
 	if withPort, err := netip.ParseAddrPort(text); err == nil {
 		return withPort.Addr().WithZone(""), nil
@@ -100,8 +101,8 @@ func clientNetwork(c *gin.Context) netip.Prefix {
 	return network(c.ClientIP())
 }
 
-// network returns the addresses that count as one client: an IPv4 address, or the /64 of an IPv6 address, since a
-// single customer is given at least that many. All texts that are not an address share the zero value, and so one
+// network returns the network that counts as one client: an IPv4 address alone, or the /64 of an IPv6 address, since providers
+// give each customer at least a /64. All texts that are not an address share the zero value, and so one
 // limiter.
 func network(clientIP string) netip.Prefix {
 	address, err := netip.ParseAddr(clientIP)

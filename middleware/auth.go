@@ -15,8 +15,9 @@ type TokenVerifier interface {
 	Verify(token string) (model.Identity, error)
 }
 
-// Authenticate lets requests with a valid bearer token pass and stores the identity for IdentityOf. All others get the
-// same Unauthenticated, so that the answer does not help a forger.
+// Authenticate lets requests with a valid bearer token pass and stores the identity for IdentityOf. If the token can't be checked
+// now, the request fails with model.ErrUnavailable. All others get the same Unauthenticated, so that the answer does not help a
+// forger.
 func Authenticate(v TokenVerifier) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		identity, err := identify(c, v)
@@ -31,12 +32,13 @@ func Authenticate(v TokenVerifier) gin.HandlerFunc {
 	}
 }
 
-// shadowed are the names of the parameters in routes that have the id of a sale, a campaign or an order.
+// shadowed are the names of the routes' parameters that have the id of a sale, a campaign or an order.
 var shadowed = []string{"sale", "campaign", "id"}
 
-// Shadows shows shadow sales and their orders only to the crowd of a rehearsal, and all other sales only to everybody else. For
-// a sale that the sender may not see, unseen answers as if there were none. On routes with a log-in, Shadows stands behind the
-// log-in. On other routes it checks a token that the crowd sends.
+// Shadows shows shadow sales and their orders only to the crowd of a rehearsal. Other sales and orders are shown to everybody
+// but a user who is logged in as one of the crowd. If the sender may not see the id in the route, unseen answers as if nothing had
+// that id. On routes with a log-in, Shadows comes after it. On other routes Shadows checks the request's token itself, and only
+// if the id is that of a shadow sale.
 func Shadows(v TokenVerifier, unseen gin.HandlerFunc) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		for _, name := range shadowed {
@@ -55,7 +57,7 @@ func Shadows(v TokenVerifier, unseen gin.HandlerFunc) gin.HandlerFunc {
 				unseen(c)
 				c.Abort()
 			case model.IsShadow(id):
-				c.Writer.Header().Add("Vary", "Authorization") // so that no cache shows it to a stranger
+				c.Writer.Header().Add("Vary", "Authorization") // so that no cache shows the answer to a stranger
 			}
 		}
 	}
@@ -72,8 +74,8 @@ func identify(c *gin.Context, v TokenVerifier) (model.Identity, error) {
 	return identity, err
 }
 
-// StillMay reports whether the sender of a request may still do what needs this role. Long answers ask again and again, since
-// tokens, keys and accounts may end meanwhile. If the token can't be checked now, StillMay returns true.
+// StillMay reports whether the sender of a request may still do what needs this role. Handlers of long answers ask repeatedly,
+// since tokens, keys and accounts may end meanwhile. If the token can't be checked now, StillMay returns true.
 func StillMay(c *gin.Context, v TokenVerifier, least model.Role) bool {
 	identity, err := identify(c, v)
 	return errors.Is(err, model.ErrUnavailable) || err == nil && identity.Role.May(least)
@@ -82,8 +84,8 @@ func StillMay(c *gin.Context, v TokenVerifier, least model.Role) bool {
 // IdentityOf returns the identity of the user who makes the request, or the zero value if nobody was authenticated.
 func IdentityOf(c *gin.Context) model.Identity { return stateOf(c).identity }
 
-// RequireBuyer lets only users pass who may act as buyers. All others get Forbidden: a server with a key, and whoever has no
-// role for it.
+// RequireBuyer lets only users pass who may act as buyers. All others get Forbidden: a server with a key, and a user whose role
+// may not buy.
 func RequireBuyer(c *gin.Context) {
 	if !IdentityOf(c).MayBuy() {
 		Refuse(c, Refusal{Verdict: model.Forbidden})

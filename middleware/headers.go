@@ -13,10 +13,10 @@ const apiPrefix = "/api/"
 // Referer, since a URL may contain a path token. Caches must not store an answer unless its handler overrides
 // Cache-Control.
 //
-// Answers outside of the API may be shown as pages. No other site may put them into a frame, where it could make a
-// visitor press their buttons unawares. They load nothing unless their handler sets another Content-Security-Policy.
-// Answers of the API go without these two headers, which would do nothing for them: they are JSON, either public or
-// only for a client that sends an Authorization header.
+// Answers outside of the API may be shown as pages. Other sites may not show them in a frame, where they could trick visitors
+// into pressing buttons. Such a page loads nothing unless its handler sets another Content-Security-Policy. Answers of the API
+// have neither this header nor X-Frame-Options, which would not protect them: they are not shown as pages, and are either public
+// or only for a client that sends an Authorization header.
 func Headers() gin.HandlerFunc {
 	// All answers share these slices, and nothing writes into them: Set replaces a slice, and Add copies it because it
 	// is full.
@@ -34,8 +34,8 @@ func Headers() gin.HandlerFunc {
 	}
 }
 
-// HeaderOf returns the first value of a request header, or "". name must be in canonical form. GetHeader would first
-// convert the name to that form.
+// HeaderOf returns the first value of a request header, or "". name must be in canonical form. gin's GetHeader would
+// first convert the name to that form.
 func HeaderOf(c *gin.Context, name string) string {
 	if values := c.Request.Header[name]; len(values) > 0 {
 		return values[0]

@@ -7,8 +7,8 @@ import (
 )
 
 // MaxBody bounds what a handler may read of a request's body to most bytes, whether the handler decodes JSON, a form or
-// multipart, and whatever length was announced. A read beyond that returns an http.MaxBytesError. A handler with a
-// lower bound checks that itself. longer has the bounds of routes that may read more, by their paths.
+// multipart, and whatever length was announced. A read beyond most returns an http.MaxBytesError. A handler with a
+// lower bound checks its bound itself. longer has the bounds of routes that may read more, by their paths.
 func MaxBody(most int64, longer map[string]int64) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		most := max(most, longer[c.FullPath()])

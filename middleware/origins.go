@@ -15,8 +15,9 @@ const preflightAge = 10 * time.Minute
 // exposedHeaders are the headers of answers that pages of other origins may read.
 var exposedHeaders = []string{"Content-Language", "ETag", "Idempotent-Replayed", "Location", "Retry-After", "X-Request-ID"}
 
-// Origins lets pages of these exact origins call the API from a browser, but not the operators' part of it. Cookies play
-// no part, so credentials are never allowed. Other origins get the same answers as before, which their pages can't read.
+// Origins lets pages of these exact origins call the API from a browser, but not the operators' part of it. No request
+// needs cookies, so credentials are never allowed. Requests from other origins get the same answers without the headers of CORS,
+// so pages of these origins can't read them.
 func Origins(allowed []string) gin.HandlerFunc {
 	admit := cors.New(cors.Config{
 		AllowOrigins: allowed,
@@ -37,12 +38,12 @@ func Origins(allowed []string) gin.HandlerFunc {
 			admit(c)
 			return
 		}
-		// A cache must not give this answer to a page of an allowed origin, which could not read it.
+		// A cache must not give this answer, which lacks the headers of CORS, to a page of an allowed origin.
 		c.Writer.Header()["Vary"] = []string{"Origin"}
 	}
 }
 
-// AnyOrigin is for answers that are the same for everybody and that caches keep. Pages of every origin may read them, so an
+// AnyOrigin is for answers that are the same for everybody and that caches may keep. Pages of every origin may read them, so an
 // answer does not depend on the origin for which a cache fetched it. AnyOrigin comes after Origins, whose headers it replaces.
 func AnyOrigin() gin.HandlerFunc {
 	everyone, exposed := []string{"*"}, []string{strings.Join(exposedHeaders, ", ")}

@@ -12,7 +12,7 @@ type PathChecker interface {
 }
 
 // PathToken lets a purchase pass only under the path that the authenticated user was given for the sale. Path and sale
-// are the route's :path and :sale. Other requests get BadPath. The check costs one hash and no look-up, so it comes
+// are the route's :path and :sale. All other purchases get BadPath. The check costs one hash and no look-up, so it comes
 // before all stages that need a look-up.
 func PathToken(p PathChecker) gin.HandlerFunc {
 	return func(c *gin.Context) {

@@ -9,7 +9,7 @@ import (
 )
 
 // Places bounds how many requests may do something costly at the same time: all of them together, and those of one client.
-// Others are refused at once, so that nobody waits in a line that strangers fill.
+// Further requests are refused at once, so that nobody waits in a queue that strangers fill.
 type Places struct {
 	all, each int
 
@@ -18,13 +18,13 @@ type Places struct {
 	sum   int
 }
 
-// NewPlaces creates places for at most all requests, and for at most each of one client.
+// NewPlaces creates places for at most all requests at a time, of which at most each may be of one client.
 func NewPlaces(all, each int) *Places {
 	return &Places{all: all, each: each, taken: map[any]int{}}
 }
 
 // Enter takes a place for a client. The verdict is Accepted, and the caller must call leave after the costly part;
-// RateLimited if the client has as many places as it may have; or Unavailable if all clients together have.
+// RateLimited if the client has as many places as it may have; or Unavailable if all places are taken.
 func (p *Places) Enter(client any) (leave func(), verdict model.Verdict) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -46,8 +46,9 @@ func (p *Places) Enter(client any) (leave func(), verdict model.Verdict) {
 	}, model.Accepted
 }
 
-// Take takes a place for a request, whose client is its address. If there is none, it refuses the request as RateLimited, and
-// ok is false. A caller takes the place when it has read the request, so that slow senders hold none.
+// Take takes a place for a request, whose client is its address. The caller must call leave after the costly part. If Enter gives
+// no place, Take refuses the request as RateLimited, and ok is false. Callers read the request's body before they call Take, so
+// that slow senders hold no place.
 func (p *Places) Take(c *gin.Context) (leave func(), ok bool) {
 	leave, verdict := p.Enter(clientNetwork(c))
 	if verdict != model.Accepted {

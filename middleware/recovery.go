@@ -9,9 +9,9 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// Recovery turns a panic of an inner stage into a failure whose text ends with the stack. So the stage that logs
-// failures logs the stack too, once. The failure does not wrap the value of the panic: whatever the value is, the panic
-// is a bug.
+// Recovery turns a panic of an inner stage, except http.ErrAbortHandler, into a failure whose text ends with the stack. So the
+// stage that logs failures logs the stack too, once. The failure does not wrap the value of the panic: whatever the value is,
+// the panic is a bug.
 func Recovery() gin.HandlerFunc {
 	return func(c *gin.Context) {
 		defer func() {
@@ -19,7 +19,7 @@ func Recovery() gin.HandlerFunc {
 			if p == nil {
 				return
 			}
-			// http.ErrAbortHandler is not a bug: it asks net/http to close the connection.
+			// This panic is not a bug: it asks net/http to close the connection.
 			if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 				panic(p)
 			}

@@ -18,14 +18,14 @@ type Refusal struct {
 	Verdict    model.Verdict
 	Invalid    *service.Invalid // what exactly is wrong; nil: the verdict's own text is enough
 	RetryAfter time.Duration    // sent with 429 and 503, rounded up to whole seconds, at least one
-	Turn       *Turn            // sent if a buyer is not called
+	Turn       *Turn            // sent if a buyer who is not called asks for a purchase path
 	Why        error            // only for the log
 }
 
 // Turn is a buyer's place in a line.
 type Turn struct {
-	Rank    *int64 `json:"rank,omitempty"` // nil: not known
-	Serving int64  `json:"serving"`        // all ranks below it have been called
+	Rank    *int64 `json:"rank,omitempty"` // nil: the rank is not known
+	Serving int64  `json:"serving"`        // all ranks below this one have been called
 }
 
 // Error returns the verdict's code.

@@ -11,9 +11,9 @@ import (
 const (
 	requestIDHeader = "X-Request-Id" // in canonical form, for direct access to the map of headers
 	maxRequestID    = 64
-	// base32 is the alphabet of rand.Text, in which an id's two halves have halfID letters each.
+	// base32 is the alphabet of rand.Text, and of both halves of a request's id.
 	base32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
-	halfID = 13 // 64 bits, 5 a letter
+	halfID = 13 // characters in each half: 64 bits, 5 in each character
 )
 
 // RequestID gives each request an id and sets it in the answer's X-Request-ID header. If the request brings an id of 1

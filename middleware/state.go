@@ -9,14 +9,14 @@ import (
 	"flashsale/model"
 )
 
-// state is the data that the stages of one request pass to each other and to the handler. It wraps gin's writer, which
-// costs one allocation. gin's own map of keys would cost three, and half a microsecond, a twentieth of the time of a
+// state is the data that the stages of one request pass to each other and to the handler. It wraps gin's writer, and
+// costs one allocation. gin's own map of keys would cost three allocations and half a microsecond, a twentieth of the time of a
 // refusal.
 type state struct {
 	gin.ResponseWriter
 	requestID [1]string // an array, so that the header's value can be a slice of it
 	identity  model.Identity
-	signed    bool // its signature is right
+	signed    bool // the request has a right signature
 	frequency model.Frequency
 	refusal   Refusal
 	refused   bool
@@ -24,7 +24,7 @@ type state struct {
 	lap       time.Time // when the last stage ended
 	took      time.Duration
 	over      bool // took is set
-	sampled   bool // its stages are timed
+	sampled   bool // the stages of the request are timed
 }
 
 // stateOf returns the request's state. It makes an empty one if there is none. A stage that wraps the writer again
@@ -38,10 +38,10 @@ func stateOf(c *gin.Context) *state {
 	return s
 }
 
-// Unwrap is for http.ResponseController.
+// Unwrap returns gin's writer, for http.ResponseController.
 func (s *state) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// Begin records when the request came in, unless an outer stage has already done so.
+// Begin records when the request came in, unless an outer stage has already recorded that.
 func Begin(c *gin.Context, now func() time.Time) {
 	if s := stateOf(c); s.began.IsZero() {
 		s.began = now()
@@ -49,8 +49,8 @@ func Begin(c *gin.Context, now func() time.Time) {
 	}
 }
 
-// Took returns the time from Begin to the end of the request. The end is when Took is first called, by the innermost
-// stage. Later calls, by outer stages, return the same time without reading the clock.
+// Took returns the time from Begin to the end of the request. The end is when Took is first called, by the innermost of the
+// stages that call it. Later calls, by outer stages, return the same time without reading the clock.
 func Took(c *gin.Context, now func() time.Time) time.Duration {
 	s := stateOf(c)
 	if !s.over {
@@ -65,8 +65,8 @@ func Sample(c *gin.Context) { stateOf(c).sampled = true }
 // Sampled reports whether the stages of the request are timed.
 func Sampled(c *gin.Context) bool { return stateOf(c).sampled }
 
-// Lap returns the time from the last Lap, or from Begin, to now. The end of a stage is the beginning of the next, so
-// one clock reading is enough for both.
+// Lap returns the time from the last Lap, or from Begin, to now. The end of a stage is the beginning of the next stage, so one
+// clock reading is enough for both.
 func Lap(c *gin.Context, now time.Time) time.Duration {
 	s := stateOf(c)
 	took := now.Sub(s.lap)

@@ -11,10 +11,10 @@ import (
 )
 
 // TokenBucket lets perSecond requests a second pass, and up to burst of them at once after a quiet time. With wait 0 a
-// request does not wait. Otherwise it waits for its token, at most that long.
+// request does not wait. Otherwise it waits for its token, at most for wait.
 //
 // Outcomes: the next stage; RateLimited with the time until a token is free; or the context's error if the client
-// disconnects while the request waits, and another request gets the token.
+// disconnects while the request waits. Another request then gets the token.
 //
 // At most perSecond*wait requests wait at any time: a token that is further away than wait is not reserved.
 func TokenBucket(perSecond float64, burst int, wait time.Duration) gin.HandlerFunc {
@@ -49,8 +49,8 @@ func takeToken(ctx context.Context, limiter *rate.Limiter, wait time.Duration) b
 	return limiter.Wait(ctx) == nil
 }
 
-// refuseRate refuses the request with the time until the limiter has a free token, after the requests that already
-// wait.
+// refuseRate refuses the request as RateLimited, with the time until the limiter has a free token after it has served the
+// requests that already wait.
 func refuseRate(c *gin.Context, limiter *rate.Limiter) {
 	seconds := (1 - limiter.Tokens()) / float64(limiter.Limit())
 	Refuse(c, Refusal{

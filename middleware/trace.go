@@ -12,7 +12,7 @@ import (
 
 // Trace starts a span for each request, named by its method and the route's pattern. A client's traceparent determines
 // only whether the request is sampled and which span is the parent. The ready-made stage for gin is not used, because
-// it would also send addresses, and paths, which contain purchase tokens.
+// it would also send the clients' addresses, and the paths, which contain the buyers' path tokens.
 func Trace(tracer trace.Tracer) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		ctx := propagation.TraceContext{}.Extract(c.Request.Context(), propagation.HeaderCarrier(c.Request.Header))
@@ -25,7 +25,7 @@ func Trace(tracer trace.Tracer) gin.HandlerFunc {
 		c.Next()
 		status := c.Writer.Status()
 		span.SetAttributes(attribute.Int("http.response.status_code", status), attribute.String("flashsale.request_id", RequestIDOf(c)))
-		if route := c.FullPath(); route != "" { // without a route, the method may be any text as well
+		if route := c.FullPath(); route != "" { // without a route, the method may be any text, so it is left out too
 			span.SetName(c.Request.Method + " " + route)
 			span.SetAttributes(attribute.String("http.request.method", c.Request.Method), attribute.String("http.route", route))
 		}

@@ -22,8 +22,8 @@ var openAPI []byte
 // apiPolicy lets the page /api load its style and picture. No script may run, since the page has none.
 const apiPolicy = "default-src 'none'; style-src 'self'; img-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
-// makeAPI makes the description of the API, by paths: the page, the file itself, and its JSON. base is the URL under which
-// clients reach the server.
+// makeAPI makes the files that describe the API, by their paths: the page, openapi.yaml itself, and the same in JSON. base is the
+// URL under which clients reach the server.
 func makeAPI(assets *Assets, base string) (map[string]file, error) {
 	var d apiDocument
 	if err := yaml.UnmarshalWithOptions(openAPI, &d.root, yaml.UseOrderedMap()); err != nil {
@@ -79,7 +79,7 @@ func toJSON(part any) []byte {
 	return raw
 }
 
-// resolve returns a part of the file, or what it refers to.
+// resolve returns what a part of the file refers to by $ref, or else the part itself.
 func (d *apiDocument) resolve(part any) any {
 	if ref := as[string](get(part, "$ref")); ref != "" {
 		return get(d.root, strings.Split(strings.TrimPrefix(ref, "#/"), "/")...)
@@ -87,7 +87,7 @@ func (d *apiDocument) resolve(part any) any {
 	return part
 }
 
-// apiGroup is a part of the page: the operations of a tag.
+// apiGroup is a section of the page: the operations of a tag.
 type apiGroup struct {
 	Tag        any
 	Operations []apiOperation
@@ -192,8 +192,8 @@ func example(part any) string {
 	return lines.String()
 }
 
-// inside returns the schema of the objects in a value: the schema itself, or that of the entries of an array or map. It
-// returns nil if there are none.
+// inside returns the schema whose properties the page lists for a value: the schema of the value itself, or that of the entries
+// of an array or map. It returns nil for other values.
 func inside(schema any) any {
 	if get(schema, "properties") != nil {
 		return schema
@@ -201,7 +201,7 @@ func inside(schema any) any {
 	if items := get(schema, "items"); items != nil {
 		return items
 	}
-	if more := as[yaml.MapSlice](get(schema, "additionalProperties")); more != nil { // else it is true or false
+	if more := as[yaml.MapSlice](get(schema, "additionalProperties")); more != nil { // else the value is true or false
 		return more
 	}
 	return nil

@@ -20,7 +20,7 @@ import (
 var assetFiles embed.FS
 
 const (
-	// assetsPath is the path below which assets are served. Their names contain a hash of their contents.
+	// assetsPath is the path below which assets are served, under names that contain a hash of their contents.
 	assetsPath = "/assets/"
 	// hashBytes is how many bytes of the SHA-256 a name contains: enough to give two versions of a file different
 	// names.
@@ -45,9 +45,9 @@ var reference = regexp.MustCompile(`"\./([a-z0-9-]+\.[a-z]+)"`)
 
 // Assets are the style, scripts and pictures of the pages, prepared once at the start.
 type Assets struct {
-	served map[string]*prepared.Answer // by the name with a hash
+	served map[string]*prepared.Answer // by names with a hash
 	bodies map[string][]byte           // as they are served, by plain names
-	names  map[string]string           // the name with a hash, by the plain one
+	names  map[string]string           // names with a hash, by plain names
 	needs  map[string][]string         // the files that a file refers to, directly or not, by plain names
 }
 
@@ -76,8 +76,8 @@ func embeddedAssets() (*Assets, error) {
 	return makeAssets(sources)
 }
 
-// makeAssets replaces the names inside the files by names with a hash. For that it has to prepare a file after all
-// files that it refers to. Files that refer to each other in a circle are an error.
+// makeAssets replaces the names inside the files by names with a hash. To know these names, it prepares a file after all files
+// that the file refers to. So it returns an error if files refer to each other in a circle.
 func makeAssets(sources map[string][]byte) (*Assets, error) {
 	a := &Assets{served: map[string]*prepared.Answer{}, bodies: map[string][]byte{}, names: map[string]string{}, needs: map[string][]string{}}
 	for name := range sources {
@@ -88,8 +88,8 @@ func makeAssets(sources map[string][]byte) (*Assets, error) {
 	return a, nil
 }
 
-// add prepares a file after the files that it refers to. within are the files that wait for this one. It returns an
-// error if a file is missing, if there is a circle, or if the content type is not known.
+// add prepares a file, unless that is done, after the files that it refers to. within are the files that wait for this file. It
+// returns an error if a file is missing, if there is a circle, or if the content type is not known.
 func (a *Assets) add(sources map[string][]byte, name string, within []string) error {
 	source, ok := sources[name]
 	switch {
@@ -138,7 +138,7 @@ func (a *Assets) URL(name string) (string, error) {
 	return assetsPath + served, nil
 }
 
-// ServeHTTP answers with an asset, or 304 if the client has it.
+// ServeHTTP answers with an asset, with 304 if the client has the asset, or with 404 if there is none of that name.
 func (a *Assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	found, ok := a.served[strings.TrimPrefix(r.URL.Path, assetsPath)]
 	if !ok {

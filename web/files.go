@@ -5,7 +5,7 @@ import (
 	"net/http"
 )
 
-// robots allows crawlers to read the pages of sales, and nothing else.
+// robots asks crawlers to leave out all but the pages of sales.
 //
 //go:embed robots.txt
 var robots []byte
@@ -13,11 +13,11 @@ var robots []byte
 const (
 	// fileMaxAge is the Cache-Control of files that seldom change.
 	fileMaxAge = "public, max-age=86400"
-	// filePolicy is for a file that a browser shows on its own, outside of a page.
+	// filePolicy is for a file that a browser shows on its own: the file loads nothing and stands in no frame.
 	filePolicy = "default-src 'none'; frame-ancestors 'none'"
 )
 
-// file is a file with a fixed name.
+// file is a file that is served under a fixed name.
 type file struct {
 	contentType, policy, maxAge string
 	body                        []byte

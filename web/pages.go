@@ -23,17 +23,17 @@ import (
 var pageFiles embed.FS
 
 const (
-	// policy lets a page load files of this server, pictures of sales from elsewhere, and nothing inline.
+	// policy lets a page load scripts, styles and data of this server only, and pictures also from elsewhere. It allows no inline
+	// script or style.
 	policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' https: data:; connect-src 'self'; " +
 		"frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
-	// pageMaxAge lets a CDN answer for a second without asking. If the page is outdated by then, the scripts correct
-	// it.
+	// pageMaxAge lets a CDN answer for a second without asking the server. If a page is outdated by then, its scripts correct it.
 	pageMaxAge = "public, max-age=1"
 	// mostChoices bounds the list of quantities.
 	mostChoices = 99
 )
 
-// Catalog provides the sales that the pages show.
+// Catalog provides the sales that the pages show, as service.Catalog does.
 type Catalog interface {
 	Live() (list []model.Offer, changed <-chan struct{})
 	Sale(ctx context.Context, id string) (offer model.Offer, ok bool, err error)
@@ -41,28 +41,29 @@ type Catalog interface {
 	Now() time.Time
 }
 
-// Pages serves the sales (/), one sale (/sales/ID), a campaign (/campaigns/ID), a buyer's orders (/orders), the operator's
-// console (/console) and the description of the API (/api, /openapi.yaml, /openapi.json). It also serves the files that
-// browsers and crawlers request by themselves (/favicon.ico, /robots.txt).
+// Pages serves the sales (/), one sale (/sales/ID), a campaign (/campaigns/ID), a buyer's orders (/orders), the return from the
+// shop's issuer (/login), the operator's console (/console and paths below it) and the description of the API (/api,
+// /openapi.yaml, /openapi.json). It also serves the files that browsers and crawlers request by themselves (/favicon.ico,
+// /robots.txt).
 type Pages struct {
 	catalog   Catalog
 	publicURL func() string
 	templates map[string]*template.Template
 	head      template.HTML
 	files     map[string]file
-	// describe makes the description of the API at the first request, because that takes some fifty milliseconds, which would
-	// delay every start.
+	// describe makes the description of the API at the first request for that. It takes some fifty milliseconds, which would
+	// otherwise delay every start.
 	describe func() (map[string]file, error)
 }
 
 // page is the data of a template.
 type page struct {
-	Name        string // of the template of a fixed page
+	Name        string // of a fixed page's template
 	Title       string
 	Description string
-	Image       string // of the sale, for previews of links to it; empty unless it is a URL
+	Image       string // the URL of the sale's picture, for previews of links to the page; empty unless it begins with http
 	Script      string // the module that runs the page; empty: page.js
-	Console     string // which page of the console it is; empty: none
+	Console     string // which page of the console this is; empty: none of them
 	Styles      []string
 	Sales       []offer
 	Sale        offer
@@ -80,11 +81,11 @@ type offer struct {
 // LogIn says how people log in, besides the staff's passwords in the console.
 type LogIn struct {
 	Register bool // buyers can make accounts here
-	Issuer   bool // at the shop's issuer
+	Issuer   bool // people can log in at the shop's issuer
 }
 
 // fixed are the pages that show nothing of the catalog, by their paths. A path that ends in a slash stands for all paths below
-// it: they have one page, whose script reads the id.
+// it: these share one page, whose script reads the id from the path.
 var fixed = map[string]page{
 	"/orders":             {Name: "orders", Title: "Orders"},
 	"/login":              {Name: "login", Title: "Log in"},
@@ -97,7 +98,8 @@ var fixed = map[string]page{
 	"/console/lab":        {Name: "console-lab", Title: "Lab", Console: "lab"},
 }
 
-// NewPages makes the pages of the sales in a catalog. publicURL returns the URL under which buyers reach the server.
+// NewPages makes the pages of the sales in a catalog. publicURL returns the URL under which buyers reach the server. An error
+// means that a template or the words are wrong.
 func NewPages(catalog Catalog, assets *Assets, publicURL func() string, logIn LogIn) (*Pages, error) {
 	all, err := readWords(shopWords, consoleWords)
 	if err != nil {
@@ -139,7 +141,8 @@ func NewPages(catalog Catalog, assets *Assets, publicURL func() string, logIn Lo
 // chooses the language.
 func (p *Pages) Head() template.HTML { return p.head }
 
-// ServeHTTP answers with a page.
+// ServeHTTP answers with the page or file at the request's path. An unknown path gets a page with status 404. If the catalog
+// can't be read, a page with status 503 says so.
 func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	folder, id := path.Split(r.URL.Path)
 	show, isFixed := fixed[r.URL.Path]
@@ -249,7 +252,7 @@ func (p *Pages) view(o model.Offer) offer {
 }
 
 // whole returns a campaign as one offer, which has the texts and the limit of the campaign, the units of all its sales, and
-// the lowest price. The sales must not be empty.
+// their lowest and highest price. The sales must not be empty.
 func (p *Pages) whole(sales []model.Offer) offer {
 	w := p.view(sales[0])
 	campaign := w.Campaign
@@ -316,7 +319,7 @@ type phrase struct {
 	Value any
 }
 
-// Clock returns when the sale starts, ends or ended, or nil if the operator has closed it.
+// Clock returns when the sale starts, ends or ended, or nil if the operator has closed the sale.
 func (o offer) Clock() *phrase {
 	key, at := "ends_at", o.EndsAt
 	switch o.State {

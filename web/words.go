@@ -12,12 +12,12 @@ import (
 	"strings"
 )
 
-// wordFiles hold the words of the pages, one file for each language. Templates and scripts use the same words.
+// wordFiles hold the words of the pages: in each folder one file for each language. Templates and scripts use the same words.
 //
 //go:embed words
 var wordFiles embed.FS
 
-// Folders of words. Buyers load only those of the shop. Pages of the console load both.
+// Folders of words. The pages of the shop load only its words. The pages of the console load both.
 const (
 	shopWords    = "words/shop"
 	consoleWords = "words/console"
@@ -27,8 +27,8 @@ const (
 // amount.
 var symbols = map[string]string{"CNY": "¥", "EUR": "€", "GBP": "£", "USD": "$"}
 
-// words are the texts of each language by their keys. A text may contain names of places, such as {n}, which are
-// replaced by values.
+// words are the texts of each language by their keys. A text may contain placeholders, such as {n}, which are replaced by
+// values.
 type words map[string]map[string]string
 
 func readWords(folders ...string) (words, error) {
@@ -55,12 +55,12 @@ func readWords(folders ...string) (words, error) {
 	return all, nil
 }
 
-// languages lists the languages.
+// languages returns the languages in the order of the alphabet.
 func (w words) languages() []string { return slices.Sorted(maps.Keys(w)) }
 
-// say returns a text in every language. The style sheet shows only the one in the language of the page's lang
-// attribute, so that one page is right for everybody, before any script has run. The values are pairs: the name of a
-// place, and what replaces it.
+// say returns a text in every language. The style sheet shows only the text in the language of the page's lang attribute, so
+// that one page suits everybody, even without the other scripts: lang.js sets the attribute. The values are pairs of the name of
+// a placeholder and what replaces it. say returns an error if a language has no text of this key.
 func (w words) say(key string, values ...any) (template.HTML, error) {
 	var b strings.Builder
 	for _, language := range w.languages() {

@@ -49,8 +49,8 @@ function begin(why, end, signal) {
     return;
   }
   dialog.setAttribute("aria-labelledby", "account-title");
-  // A returning visitor has an account, and so has the operator: they get the log-in form. So does everybody if nobody can
-  // register.
+  // A returning visitor has an account, and so has the staff in the console: they get the log-in form, and so does everybody if
+  // nobody can register.
   arrange(lasting.read("name") === null && !inConsole && !at("account-switch").hidden);
   fields.name.value ||= lasting.read("name") ?? "";
   if (!passwords) {

@@ -9,8 +9,9 @@ const patience = 15_000;
 // changed fires "session" when somebody logs in or out, here or in another tab.
 export const changed = new EventTarget();
 
-// Refusal is any answer that is not a success. code is the server's, or "network" if no answer came: then the server
-// may have received the request or not. field is the input that the refusal is about, if any.
+// Refusal is any answer that is not a success, or the lack of an answer. code is the server's code; "unavailable" if the answer
+// has none; or "network" if no whole answer came, so that the server may have received the request or not. Some modules make a
+// Refusal with a code themselves. field is the input that the refusal is about, if any.
 export class Refusal extends Error {
   constructor(code, detail = "", status = 0, wait = 0, field = "") {
     super(`${code} ${detail}`);
@@ -32,8 +33,8 @@ export async function call(method, path, options) {
   return { data, wait: waitOf(answer) };
 }
 
-// send sends a request to the API, with a text or an object as its body, and returns the response when its headers have arrived, or throws a Refusal. A
-// response that takes longer than patience to read needs a signal of its own.
+// send sends a request to the API, with a text or an object as its body. It returns the response when its headers have arrived,
+// or throws a Refusal. A caller that needs longer than patience to read the response passes a signal of its own.
 export async function send(method, path, { body, headers = {}, who = session(), signal = AbortSignal.timeout(patience) } = {}) {
   const answer = await fetch(`/api/v1${path}`, {
     method,
@@ -58,8 +59,8 @@ export async function send(method, path, { body, headers = {}, who = session(), 
 
 const waitOf = (answer) => Number(answer.headers.get("Retry-After")) || 0;
 
-// session returns the user who is logged in, as {id, name, role, token}, or null. Whether the token has expired is for
-// the server to say, since its clock decides.
+// session returns the user who is logged in, as {id, name, role, token}, or null. The token may have expired: only the server,
+// whose clock decides, can tell.
 export const session = () => lasting.read("session");
 
 // setSession stores the answer to a log-in; null logs out.

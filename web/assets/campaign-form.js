@@ -16,7 +16,7 @@ export const mostVariants = 64;
 
 const hour = 3600_000;
 
-// Fields of one variant. Without a limit, it has that of the campaign.
+// Fields of one variant. A variant without a limit has the campaign's limit.
 const ofVariant = {
   variant: { read: (typed) => title(typed, longestVariant, "wrong_variant"), write: String },
   quota: { read: (typed) => whole(typed, 1, mostUnits), write: String },
@@ -45,7 +45,7 @@ const names = Object.keys(ofVariant);
 // values returns what is typed in the rows, by the names of their fields.
 const values = () => [...rows.children].map((row) => names.map((name) => row.querySelector(`[data-name="${name}"]`).value));
 
-// arrange shows a row for each list of values. The names of the fields count the rows, so all are made again.
+// arrange shows a row for each list of values. The names of the fields contain the row's number, so all rows are made anew.
 function arrange(lists) {
   Object.keys(fields).filter((name) => name.startsWith("sales[")).forEach((name) => delete fields[name]);
   rows.replaceChildren(...lists.map((list, i) => {
@@ -85,7 +85,7 @@ function began(typed, existing) {
   arrange(Array.from({ length: Math.max(0, ...typedRows) + 1 }, () => names.map(() => "")));
 }
 
-// nested makes a list of the fields of variants.
+// nested moves the values of the variants, such as sales[0].quota, into a list of objects, sales.
 function nested(flat) {
   const sales = [];
   const body = {};
@@ -111,7 +111,7 @@ const { open, drafted, keep } = formOf({
   usual,
   address: (campaign) => (campaign ? ["PATCH", `/admin/campaigns/${campaign.id}`] : ["POST", "/admin/campaigns"]),
   words: { create: "new_campaign", edit: "edit_campaign", send: "create_campaign", save: "save" },
-  fits: (name) => !(name in ofLine), // they are changed on the page of the line
+  fits: (name) => !(name in ofLine), // the fields of the line are changed on the line's page
   check: (all, fine, campaign) => [
     ...checkTimes(all, fine, campaign), ...[...rows.children].flatMap((_, i) => checkPrices(all, fine, `sales[${i}].`)),
   ],

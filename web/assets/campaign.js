@@ -23,8 +23,8 @@ function choose(to) {
   history.replaceState(history.state, "", id ? `#${id}` : location.pathname + location.search);
 }
 
-// follow chooses the sale that the address names, if it does: the link to the content has a hash, too. Otherwise it keeps what
-// was chosen, if only before this module ran.
+// follow chooses the sale that the hash of the address names or, without a hash, the sale that the buyer checked before this
+// module ran. Any other hash, such as that of the link to the content, leaves the choice as it is.
 function follow() {
   const named = location.hash.slice(1) || list.querySelector(":checked")?.value;
   choose(named && inputOf(named) ? named : id);
@@ -51,7 +51,7 @@ function ask() {
 // most returns how many units of a sale one buyer may have.
 const most = (sale) => Math.min(sale.limit_per_user, campaign.limit_per_user);
 
-// limit returns the words for that.
+// limit returns the words for the limit of a sale and that of the campaign.
 function limit(sale) {
   const all = number(campaign.limit_per_user);
   return most(sale) < campaign.limit_per_user ? ["limit_both", { n: number(most(sale)), all }] : ["limit_all", { n: all }];
@@ -68,7 +68,7 @@ function draw(sales, busy) {
     const over = state === "sold_out" || state === "ended";
     variant.dataset.state = state;
     find("input").checked = sale.id === id;
-    // A sale that nobody can buy from can be chosen only to see the own order.
+    // A sale that is sold out or has ended can be chosen only by a buyer who has an order there, to see the order.
     find("input").disabled = over && sale.id !== id && !passing.read(`order ${sale.id}`);
     find(".price").textContent = money(sale.price_cents, sale.currency);
     show(find(".price"), !alike);

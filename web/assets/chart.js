@@ -18,7 +18,7 @@ const font = '11px system-ui, -apple-system, "Segoe UI", sans-serif';
 const token = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 // chart draws a chart in a figure that has a .plot and a .legend. series are the keys of the words for the curves.
-// add(seconds, values) adds one value for each, in the same order; null makes a gap.
+// add(seconds, values) adds one value for each curve, in the order of series; null makes a gap.
 export function chart(figure, series) {
   const place = figure.querySelector(".plot");
   const data = [[], ...series.map(() => [])];

@@ -3,7 +3,7 @@
 
 import { look, pause } from "./api.js";
 
-// samples is how often the server is asked. The quickest answer is the most exact.
+// samples is how many times sync asks the server. The quickest answer is the most exact.
 const samples = 3;
 
 // stale is the time, in milliseconds, after which the server is asked again when the page is shown again: a device that
@@ -36,7 +36,7 @@ export async function sync() {
   }
 }
 
-// sample assumes that the answer took half of the round trip.
+// sample asks once. It assumes that the answer took half of the round trip.
 async function sample() {
   const sent = performance.now();
   const { unix_ms: said } = await look("/time");

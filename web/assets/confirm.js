@@ -1,5 +1,5 @@
-// The confirmation of an action. The words of a question are ask_NAME, ask_NAME_more and ask_NAME_yes, and
-// ask_NAME_field and ask_NAME_reason if a value and a reason have to be typed.
+// The confirmation of an action. The keys of a question's words are ask_NAME, ask_NAME_more and ask_NAME_yes, with
+// ask_NAME_field if a value has to be typed, and ask_NAME_reason if a reason has to be typed too.
 
 import { loggedIn, tell } from "./desk.js";
 import { converse } from "./dialog.js";
@@ -18,8 +18,9 @@ const error = at("confirm-error");
 // returned. A refusal is shown in the dialog, and the typed value stays. confirm resolves to the result of work, or to
 // null if the dialog was left.
 //
-// A field is {type, mode, value, reasoned, read(typed, reason), hint(typed)}. mode is its inputmode. With reasoned, a reason is
-// asked for as well. read may throw a Mistake. hint returns the key of a word and the values of its places, or nothing.
+// A field is {type, mode, value, reasoned, read(typed, reason), hint(typed)}. mode is its inputmode. If reasoned is true, the
+// dialog asks for a reason as well. read may throw a Mistake. hint returns the key of a word and the values of its places, or
+// nothing.
 export function confirm(name, { places, field, grave = false, work }) {
   const yes = at("confirm-yes");
   say(at("confirm-title"), `ask_${name}`, places);

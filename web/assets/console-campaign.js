@@ -12,7 +12,7 @@ import { follow } from "./feed.js";
 import { money, number, reason, say } from "./i18n.js";
 import { priceOf, whole } from "./whole.js";
 
-// period is how often the campaign is read again, in milliseconds. The stream does not send which units are held or paid, and
+// period is how often the campaign is read again, in milliseconds. The stream sends neither how many units are held or paid, nor
 // what other operators change.
 const period = 2000;
 
@@ -175,7 +175,7 @@ async function refresh() {
       take(said);
     }
   } catch {
-    // the line shows whether there is a connection
+    // line() has shown whether there is a connection
   }
   await refreshLog();
 }

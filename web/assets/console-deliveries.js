@@ -1,4 +1,4 @@
-// The deliveries to an endpoint: what was sent to it, what it answered, and sending that once more.
+// The deliveries to an endpoint: what was sent, what the endpoint answered, and a button that sends the same events once more.
 
 import { call } from "./api.js";
 import { confirm } from "./confirm.js";
@@ -12,7 +12,7 @@ const atOnce = 20;
 
 const error = at("deliveries-error");
 const table = at("deliveries-table").parentElement;
-let endpoint = null; // {id, url}, of which the deliveries are shown; null: none
+let endpoint = null; // {id, url} of the endpoint whose deliveries are shown, or null
 let cursor = "";
 let unfolded = false; // older deliveries are shown
 let turn = 0; // counts the requests: an answer to an earlier one is ignored
@@ -37,8 +37,8 @@ export function close() {
   show(at("deliveries-panel"), false);
 }
 
-// refresh reads the newest deliveries again, unless older ones are shown, or the pointer or the focus is in the list. If
-// the endpoint is no longer among the present ones, the list is closed.
+// refresh reads the newest deliveries again, unless older ones are shown, a question is open, or the pointer or the focus is in
+// the list. If the endpoint is not among the present ones, refresh closes the list.
 export async function refresh(present) {
   if (endpoint && !present.some(({ id }) => id === endpoint.id)) {
     close();
@@ -79,7 +79,7 @@ function draw({ deliveries, next_cursor: next }, anew) {
   hush(error);
 }
 
-// lineOf makes the row of a delivery. The answer is anybody's text, and stays text.
+// lineOf makes the row of a delivery. The answer comes from outside, so it is shown as text, never as markup.
 function lineOf(delivery) {
   const when = stamp(delivery.at);
   when.id = `delivery-${delivery.id}`;
@@ -99,7 +99,7 @@ function statusOf({ status }) {
   return made;
 }
 
-// repeat asks, and then sends the events of a delivery once more. That is a new delivery, whatever the answer is.
+// repeat asks the user, and then sends the events of a delivery once more. That makes a new delivery, whatever the answer is.
 async function repeat(delivery) {
   const { id, url } = endpoint;
   const made = await confirm("deliver_again", {
@@ -112,7 +112,7 @@ async function repeat(delivery) {
       }
     },
   });
-  if (made && endpoint?.id === id) { // it may have been removed meanwhile
+  if (made && endpoint?.id === id) { // the endpoint may have been removed meanwhile
     await newest();
     say(at("deliveries-told"), made.status ? "answered_again" : "unanswered_again", { events: eventsOf(made), status: made.status });
     at("deliveries-title").focus(); // the button that had the focus is gone

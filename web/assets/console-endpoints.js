@@ -1,4 +1,4 @@
-// The console's endpoints: the URLs to which events are sent, how they do, and who changed them.
+// The console's endpoints: the URLs to which events are sent, their states, and who changed them.
 
 import { call } from "./api.js";
 import { confirm } from "./confirm.js";
@@ -16,7 +16,7 @@ const period = 5000;
 // mostRate is the engine's bound, so that a mistake is shown before anything is sent.
 const mostRate = 100_000;
 
-// reasons are the words for why the engine has switched an endpoint off. Any other reason is shown as it is.
+// reasons are the keys of the words for why the engine has switched an endpoint off. Any other reason is shown as it is.
 const reasons = { "it answered 410": "reason_gone", "it failed for 24h0m0s": "reason_failed" };
 
 const error = at("endpoint-error");
@@ -24,8 +24,8 @@ const fields = ["url", "rate"];
 
 copies(at("copy"), at("secret"));
 
-// load reads the list. It is not drawn again while the focus is in it or a question is open, unless it has changed by
-// what was done here: the button that is used must not go away.
+// load reads the list. While the focus is in the list or a question is open, the list is drawn again only if an action on this
+// page has changed it: a button in use must not go away.
 async function load(changed = false) {
   try {
     const { endpoints } = (await call("GET", "/admin/endpoints")).data;
@@ -79,7 +79,7 @@ function failing({ failing_since: since, tries }) {
   return made;
 }
 
-// buttonsOf are what can be done with an endpoint. Everybody may look at its deliveries; an operator may change it.
+// buttonsOf returns the buttons of an endpoint. All of the staff may look at its deliveries; an operator may change it.
 function buttonsOf({ id, url, state, position }) {
   const made = element("span", "actions");
   const other = state === "on" ? "off" : "on";
@@ -93,7 +93,7 @@ function buttonsOf({ id, url, state, position }) {
   return made;
 }
 
-// act asks, and then changes an endpoint. A new secret is shown.
+// act asks the user, and then changes an endpoint. If that makes a new secret, act shows the secret.
 async function act(question, places, method, path, body) {
   const changed = await confirm(question, {
     places,
@@ -107,7 +107,7 @@ async function act(question, places, method, path, body) {
   }
 }
 
-// reveal shows a secret, which is in no later answer, and what to do with it.
+// reveal shows a secret, which no later answer has, and says what to do with it. Without a secret it shows nothing.
 function reveal({ url, secret }, more) {
   at("secret").textContent = secret ?? "";
   show(at("made"), secret);
@@ -132,7 +132,7 @@ function complain(refusal) {
   }
 }
 
-// read returns the body to send. An empty rate is the engine's usual one.
+// read returns the body to send. If no rate is typed, the engine takes its usual rate. read throws a Mistake with its field.
 function read() {
   const body = { url: at("endpoint-url").value.trim() };
   const typed = at("endpoint-rate").value.trim();

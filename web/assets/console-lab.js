@@ -9,7 +9,7 @@ import { follow } from "./feed.js";
 import { Mistake, whole } from "./fields.js";
 import { dateTime, hush, knows, number, reason, say } from "./i18n.js";
 
-// usual is the default load: it shows the differences within seconds, on any machine.
+// usual is the default load, which shows the differences between strategies within seconds on any machine.
 const usual = { buyers: 2000, stock: 200, concurrency: 50 };
 
 let limits = usual;
@@ -64,7 +64,7 @@ function watch(signal) {
     mine.abort();
     finish(id, signal);
   };
-  // look ends the watch if no run is under way: a server that has restarted does not have the run, and its stream sends
+  // look ends the watch if no run is under way: a server that has restarted does not know the run, and its stream sends
   // nothing.
   const look = async () => {
     const { data } = await call("GET", "/admin/lab");
@@ -86,7 +86,7 @@ function watch(signal) {
       at("line").dataset.line = word;
       say(at("line"), { connecting: "connecting", live: "live", broken: "connection_broken" }[word]);
       if (word === "live" && lost) {
-        look().catch(() => {}); // the stream breaks too then, and look is called again
+        look().catch(() => {}); // if look fails, the stream soon breaks as well, and look is called at the next connection
       }
       lost = word === "broken";
     },

@@ -1,4 +1,4 @@
-// The log of a sale, or of the staff: what operators did, and what the engine repaired.
+// The log of a sale, a campaign, the endpoints or the staff: what operators did, and what the engine repaired.
 
 import { call } from "./api.js";
 import { coded, element, onClick, row, stamp } from "./desk.js";
@@ -12,7 +12,7 @@ let source = "";
 let cursor = "";
 let unfolded = false; // older entries are shown, so the list is not refreshed
 
-// start shows the newest entries that a path of the API has.
+// start shows the newest entries of the log that the API has at a path.
 export function start(path) {
   source = path;
   unfolded = false;

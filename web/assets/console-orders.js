@@ -1,4 +1,4 @@
-// The orders of a sale: filter, search, pages, refunds, cancellations, and all of them as a file.
+// The orders of a sale: filter, search, pages, refunds, cancellations, and a file with all orders.
 
 import { call } from "./api.js";
 import { confirm } from "./confirm.js";
@@ -94,7 +94,7 @@ function cancelButton(order) {
   return endButton(order, "cancel", word("cancel_any", "button", "plain"), "cancel_any");
 }
 
-// buttons end an order of a status.
+// buttons make the button that ends an order, by the order's status.
 const buttons = { pending: cancelButton, paid: refundButton };
 
 function endButton(order, action, button, question) {

@@ -1,4 +1,5 @@
-// The rehearsals by flashsale rehearse, and the report of one of them. A report has texts of servers and files, which stay text.
+// The results of rehearsals, and the report of one of them. A report has texts of servers and files, which are shown as text,
+// never as markup.
 
 import { call } from "./api.js";
 import { coded, element, list, milliseconds, onClick, put, row, stamp, word } from "./desk.js";
@@ -27,7 +28,7 @@ function lineOf({ id, at: when, version, same_version: same, verdict, buyers, un
   return [stamp(when), by, made, number(buyers), number(units), number(arrivals), open];
 }
 
-// counted writes down how often each thing happened.
+// counted returns a text that says how often each thing happened.
 const counted = (counts) => (counts ?? []).map(({ what, n }) => `${what}: ${number(n)}`).join(", ") || "–";
 
 function draw({ at: when, report }) {

@@ -28,7 +28,7 @@ const impliedBy = { open: "live", sold_out: "live", paused: "paused" };
 // mostUnits is the largest quota.
 const mostUnits = 100_000_000;
 
-// The engine's bounds for what an operator asks of a line.
+// The engine's bounds for an operator's changes of a line.
 const longestExtension = 24 * 3600;
 const mostUsers = 1000;
 const longestReason = 200;
@@ -37,7 +37,7 @@ const id = location.pathname.split("/").at(-1);
 let sale = null;
 let heard = null; // the time of the last figures, by the server's clock
 let inLine = null; // the last figures of the sale's line, if it has one
-let arrived = Infinity; // when they came, by performance.now()
+let arrived = Infinity; // when the last figures came, by performance.now()
 
 function take(said) {
   sale = { status: sale?.status ?? impliedBy[said.state], ...said };
@@ -76,7 +76,7 @@ function draw() {
   show(at("pause"), !over && !ofAll && sale.status === "live"); // a rehearsal can't be paused
   show(at("resume"), !over && !ofAll && sale.status === "paused");
   show(at("add"), !over && !ofAll);
-  show(at("extend"), !sale.campaign_id && (!over || now() >= Date.parse(sale.ends_at))); // not if an operator has closed it
+  show(at("extend"), !sale.campaign_id && (!over || now() >= Date.parse(sale.ends_at))); // not if an operator has closed the sale
   show(at("close"), !over && (!sale.campaign_id || sale.mode === "rush")); // whoever is called may choose any sale of the campaign
   show(at("lengthen"), inLine?.called > 0);
   show(at("void"), inLine?.phase === "entering");
@@ -122,7 +122,7 @@ at("add").addEventListener("click", async () => done("add", await confirm("add",
       return more > 0 ? ["ask_add_hint", { quota: number(sale.quota), sum: number(sale.quota + more) }] : ["ask_add_empty", { quota: number(sale.quota) }];
     },
   },
-  work: (units) => change({ add_quota: units, if_quota: sale.quota }), // a browser may repeat it; if_quota refuses that
+  work: (units) => change({ add_quota: units, if_quota: sale.quota }), // a browser may repeat the request; if_quota then has it refused
 })));
 
 at("extend").addEventListener("click", async () => done("extend", await confirm("extend", {
@@ -159,7 +159,7 @@ async function ask(what, body) {
   return fresh();
 }
 
-// rule reads which entries are meant: two numbers with a dash between them, or ids of users with commas.
+// rule reads which entries are to be removed: two numbers with a dash between them, or ids of users with commas or spaces.
 function rule(typed, reason) {
   const why = reason.trim();
   const [, from, to] = typed.match(/^\s*(\d{1,12})\s*[-–]\s*(\d{1,12})\s*$/) ?? [];
@@ -209,14 +209,14 @@ function hear(event, figures) {
   }
 }
 
-// fresh reads the sale without caches, which may have it from before our own change.
+// fresh reads the sale without caches, which may have it as it was before a change on this page.
 const fresh = async () => (await call("GET", `/sales/${id}`, { headers: { "Cache-Control": "no-cache" } })).data;
 
 async function refresh() {
   try {
     take(await fresh());
   } catch {
-    // the line shows whether there is a connection
+    // line() has shown whether there is a connection
   }
   await Promise.all([refreshOrders(), refreshLog()]);
 }

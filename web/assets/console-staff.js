@@ -24,7 +24,7 @@ function option(kind, code) {
   return made;
 }
 
-// load reads the list. It is not drawn again while the focus is in it, unless it has changed by what was done here.
+// load reads the list. While the focus is in the list, it is drawn again only if an action on this page has changed it.
 async function load(changed = false) {
   try {
     const { staff } = (await call("GET", "/admin/staff")).data;
@@ -58,7 +58,7 @@ function lineOf({ name, kind, role, created_at: created, used_at: used }) {
   ]), at("staff-table"));
 }
 
-// choice is the role of an account, which an operator may change.
+// choice makes the field with the role of an account, which an operator may change.
 function choice(name, role) {
   const made = element("select");
   made.append(...["viewer", "support", "operator"].map((code) => option("role", code)));
@@ -78,7 +78,7 @@ function choice(name, role) {
   return made;
 }
 
-// act asks, and then changes an account. A new secret is shown.
+// act asks the user, and then changes an account. If that makes a new secret, act shows the secret.
 async function act(question, name, method, path) {
   const changed = await confirm(question, {
     places: { name },
@@ -92,7 +92,7 @@ async function act(question, name, method, path) {
   }
 }
 
-// reveal shows a secret, which is in no later answer.
+// reveal shows a secret, which no later answer has. Without a secret it shows nothing.
 function reveal({ name, secret }) {
   at("secret").textContent = secret ?? "";
   say(at("made-title"), "secret_of", { name });

@@ -15,7 +15,7 @@ import { priceOf, whole } from "./whole.js";
 // atOnce is how many sales or campaigns are fetched at a time.
 const atOnce = 30;
 
-// period is how often the newest of them and the instances are read again while the page is visible, in milliseconds.
+// period is how often the newest sales and campaigns and the instances are read again while the page is visible, in milliseconds.
 const period = 3000;
 
 // listOf returns a list of sales or campaigns in the table whose body has the id name. page(cursor) reads some entries, the
@@ -24,7 +24,7 @@ function listOf(name, page, draw) {
   const body = at(name);
   const more = at(`${name}-more`);
   let rows = new Map(); // by the entry's id: {entry, line}
-  let cursor = null; // of the entries that aren't shown yet; null before the first answer
+  let cursor = null; // where the older entries begin that are not shown; null before the first answer
 
   function put({ entries, next }, place) {
     entries.filter(({ id }) => !rows.has(id)).forEach((entry) => {
@@ -40,7 +40,8 @@ function listOf(name, page, draw) {
     show(more, next !== "");
   }
 
-  // newest reads the newest entries again. None is ever deleted, so those that are not shown yet belong at the top.
+  // newest reads the newest entries again. No entry is ever deleted, so the unshown entries before the first known one are new
+  // and belong at the top.
   async function newest() {
     const { entries, next } = await page("");
     const firstKnown = entries.findIndex(({ id }) => rows.has(id));

@@ -1,4 +1,4 @@
-// What every page of the console has: its words, and the log-in. Nothing else is shown until an operator is logged in.
+// What every page of the console has: its words, and the log-in. Nothing else is shown until somebody of the staff is logged in.
 
 import "./page.js";
 import { enter } from "./account.js";
@@ -12,11 +12,11 @@ learn(words);
 
 const staff = ["viewer", "support", "operator"];
 
-// attend calls work(signal) each time an operator is logged in, or somebody who may look. The style hides what the role
-// may not do: elements with data-for="operator" or data-for="support". The signal aborts when the operator logs out. Typed
+// attend calls work(signal) each time somebody of the staff logs in, and at once if one is logged in. The style hides what the
+// role may not do: elements with data-for="operator" or data-for="support". The signal aborts when that user logs out. Typed
 // values stay in the page, hidden.
 export function attend(work) {
-  let present = null; // the operator's token
+  let present = null; // the token of the user for whom work runs
   let leaving = new AbortController();
   const arrange = () => {
     const who = session();
@@ -110,7 +110,7 @@ export function word(key, name, className = "", places = {}) {
   return made;
 }
 
-// coded makes an element for a code of the engine: with its word, or with the code itself if it has none.
+// coded makes an element for a code of the engine: with the word for the code, or with the code itself if there is no word.
 export function coded(kind, code) {
   return knows(`${kind}_${code}`) ? word(`${kind}_${code}`, "span") : element("span", "id", code);
 }
@@ -149,8 +149,8 @@ export function label(line, { tHead }) {
   return line;
 }
 
-// put replaces the rows of a table's body. If there are none, it shows one row with the word nothing. Cells that have
-// not changed stay, so that a text selection in them stays too. For that reason no cell may have event listeners.
+// put replaces the rows of a table's body. If there are no rows, it shows one row with the word whose key is nothing. Cells that
+// have not changed stay, so that a text selection in them stays too. For that reason no cell may have event listeners.
 export function put(body, rows, nothing) {
   const table = body.parentElement;
   if (rows.length === 0) {
@@ -176,8 +176,8 @@ export function put(body, rows, nothing) {
   known.slice(rows.length).forEach((left) => left.remove());
 }
 
-// list replaces the rows of a table's body by these cells, which may have event listeners. If there are none, it shows the
-// element none instead of the table.
+// list replaces the rows of a table's body by rows of these cells, which may have event listeners. If there are no rows, it shows
+// the element none instead of the table.
 export function list(body, none, rows, numeric = []) {
   const table = body.parentElement;
   show(none, rows.length === 0);
@@ -185,7 +185,7 @@ export function list(body, none, rows, numeric = []) {
   body.replaceChildren(...rows.map((cells) => label(row(cells, numeric), table)));
 }
 
-// stamp is a moment to the second, with the date unless it is today.
+// stamp makes an element with a moment to the second, and the date unless that is today.
 export function stamp(iso) {
   const made = element("time");
   made.dateTime = iso;
@@ -193,8 +193,8 @@ export function stamp(iso) {
   return made;
 }
 
-// stateOf returns the state that an operator sees: the same as buyers, but also paused before the start. The sale may
-// have started since the server's answer.
+// stateOf returns the state that an operator sees: that which buyers see, but also paused before the start. It takes into account
+// that the sale may have started since the server's answer.
 export function stateOf({ state, status, starts_at: starts }) {
   if (state !== "upcoming") {
     return state;

@@ -8,7 +8,8 @@ import { number, say } from "./i18n.js";
 // save it.
 const urlLife = 60_000;
 
-// save fetches a file in CSV and has the browser save it under a name. told shows how much has arrived. It throws a Refusal.
+// save fetches a file in CSV and has the browser save it under a name. The element told shows how much has arrived. save throws a
+// Refusal if the file can't be read to its end.
 export async function save(path, name, told) {
   const file = [];
   let bytes = 0;

@@ -34,7 +34,7 @@ export async function follow(path, { signal, hear, line }) {
       }
       broken = true;
     }
-    if (broken && !signal.aborted) { // not if it merely ended: a server that stops ends its streams
+    if (broken && !signal.aborted) { // not if the stream merely ended: a server that stops ends its streams
       line("broken");
     }
     await pause(Math.min(longestPause, firstPause * 2 ** failures) * (1 + Math.random()));
@@ -51,8 +51,8 @@ function seen(signal) {
   });
 }
 
-// events reads the events of one connection. It calls opened() when there is one. It stops when the connection ends,
-// after silence, or when the page has been hidden for restAfter.
+// events reads the events of one connection. It calls opened() when there is a connection. It stops when the connection ends,
+// after silence, when the signal aborts, or when the page has been hidden for restAfter.
 async function* events(path, signal, opened) {
   const over = new AbortController();
   const end = () => over.abort();
@@ -76,8 +76,8 @@ async function* events(path, signal, opened) {
   }
 }
 
-// read reads an answer piece by piece. The whole answer may take any time, but it is given up if nothing comes for
-// longer than silence. An answer that breaks off throws a Refusal.
+// read reads an answer piece by piece. The whole answer may take any time, but read gives up if nothing comes for longer than
+// silence. It throws a Refusal if the answer is none, breaks off or is given up.
 export async function* read(path, over = new AbortController(), opened = () => {}) {
   let quiet = 0;
   const listen = () => {

@@ -54,7 +54,7 @@ export function moment(typed) {
     throw new Mistake("wrong_time");
   }
   const shown = local(at);
-  if (shown.slice(0, 16) !== typed.slice(0, 16)) { // a browser takes the hour after it
+  if (shown.slice(0, 16) !== typed.slice(0, 16)) { // summer time skips this hour, and a browser takes the next one
     throw new Mistake("wrong_skipped", { shown: shown.slice(11, 16) });
   }
   return at.toISOString();
@@ -76,7 +76,7 @@ export function zone(at) {
   return { zone: Intl.DateTimeFormat().resolvedOptions().timeZone, offset };
 }
 
-// title reads a text of 1 to most characters, or throws a Mistake with a word.
+// title reads a text of 1 to most characters. word is the key of the Mistake that it throws for any other text.
 export function title(typed, most, word = "wrong_title") {
   const n = [...typed.trim()].length;
   if (n < 1 || n > most) {
@@ -95,7 +95,7 @@ function short(typed, most) {
   return typed.trim();
 }
 
-// picture reads the URL of a picture that pages may load: a path or https. Their policy forbids http.
+// picture reads the URL of a picture that pages may load: a path or https. The Content-Security-Policy of the pages forbids http.
 export function picture(typed) {
   const url = short(typed, longestAddress);
   if (url && !(url.startsWith("/") && !url.startsWith("//")) && !(/^https:\/\/./.test(url) && URL.canParse(url))) {
@@ -112,8 +112,8 @@ export function currency(typed) {
   return code;
 }
 
-// checkPrices and checkTimes return the mistakes that show when fields are compared, as pairs of a name and a Mistake. fine
-// reports whether fields have been read. prefix is the beginning of the names.
+// checkPrices and checkTimes return the mistakes that only a comparison of fields can find, as pairs of a name and a Mistake.
+// fine(...names) reports whether these fields were read without a mistake. prefix is the beginning of the fields' names.
 export function checkPrices(values, fine, prefix = "") {
   const [price, original] = [`${prefix}price_cents`, `${prefix}original_price_cents`];
   return fine(price, original) && values[original] && values[original] <= values[price] ? [[original, new Mistake("wrong_original")]] : [];
@@ -126,7 +126,7 @@ export function checkTimes(values, fine, existing) {
   return fine("ends_at") && !existing && Date.parse(values.ends_at) <= now() ? [["ends_at", new Mistake("wrong_past")]] : [];
 }
 
-// ofLine are the fields of a line, as formOf wants them, and usualLine the values that the API leaves out.
+// ofLine are the fields of a line, as formOf wants them. usualLine has the values of fields that the API leaves out of an answer.
 export const ofLine = {
   mode: { read: String, write: String },
   beacon: { read: (typed) => typed === "true", write: String },

@@ -6,7 +6,7 @@ import { at, show } from "./dom.js";
 import { dateTime, number, say } from "./i18n.js";
 import { drawInstances } from "./instances.js";
 
-// All states that an order in the database may have. All are always listed, so that nothing moves.
+// The statuses of the orders and refusals in the database. All of them are always listed, so that nothing moves.
 const states = ["pending", "paid", "cancelled", "expired", "refunded", "rejected"];
 
 // old is the age of the orders' sums, in milliseconds, from which on the age is shown. The sums are read less often
@@ -45,8 +45,8 @@ export function draw(now) {
   drawInstances(now.instances);
 }
 
-// compare returns the requests per second since the previous figures: in all, and by verdict. If the sum has fallen, it
-// returns null: an instance has stopped or restarted, and its counts are gone.
+// compare returns the requests per second since the previous figures: in all, and by verdict. Both are null for the first
+// figures, and if the sum has fallen: then an instance has stopped or restarted, and its counts are gone.
 function compare(now, before) {
   const seconds = before ? (Date.parse(now.now) - Date.parse(before.now)) / 1000 : 0;
   if (seconds <= 0 || now.requests < before.requests) {

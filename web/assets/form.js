@@ -1,5 +1,5 @@
-// A form for something new, or for the changes of something that exists. Its fields have the names of the API, so that the
-// reason of a refusal is shown beside the field that it is about.
+// A form for something new, or for the changes of something that exists. Its fields have the names of the API, so that the reason
+// of a refusal can be shown beside the field that the refusal is about.
 
 import { call } from "./api.js";
 import { loggedIn, tell } from "./desk.js";
@@ -8,21 +8,22 @@ import { Mistake, zone } from "./fields.js";
 import { hush, reason, say } from "./i18n.js";
 import { newKey, passing } from "./store.js";
 
-// formOf returns the form whose elements have ids with a prefix, as {open, drafted, keep}. scope names what something new is
-// made in, so that what was typed is restored only there.
+// formOf returns the form whose elements have ids with a prefix, as {open, drafted, keep}. scope names the thing to which
+// something new is added, such as a campaign, so that what was typed is restored only in the form of the same thing.
 //
 // fields has for each field read(typed), which converts the typed text or throws a Mistake, and write(value), which formats a
-// value. fields may change while the form is open. usual returns the values of something new, and of what exists those that
-// the API leaves out. address returns the method and path to which the form is sent. words are the keys of
-// {create, edit, send, save}. fits reports whether something existing has a field. check gets the values and
-// fine(...names), and returns pairs of a name and a Mistake. body makes the body from the values, and began gets the
-// typed values and what exists before the form is shown.
+// value. fields may change while the form is open. In the following, existing is what is changed, or null for something new.
+// usual(existing) returns the values of something new, or the values of existing that the API leaves out. address(existing)
+// returns the method and path to which the form is sent. words are the keys of {create, edit, send, save}. fits(name, existing)
+// reports whether existing has a field. check(values, fine, existing) returns pairs of a name and a Mistake; fine(...names)
+// reports whether these fields were read without a mistake. body(values) makes the body. The form calls began(typed, existing)
+// with the restored values before it is shown.
 export function formOf({
   prefix = "", scope = "", fields, usual, address, words, fits = () => true, check = () => [], body = (values) => values, began = () => {},
 }) {
   const part = (name) => at(prefix + name);
   const form = part("form");
-  const send = part("form-send"); // disabled until there is an answer, so that a second click sends nothing
+  const send = part("form-send"); // disabled while a request is on its way, so that a second click sends nothing
   let edited = null; // what is changed; null for something new
   let before = {}; // the values of the fields when the form was opened
   let onSaved = null;
@@ -33,11 +34,12 @@ export function formOf({
 
   const draftOf = (existing) => `draft ${prefix}${scope}${existing?.id ?? "new"}`;
 
-  // drafted returns what was typed for something new (null) or existing but not sent, by field, or null.
+  // drafted returns, by field, what was typed and not sent: for existing, or for something new if that is null. It returns null
+  // if there is nothing.
   const drafted = (existing) => passing.read(draftOf(existing));
 
-  // open shows the form for something new (null) or existing. It calls saved() with what the server has made or changed. What
-  // was typed before a reload is restored.
+  // open shows the form for existing, or for something new if that is null. It calls saved() with what the server has made or
+  // changed. What was typed before a reload is restored.
   function open(existing, saved) {
     edited = existing;
     onSaved = saved;
@@ -62,7 +64,7 @@ export function formOf({
     part(names()[0]).focus();
   }
 
-  // names returns the names of the fields that are shown: what exists has fields that can't be changed.
+  // names returns the names of the fields that are shown: some fields can't be changed in something that exists.
   const names = () => Object.keys(fields).filter((name) => !edited || (!part(name).closest(".fixed") && fits(name, edited)));
 
   const changed = () => names().filter((name) => part(name).value !== before[name]);
@@ -103,7 +105,7 @@ export function formOf({
     return body(Object.fromEntries((edited ? changed() : names()).map((name) => [name, values[name]])));
   }
 
-  // complain shows a reason beside a field. Without a reason it removes the one that is shown.
+  // complain has write show a reason beside a field. Without write, it removes the reason that is shown there.
   function complain(name, write) {
     hush(part(`${name}-error`));
     part(name).removeAttribute("aria-invalid");
@@ -153,8 +155,8 @@ export function formOf({
   return { open, drafted, keep };
 }
 
-// keyFor returns the Idempotency-Key for a body. The same body gets the same key, so that a retry after a lost answer makes
-// nothing twice.
+// keyFor returns the Idempotency-Key for a body. The same body gets the same key until another body is sent, so that a retry
+// after a lost answer makes nothing twice.
 export function keyFor(text) {
   const kept = passing.read("asked");
   const asked = kept?.text === text ? kept : { text, key: newKey() };

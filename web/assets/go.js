@@ -5,7 +5,7 @@
 export function own(address) {
   try {
     const url = new URL(address, location.origin);
-    if (url.origin === location.origin && url.protocol === location.protocol) { // a blob has the origin of its page
+    if (url.origin === location.origin && url.protocol === location.protocol) { // the address of a blob has the origin of the page that made the blob
       return url.href;
     }
   } catch {
@@ -14,11 +14,12 @@ export function own(address) {
   return `${location.origin}/`;
 }
 
-// visit goes to a page of this server. comeBack does that too, without an entry in the history for the page before.
+// visit goes to a page of this server. comeBack does so without leaving the present page in the history.
 export const visit = (address) => location.assign(own(address));
 export const comeBack = (address) => location.replace(own(address));
 
-// leave goes to a page of another server, which the API has named: the issuer's or a payment provider's.
+// leave goes to a page that the API has named, usually of another server: the issuer's, or a payment provider's. It throws a
+// TypeError if the protocol is neither https nor http.
 export function leave(address) {
   const url = new URL(address);
   if (!["https:", "http:"].includes(url.protocol)) {

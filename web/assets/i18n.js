@@ -10,8 +10,8 @@ export function learn(more) {
   }
 }
 
-// values keeps, for each element that shows a word, the values of the places in it. So the word can be written again in
-// another language.
+// values keeps, for each element that shows a word, the values of the places in the word, so that the word can be written again
+// in another language.
 const values = new WeakMap();
 
 export const language = () => document.documentElement.lang;
@@ -22,7 +22,7 @@ export function setLanguage(to) {
   try {
     localStorage.setItem("language", to);
   } catch {
-    // it is valid until the page is left
+    // the language is valid until the page is left
   }
   for (const element of document.querySelectorAll("[data-say]")) {
     say(element, element.dataset.say, values.get(element));

@@ -17,21 +17,22 @@ import { solve } from "./work.js";
 // Caches keep the state for a second.
 const period = 1000;
 
-// calm is how often the state is read, in milliseconds, while the event stream brings it. The stream sends it at least every
-// 15 seconds; one that was silent for heardFor has brought nothing lately.
+// calm is how often the state is read, in milliseconds, while the event stream brings it too. The stream sends it at least every
+// 15 seconds; if the stream has sent nothing for heardFor, the page does not rely on it.
 const calm = 5000;
 const heardFor = 20_000;
 
-// askCalled is how often the own entry is read, in milliseconds, while it is called: an operator may let calls end later.
+// askCalled is how often the own entry is read, in milliseconds, while the buyer is called: an operator may let calls end later.
 const askCalled = 15_000;
 
-// asksPerSecond spreads the reads of the own entry after a draw or a line, when all who wait are due at once.
+// asksPerSecond is about how many buyers read their entries in a second at the end of a draw or a line. Without this bound, all
+// who wait would read at once.
 const asksPerSecond = 5000;
 
 // askAgain is the time, in milliseconds, after which the own entry is read again if it disagrees with the line.
 const askAgain = 2000;
 
-// tries is how often an entry is sent before the buyer decides whether to go on. It can't be made twice.
+// tries is how often an entry is sent before the buyer decides whether to go on. A repeated request makes no second entry.
 const tries = 6;
 
 const id = at("sale").dataset.line; // of the sale that has the line
@@ -40,9 +41,9 @@ const title = document.querySelector("title");
 const plainTitle = title.textContent;
 
 let sale = null; // as sale.js last showed it
-let lined = false; // units go by call; never false again
+let lined = false; // units go by call; once true, this stays true
 let mine = null; // the own entry: {user, number, quantity, state, rank, units, until}
-let version = 0; // of mine, so that a late answer doesn't replace a newer one
+let version = 0; // counts the changes of mine, so that a late answer does not replace a newer one
 let line = null; // the public state
 let place = null; // the own rank
 let proved = null; // what came of the check of the rank: "right", "late" or "wrong"; null: not checked
@@ -99,7 +100,7 @@ async function enter(quantity) {
   at("place-title").focus();
 }
 
-// work does the work that the sale asks of its entrants. The button says so meanwhile.
+// work does the work that the sale asks of its entrants, and returns the solution. Meanwhile the button says that this browser computes.
 async function work() {
   working = true;
   redraw();
@@ -156,13 +157,13 @@ function take(entry) {
   }
 }
 
-// fillIn chooses all units of the call. The choice has them as soon as the page was drawn with the call.
+// fillIn chooses all units of the call. The page must have been drawn with the call before, so that the choice has this number.
 function fillIn() {
   at("quantity").value = mine.units;
   redraw();
 }
 
-// recall shows the entry that this browser knows, and then asks for it.
+// recall shows the entry that this browser has stored, and then asks the server for the entry.
 async function recall() {
   const kept = lasting.read(key);
   version++;
@@ -199,7 +200,7 @@ async function locate() {
 // verify checks what was published against the commitment, and the own entry and rank against what was published.
 async function verify() {
   if (mine.rank === undefined) {
-    await refresh(); // the page has often not asked for the server's rank
+    await refresh(); // often the page has computed the rank and not asked the server for it
   }
   const [entry, { commitment, n, randomness, root, secret, seed }] = [mine, line];
   if (entry?.rank === undefined) {
@@ -246,7 +247,7 @@ async function step() {
   redraw();
 }
 
-// hear takes the state that the event stream brings, and looks at once what follows from it.
+// hear takes the state that the event stream brings, and lets the next step begin at once.
 function hear(state) {
   heard = looked = performance.now();
   line = state;
@@ -296,7 +297,7 @@ function draw(stage) {
   drawProof();
 }
 
-// drawPace estimates the wait on a waiting list from the units that have come back so far.
+// drawPace shows the estimated wait on a waiting list, from the number of calls since the first entry.
 function drawPace(before) {
   const known = mine.state === "waiting" && sale.mode === "rush" && place !== null && line?.first_at;
   show(at("place-pace"), known);
@@ -308,7 +309,7 @@ function drawPace(before) {
   say(at("place-pace"), line.serving > 0 ? word : "pace_none", { time: () => duration(left) });
 }
 
-// wordOf returns the middle of the keys of the words for the own place.
+// wordOf returns the part NAME of the keys place_NAME and place_NAME_more, the words for the own place.
 function wordOf() {
   const inDraw = sale.mode === "draw";
   if (mine.state === "spent" || mine.state === "lost") {
@@ -327,7 +328,7 @@ function wordOf() {
   return place > line.serving ? "waiting" : "next";
 }
 
-// drawProof shows what the rank follows from.
+// drawProof shows the values from which the rank follows, and the result of their check.
 function drawProof() {
   show(at("proof"), line && sale.mode !== "rush");
   if (!line || sale.mode === "rush") {
@@ -393,7 +394,7 @@ at("proof").addEventListener("toggle", () => { checked = ""; }); // the next ste
 changed.addEventListener("session", recall);
 addEventListener("storage", (event) => {
   if (event.key === key) {
-    refresh(); // another tab has entered, left or been called
+    refresh(); // another tab has seen that the user entered, left or was called
   }
 });
 

@@ -10,12 +10,12 @@ import { passing } from "./store.js";
 const said = new URLSearchParams(location.search);
 const begun = passing.read("login");
 passing.remove("login");
-history.replaceState(null, "", location.pathname); // the code works once, and is nobody else's business
+history.replaceState(null, "", location.pathname); // keeps the code, which works once, out of the history
 
 // mostTries bounds how often a code is sent. It is valid for minutes.
 const mostTries = 20;
 
-// exchange sends the code, and sends it again while too many others log in: a request that was refused for that has not used
+// exchange sends the code, and sends it again if the server refuses because too many log in at once: such a request has not used
 // the code.
 async function exchange(body) {
   for (let tries = 1; ; tries++) {

@@ -15,7 +15,7 @@ export async function pay(order) {
   leave(data.pay_url);
 }
 
-// cancel asks for a confirmation and returns the cancelled order, or null if the buyer keeps it. It throws a Refusal if
+// cancel asks for a confirmation and returns the cancelled order, or null if the buyer keeps the order. It throws a Refusal if
 // the order can't be cancelled.
 export async function cancel(order) {
   return (await ask()) ? (await call("DELETE", `/orders/${order.id}`)).data : null;

@@ -8,7 +8,7 @@ import { passing } from "./store.js";
 const encoded = (bytes) => btoa(String.fromCharCode(...bytes)).replaceAll("+", "-").replaceAll("/", "_").replaceAll("=", "");
 const random = () => encoded(crypto.getRandomValues(new Uint8Array(32)));
 
-// depart leaves for the issuer. The page /login comes back to where the browser was.
+// depart leaves for the issuer's log-in. After that, the page /login returns the browser to the present page.
 export async function depart() {
   const { issuer } = await look("/login");
   const [verifier, state, nonce] = [random(), random(), random()];

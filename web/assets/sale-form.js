@@ -7,13 +7,13 @@ import {
 } from "./fields.js";
 import { formOf } from "./form.js";
 
-// The engine's bounds, so that mistakes are shown before anything is sent.
+// The engine's bound, so that a mistake is shown before anything is sent.
 const longestTitle = 200;
 
 const hour = 3600_000;
 
-// ofCampaign are the fields that a sale of a campaign has from the campaign, or not at all; ofItsLine are those of the sale that
-// has the campaign's line.
+// ofCampaign are the fields that a sale of a campaign takes from the campaign, or does not have. ofItsLine are the only fields
+// that can be changed in the sale that has the campaign's line.
 const ofItsLine = ["entries_at", "call_seconds"];
 const ofCampaign = ["title", "starts_at", "ends_at", "waiting_list", ...ofItsLine];
 

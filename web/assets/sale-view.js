@@ -48,8 +48,8 @@ function drawClock(sale, state) {
   }
 }
 
-// instead is what the form of line.js or campaign.js returned, if it takes the place of the purchase. most is how many units a
-// call or a campaign allows to buy. limit are the words for the limit, if they are not those of a sale alone.
+// instead is what the function form of line.js or campaign.js has returned, if that takes the place of the purchase. most is how
+// many units the buyer's call or the campaign allows. limit has the words for the limit, if they are not those of a single sale.
 function drawForm({ sale, state, stage, told, cool, instead, most, limit }) {
   say(at("limit"), ...(limit ?? ["limit", { n: number(sale.limit_per_user) }]));
   drawChoices(instead?.hidden ? 0 : most ?? sale.limit_per_user);

@@ -1,5 +1,5 @@
-// The page of one sale: its stock and clock, the button, and the buyer's order. The page shows the variables below;
-// sale-view.js draws it. On the page of a campaign it is the sale that campaign.js has chosen.
+// The page of one sale: its stock and clock, the button, and the buyer's order. The variables below hold all that the page shows;
+// sale-view.js draws it. On the page of a campaign, the sale is the one that the buyer has chosen in campaign.js.
 
 import "./page.js";
 import { enter } from "./account.js";
@@ -45,19 +45,19 @@ let reading = null; // a promise while a read of the sale is due
 let line = null; // line.js, if the sale has a line or may get one
 let campaign = null; // campaign.js, on the page of a campaign
 
-// join lets line.js take part. It calls redraw when what it shows has changed.
+// join lets line.js take part. line.js calls redraw when what it shows has changed.
 export function join(module) {
   line = module;
 }
 export const redraw = draw;
 
-// joinCampaign lets campaign.js take part. It calls change when the buyer has chosen a sale.
+// joinCampaign lets campaign.js take part. campaign.js calls change when the buyer has chosen a sale.
 export function joinCampaign(module) {
   campaign = module;
 }
 
-// change shows another sale of the campaign, with the buyer's attempt or order, if this tab knows one. The focus stays where
-// it is. While an attempt is on its way, nothing changes, and change returns false.
+// change shows another sale of the campaign, with the buyer's attempt or order if this tab knows one, and returns true. The focus
+// stays where it is. While an attempt is on its way, nothing changes, and change returns false.
 export function change(to) {
   if (stage === "asking" || stage === "hold") {
     return false;
@@ -108,7 +108,7 @@ function turn(to) {
       pause(Math.random() * jitter).then(() => fetchPath(id)).catch(() => {}); // the click tries again
     }
   } else if (to === "open" && from === "sold_out") {
-    // A buyer who has just cancelled keeps that notice: the units that are back may be the buyer's own.
+    // A buyer who has just cancelled an order keeps the notice of that: the units that are back may be those of that order.
     told = before?.[0] === "cancelled" ? before : ["back", { left: number(sale.available) }];
     if (document.hidden) {
       document.title = `● ${document.title}`;
@@ -283,14 +283,14 @@ at("yours-back").addEventListener("click", () => leaveOrder());
 at("early-button").addEventListener("click", () => enter("ready_early"));
 at("quantity").addEventListener("change", draw);
 
-// read updates all that an operator may change. It updates the figures only while there is no stream, which has newer
-// ones.
+// read updates all that an operator may change. It updates the figures only while there is no stream, since a stream has newer
+// figures.
 async function read() {
   take(await look(source));
 }
 
-// readSoon reads what the stream does not send, since it may have changed. It waits until caches ask the server again,
-// and a random time, so that pages do not all ask at once.
+// readSoon reads the sale, because what the stream does not send may have changed. It first waits until caches ask the server
+// again, and a random time, so that pages do not all ask at once.
 function readSoon() {
   reading ??= pause(freshAfter + Math.random() * freshAfter)
     .then(read)
@@ -337,7 +337,7 @@ function stocks(list, time) {
 }
 
 // resume continues where the page was left: with an attempt that has no answer, or with an order. If the focus is to stay,
-// an attempt is only sent again when the buyer clicks.
+// an attempt is sent again only after the buyer's click.
 async function resume(stay = false) {
   const of = id;
   const attempt = unanswered(of);
@@ -375,7 +375,7 @@ async function start() {
   const [said] = await Promise.all([first(), sync()]);
   take(said);
   watch(source, {
-    hear: { // an event of the stock follows each of the line
+    hear: { // each event of the line is followed by one of the stock
       stock: (said) => stocks([{ ...said, id }], said.now),
       stocks: (said) => stocks(said.sales, said.now),
       line: (said) => line?.hear(said),

@@ -11,9 +11,9 @@ import { priceOf, whole } from "./whole.js";
 // take more connections than a browser has.
 const period = 3000;
 
-let cards = []; // what they show: a sale each, or a campaign as a whole
+let cards = []; // what the cards show: each a sale, or a campaign as a whole
 
-// group returns the sales, with one entry for all those of a campaign. The title of such a sale ends with its variant.
+// group returns the sales, with one entry for all sales of a campaign. The title of a campaign's sale ends with the variant.
 function group(sales) {
   const entries = new Map();
   for (const sale of sales) {

@@ -3,7 +3,7 @@
 import { pause } from "./api.js";
 import { say } from "./i18n.js";
 
-// copies has a button copy the address of a link, or the text of another element.
+// copies makes a button copy the address of a link, or the text of another element.
 export function copies(button, shown) {
   button.addEventListener("click", async () => {
     getSelection().selectAllChildren(shown);

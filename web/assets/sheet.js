@@ -12,7 +12,7 @@ const file = at("sheet-file");
 const error = at("sheet-error");
 const send = at("sheet-send");
 
-// sheet has a button open the form. It calls made(campaign) with the campaign that the server has made.
+// sheet makes a button open the form. It calls made(campaign) with the campaign that the server has made.
 export function sheet(button, made) {
   button.addEventListener("click", () => {
     hush(error);

@@ -1,5 +1,6 @@
-// The stock of a sale or of a campaign's sales, and the state of a line, live, by server-sent events. The browser opens a broken stream again by itself. This module
-// opens a stream again that the browser gives up, as after an error of the server, or that is silent for too long.
+// The stock of a sale or of a campaign's sales, and the state of a line, live, by server-sent events. The browser opens a broken
+// stream again by itself. This module opens a stream again that the browser gives up, as after an error of the server, or that
+// is silent for too long.
 
 import { pause } from "./api.js";
 

@@ -1,9 +1,9 @@
-// Storage in the browser. Where it is not available, as in some private windows, values are kept in memory until the
-// page is left.
+// Storage in the browser. If the browser stores nothing, as in some private windows, values are kept in memory until the page is
+// left.
 
 const memory = new Map();
 
-// lasting keeps values until they are removed, passing until the tab is closed. Both survive a reload.
+// lasting keeps values until they are removed, passing at most until the tab is closed. Stored values survive a reload.
 export const lasting = area("localStorage");
 export const passing = area("sessionStorage");
 

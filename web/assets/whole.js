@@ -2,10 +2,10 @@
 
 import { money } from "./i18n.js";
 
-// inviting are the states of sales, the most inviting one first. A campaign has the first that one of its sales has.
+// inviting are the states of sales, the most inviting one first. A campaign has the first of these that one of its sales has.
 const inviting = ["open", "upcoming", "paused", "sold_out", "ended"];
 
-// whole returns what sales come to: {available, quota, state}. stateOf returns the state of a sale.
+// whole returns the sums of sales and their common state, as {available, quota, state}. stateOf returns the state of a sale.
 export function whole(sales, stateOf) {
   const states = sales.map(stateOf);
   const sum = (name) => sales.reduce((n, sale) => n + sale[name], 0);

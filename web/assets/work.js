@@ -3,10 +3,11 @@
 
 import { Refusal } from "./api.js";
 
-// batch is how many hashes are asked for at once. More are no faster, and the page gets its turn between two batches.
+// batch is how many hashes are asked for at once. A larger batch is no faster, and the page can react between two batches.
 const batch = 500;
 
-// solve resolves to the solution of a challenge. It throws a Refusal if this browser can't compute it here.
+// solve resolves to the solution of a challenge. It throws a Refusal if this browser can't compute hashes on this page, or if no
+// number up to maxnumber is a solution.
 export async function solve({ algorithm, challenge, maxnumber, salt, signature }) {
   if (!globalThis.crypto?.subtle) {
     throw new Refusal("work_needs_https");
