@@ -42,7 +42,9 @@ func (f *fakeEndpoint) Events(_ context.Context, after int64, limit int) (list [
 	return list, nil
 }
 
-func (f *fakeEndpoint) FreeEndpoint(ctx context.Context, id string) error { return f.SendTo(ctx, id, 0) }
+func (f *fakeEndpoint) FreeEndpoint(ctx context.Context, id string) error {
+	return f.SendTo(ctx, id, 0)
+}
 
 func (f *fakeEndpoint) SendTo(_ context.Context, _ string, last int64) error {
 	f.endpoint.SendingTo = last
