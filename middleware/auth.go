@@ -36,9 +36,9 @@ func Authenticate(v TokenVerifier) gin.HandlerFunc {
 var shadowed = []string{"sale", "campaign", "id"}
 
 // Shadows shows shadow sales and their orders only to the crowd of a rehearsal. Other sales and orders are shown to everybody
-// but a user who is logged in as one of the crowd. If the sender may not see the id in the route, unseen answers as if nothing had
-// that id. On routes with a log-in, Shadows comes after it. On other routes Shadows checks the request's token itself, and only
-// if the id is that of a shadow sale.
+// but a user who is logged in as one of the crowd. If the sender may not see the id in the route, unseen answers as if nothing
+// had that id. On routes with a log-in, Shadows comes after the log-in. On other routes Shadows checks the request's token
+// itself, and only if the id is that of a shadow sale.
 func Shadows(v TokenVerifier, unseen gin.HandlerFunc) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		for _, name := range shadowed {

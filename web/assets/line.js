@@ -100,7 +100,7 @@ async function enter(quantity) {
   at("place-title").focus();
 }
 
-// work does the work that the sale asks of its entrants, and returns the solution. Meanwhile the button says that this browser computes.
+// work does the work that the sale asks of its entrants, and returns the solution. Meanwhile the button asks for a moment.
 async function work() {
   working = true;
   redraw();
