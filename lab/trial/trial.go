@@ -86,7 +86,7 @@ func Open(ctx context.Context, settings config.Settings) (b *Bench, err error) {
 		return b, fmt.Errorf("an instance at %s serves from this Redis; the lab wants stores of its own", figures.URL)
 	}
 	b.settings.HTTPAddr, b.settings.OpsAddr = "127.0.0.1:0", ""
-	b.settings.Secret, b.settings.PaymentSecret = rand.Text()+rand.Text(), ""
+	b.settings.Secret, b.settings.PaymentSecret, b.settings.Payment = rand.Text()+rand.Text(), "", "sandbox"
 	// AckWait is within the time limit of a request. All buyers have one address, so the limits are set too high to be
 	// reached.
 	b.settings.AllowOversell, b.settings.Ack, b.settings.AckWait = true, "confirmed", patience/2
