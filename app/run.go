@@ -11,7 +11,7 @@ import (
 )
 
 // The limits of the steps of a stop. A stop should take less than ten seconds. The strategy's batches and the workers'
-// transactions have time-outs of their own, which come on top.
+// transactions have time-outs of their own, which are not in these limits.
 const (
 	httpStop  = 3 * time.Second // running requests finish
 	drainStop = 2 * time.Second // admitted attempts are settled; a batch under way may go on until the settler's own time-out

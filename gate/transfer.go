@@ -50,8 +50,8 @@ func (m *transfers) lane(saleID string) chan struct{} {
 
 // bringUnits is for a gate in several shards. If the shard of a batch has too few units for an attempt but others have
 // some, bringUnits moves units to this shard and has the attempt judged again. So an attempt is refused as sold out only
-// after all shards were asked. If that fails, or takes more than TransferTime or transferTries, the verdict is model.Unsure.
-// The error is that of the batch: then its attempts may have been admitted.
+// after all shards were asked. If that fails, or needs more than TransferTime or transferTries tries, the verdict is
+// model.Unsure. If bringUnits returns an error, the attempts of the batch may have been admitted.
 func (g *Gate) bringUnits(ctx context.Context, b *shardBatch) error {
 	var short []int // indexes of the attempts that were refused as sold out at this shard
 	for i, o := range b.answers {

@@ -117,7 +117,8 @@ func byVerdict(table map[int]map[model.Verdict][2]text) map[model.Verdict]proble
 	return all
 }
 
-// Problems answers every request that ended in a refusal or an error, and logs the errors. No other stage does.
+// Problems answers requests that ended in a refusal or an error, and logs the errors. Only Pages.missing answers refusals too, with
+// an HTML page.
 // The stages outside of Problems are the trace, the reading of X-Forwarded-For, the request id, the metrics and the access log.
 // If an answer has already begun, Problems does not change it.
 //

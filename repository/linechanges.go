@@ -12,10 +12,10 @@ import (
 	"flashsale/model"
 )
 
-// changeLine stores what a change of a sale has changed of its line. A rush gets its line when the waiting list is turned
+// changeLine applies a change of a sale to its line. A rush gets its line when the waiting list is turned
 // on, and loses it when the waiting list is turned off. The line stops if the changed sale is paused or has not begun.
 //
-// The verdict is Accepted, or that of mayChange, or EntriesClosed if the line is too far for the change. The opening of the
+// The verdict is Accepted, or that of mayChange, or EntriesClosed if it is too late for the change. The opening of the
 // entries of a line or draw can change until the seal. A waiting list can be turned on or off until the sale has ended or the
 // line is over, but off only while nobody has entered and, with a rush, the sale is not in line.
 func changeLine(tx *gorm.DB, before model.Offer, after *model.Offer, now time.Time) (model.Verdict, error) {

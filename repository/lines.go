@@ -208,7 +208,7 @@ const ofOneSale = "NOT EXISTS (SELECT 1 FROM campaigns WHERE id = sale_lines.sal
 const fixDraw = `draw_units = CASE WHEN mode = 'draw' AND root = '' THEN (SELECT reserved FROM stock WHERE stock.sale_id = sale_lines.sale_id) ELSE draw_units END,
 	draw_limit = CASE WHEN mode = 'draw' AND root = '' THEN (SELECT limit_per_user FROM sales WHERE sales.id = sale_lines.sale_id) ELSE draw_limit END`
 
-// Call calls those entries with these numbers that wait, as long as the line has units. The numbers are those of the ranks from
+// Of the entries with these numbers, Call calls those that wait, as long as the line has units. The numbers are those of the ranks from
 // serving on, in their order. A call gets as many units as the entry wants and the limit for each user allows, or those that are
 // left. looked is how many ranks were looked at; left is true if units are left. If another caller has moved the line on, or the
 // line is stopped or not calling, nothing is done.

@@ -71,8 +71,8 @@ func inCampaign(campaign model.Campaign, sales []model.NewSale) []model.NewSale 
 }
 
 // Create creates a campaign with its sales, under campaign.ID or, if that is empty, under a new id. It preheats the gates and
-// informs every instance. Each of sales has a variant and all fields of a sale but the texts. list is the created sales;
-// invalid is the first invalid field, or nil.
+// informs every instance. Each of sales has a variant and what an operator chooses for a sale, but no texts: they follow from the
+// campaign. list is the created sales; invalid is the first invalid field, or nil.
 func (s *Campaigns) Create(ctx context.Context, campaign model.Campaign, sales []model.NewSale, actor string) (list []model.Offer, invalid *Invalid, err error) {
 	campaign.ID = cmp.Or(campaign.ID, model.NewSaleID())
 	sales = inCampaign(campaign, sales)

@@ -25,7 +25,7 @@ const (
 )
 
 var (
-	// ErrKey means that the public key is not a compressed point of G2, or that another value of a chain is not valid.
+	// ErrKey means that the public key is not a compressed point of G2, or, from NewSource, that another field of the Chain is not valid.
 	ErrKey = errors.New("the beacon's public key is not valid")
 	// ErrSignature means that the holder of the key has not signed the round with this signature.
 	ErrSignature = errors.New("the beacon's signature does not belong to this round and public key")

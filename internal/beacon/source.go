@@ -43,8 +43,8 @@ type Source struct {
 	client *http.Client
 }
 
-// NewSource creates a source. url is its address, to which NewSource adds the hash of the chain. It returns ErrKey if the key
-// of the chain is not one, the period is less than a second, or the first round was before 1970.
+// NewSource creates a source. url is its address, to which NewSource adds the hash of the chain. It returns ErrKey if the
+// key of the chain is not PublicKeySize bytes in hex, the period is less than a second, or the first round was before 1970.
 func NewSource(url string, chain Chain) (*Source, error) {
 	key, err := hex.DecodeString(chain.PublicKey)
 	if err != nil || len(key) != PublicKeySize || chain.Period < 1 || chain.Genesis < 0 {

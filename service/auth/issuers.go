@@ -253,7 +253,7 @@ func (s *Issuers) roleOf(claims map[string]any) model.Role {
 }
 
 // ready returns an error if there are no keys, or only keys older than keysMost. Keys older than keysFresh are fetched again,
-// but are used on if that fails.
+// and stay in use if that fails.
 func (i *issuer) ready(ctx context.Context) (err error) {
 	keys := i.keys.Load()
 	if keys == nil || i.of.Now().Sub(keys.at) >= keysFresh {

@@ -96,7 +96,7 @@ func (t *Tokens) Stamp(a model.Account) string {
 	return base64.RawURLEncoding.EncodeToString(macOf(t.stamps, a.ID+"\x00"+a.PasswordHash)[:stampBytes]) // an id has no zero byte
 }
 
-// Sign creates a token for the identity. The token expires after ttl, cut to whole seconds. Sign fails only if Verify
+// Sign creates a token for the identity. The token expires after ttl; the time of expiry is cut to whole seconds. Sign fails only if Verify
 // would refuse the identity.
 func (t *Tokens) Sign(who model.Identity, ttl time.Duration) (token string, expiresAt time.Time, err error) {
 	if err := checkIdentity(who); err != nil {
