@@ -65,8 +65,8 @@ type errRefusing struct{ saleID string }
 
 func (errRefusing) Error() string { return "instances refuse requests from memory" }
 
-// mayReturn is a condition for an UPDATE of stock that returns units, to all or to the line. It holds if other units are available,
-// or if no lease of refusals holds. If it keeps the row from being changed, the transaction ends with errRefusing.
+// mayReturn is a condition for an UPDATE of stock that returns units, to all or to the line. It holds if other units are
+// available, or if no lease of refusals holds. If it keeps the row from being changed, the transaction ends with errRefusing.
 func (s *Store) mayReturn() string {
 	now := s.nowMillis()
 	return fmt.Sprintf(" AND (available > 0 OR refusing_until_ms NOT BETWEEN %s + 1 AND %s + %d)", now, now, returnNotice.Milliseconds())
