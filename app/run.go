@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"flashsale/internal/listen"
 )
 
 // The limits of the steps of a stop. A stop should take less than ten seconds. The strategy's batches and the workers'
@@ -31,7 +33,7 @@ type part struct {
 func (a *App) parts(fail func(error)) []part {
 	return []part{
 		{name: "waits", stop: a.endWaits},
-		{name: "requests", run: serving(a.server, a.listener, fail), stop: a.endRequests, limit: httpStop},
+		{name: "requests", run: serving(a.server, listen.Listener{Listener: a.listener}, fail), stop: a.endRequests, limit: httpStop},
 		{name: "operators' address", run: serving(a.ops, a.opsListener, fail), stop: func(context.Context) error { return a.ops.Close() }},
 		{name: "strategy", stop: closing(a.Strategy.Close)},
 		{name: "purchases of called users", stop: closing(a.called.Close)},
@@ -87,12 +89,14 @@ func (p part) start(ctx context.Context) (end func() error) {
 	}
 }
 
-// serving returns the run functions that serve at a listener until the server is closed: none if the listener is nil.
+// serving returns the run functions that serve at a listener until the server is closed: none if the listener is nil. Requests
+// that are under way when their context ends are cancelled.
 func serving(s *http.Server, l net.Listener, fail func(error)) []func(context.Context) {
 	if l == nil {
 		return nil
 	}
-	return []func(context.Context){func(context.Context) {
+	return []func(context.Context){func(ctx context.Context) {
+		s.BaseContext = func(net.Listener) context.Context { return ctx }
 		if err := s.Serve(l); !errors.Is(err, http.ErrServerClosed) {
 			fail(err)
 		}

@@ -158,6 +158,9 @@ func (s *Streams) answer(c *gin.Context, id string) {
 		middleware.Fail(c, fmt.Errorf("take the connection over: %w", err))
 		return
 	}
+	if outer, ok := conn.(interface{ NetConn() net.Conn }); ok {
+		conn = outer.NetConn() // unlike a listen.Conn, it notices that the client disconnects
+	}
 	streamHeader(c)
 	c.Header("Date", s.now().UTC().Format(http.TimeFormat))
 	// The answer has no length: it ends when the connection closes.

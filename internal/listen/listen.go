@@ -1,0 +1,35 @@
+// Package listen accepts the connections of the buyers' HTTP server.
+package listen
+
+import "net"
+
+// Listener wraps the connections of a TCP listener in Conn.
+type Listener struct{ net.Listener }
+
+// Accept implements net.Listener.
+func (l Listener) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if tcp, ok := c.(*net.TCPConn); ok {
+		return Conn{tcp}, err
+	}
+	return c, err
+}
+
+// Conn is a TCP connection whose client can leave unnoticed while a handler works.
+//
+// To notice it, net/http starts a goroutine for each request that reads one byte ahead, and stops it when the handler is done.
+// That takes up to a tenth of a purchase's CPU, for nothing: an attempt that has begun goes on without its buyer. So a read of
+// one byte returns at once, with nothing. All other reads of net/http have a larger buffer.
+type Conn struct{ *net.TCPConn }
+
+// Read reads as TCPConn.Read does, but nothing into a buffer of one byte.
+func (c Conn) Read(p []byte) (int, error) {
+	if len(p) == 1 {
+		return 0, nil
+	}
+	return c.TCPConn.Read(p)
+}
+
+// NetConn returns the TCP connection. A handler that has hijacked the Conn can read from it, so as to notice that the client
+// leaves.
+func (c Conn) NetConn() net.Conn { return c.TCPConn }
