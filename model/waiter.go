@@ -35,6 +35,9 @@ func (b *Waiter) Hurry() {
 	b.queued()
 }
 
+// Hurried reports whether the buyer does not wait for the settler.
+func (b *Waiter) Hurried() bool { return b.hurried.Load() }
+
 // Admit notes that the gate has admitted the attempt. It is called once, before a settler gets the entry.
 func (b *Waiter) Admit(now time.Time) {
 	b.at = now

@@ -15,6 +15,10 @@ import (
 // first one is on its way.
 var admissionLimits = batch.Limits{Batch: 256, Queue: 8192, Calls: 2, Time: 2 * time.Second}
 
+// gatherTime is how long a call of the gate waits for more attempts while a settle is under way, if its first buyer waits for the
+// settler. What the gate admits waits for the end of that settle in any case, and larger calls cost less.
+const gatherTime = time.Millisecond
+
 // admission brings attempts to the gate. Attempts that gather while the calls of their node are under way share the next
 // call, whatever their sales. Each shard of a gate in several shards has calls of its own.
 type admission struct {
@@ -25,8 +29,16 @@ type admission struct {
 
 func newAdmission(n Needs, b *breakers) *admission {
 	ad := &admission{needs: n, breakers: b}
-	ad.batcher = batch.New(n.batched(admissionLimits), ad.admit)
+	ad.batcher = batch.NewGathering(n.batched(admissionLimits), ad.gather, ad.admit)
 	return ad
+}
+
+// gather returns how long a call of the gate waits for more attempts than the first.
+func (ad *admission) gather(first model.Attempt) time.Duration {
+	if first.Waiter.Hurried() || !ad.needs.Settler.Busy() {
+		return 0
+	}
+	return gatherTime
 }
 
 // deduct returns the settled outcome of an attempt that the gate admits, or the gate's refusal. The other verdicts are Queued, if

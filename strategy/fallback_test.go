@@ -102,7 +102,7 @@ func fakeNeeds(gate Gate, db Database) (Needs, *fakeControl) {
 	control := &fakeControl{verdict: model.Accepted}
 	return Needs{
 		Gate: gate, Database: db, Control: control, Log: discard, Now: time.Now,
-		Lock: make(chan struct{}, 1),
+		Settler: settlerOf{}, Lock: make(chan struct{}, 1),
 	}, control
 }
 

@@ -223,6 +223,45 @@ func TestSalesShareACall(t *testing.T) {
 	})
 }
 
+// While a settle is under way, a call of the gate waits a moment for more attempts, unless its first buyer waits for the gate only.
+func TestAttemptsGather(t *testing.T) {
+	for _, tc := range []struct{ busy, hurried, gathers bool }{{false, false, false}, {true, true, false}, {true, false, true}} {
+		synctest.Test(t, func(t *testing.T) {
+			g := &heldGate{release: make(chan struct{})}
+			close(g.release)
+			n, _ := fakeNeeds(g, &fakeDatabase{})
+			n.Settler = settlerOf{n.Settler, tc.busy}
+			h, began := NewHybrid(n), time.Now()
+			var all sync.WaitGroup
+			for i := range 6 {
+				a := fakeAttempt("sale", "u", fmt.Sprint(i))
+				a.Waiter = model.NewWaiter(nil)
+				if tc.hurried {
+					a.Waiter.Hurry()
+				}
+				all.Go(func() { check.Must(h.Deduct(t.Context(), a)) })
+				synctest.Wait()
+			}
+			all.Wait()
+			took, calls := time.Duration(0), 6
+			if tc.gathers {
+				took, calls = gatherTime, 1
+			}
+			check.Same(t, "the time", time.Since(began), took)
+			check.Same(t, "the calls", len(g.calls), calls)
+			h.Close()
+		})
+	}
+}
+
+// settlerOf is a settler that is busy or not.
+type settlerOf struct {
+	Settler
+	busy bool
+}
+
+func (s settlerOf) Busy() bool { return s.busy }
+
 // heldGate admits the attempts of a call when the call is released, and fails those on the sale "damaged".
 type heldGate struct {
 	fakeGate

@@ -59,6 +59,8 @@ type Control interface {
 type Settler interface {
 	// Add hands over entries that this instance has admitted. The settler tells their buyers the outcomes.
 	Add(admitted []model.Entry)
+	// Busy reports whether a settle is under way.
+	Busy() bool
 }
 
 // Needs are the dependencies and settings of strategies.

@@ -9,6 +9,7 @@ import (
 	"math"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"flashsale/internal/pause"
@@ -97,6 +98,7 @@ type Settler struct {
 	acks    acknowledgements
 	relay   *relay        // nil without a Queue
 	age     time.Duration // leftAfter; tests set another one
+	busy    atomic.Bool   // a batch is under way
 
 	mu     sync.Mutex
 	broken map[string]int // by order's id, the failed tries of entries that can't be settled even alone
@@ -253,11 +255,16 @@ func (s *Settler) write(ctx context.Context) {
 					turns.Go(func() { s.warn(ctx, s.turn(ctx, more)) })
 				}
 			}
+			s.busy.Store(true)
 			s.warn(ctx, s.turn(ctx, batches))
 			turns.Wait()
+			s.busy.Store(false)
 		}
 	}
 }
+
+// Busy reports whether a batch of new entries is under way.
+func (s *Settler) Busy() bool { return s.busy.Load() }
 
 // turn settles one batch. Without a queue, entries of several sales share a transaction; if that fails, each sale is settled by
 // itself. The batch of a sale that takes long, for example because another session has locked the stock row, goes on in the

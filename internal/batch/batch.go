@@ -1,5 +1,6 @@
 // Package batch turns single calls into batches: the calls that arrive while the allowed number of batches is under way are
-// the next batch. No timer delays a call. So a lone call is as fast as without batching, and batches grow with the load.
+// the next batch. No timer delays a call, unless the Batcher gathers. So a lone call is as fast as without batching, and batches
+// grow with the load.
 package batch
 
 import (
@@ -7,6 +8,8 @@ import (
 	"errors"
 	"sync"
 	"time"
+
+	"flashsale/internal/pause"
 )
 
 // ErrFull means that as many items wait under the key as Limits.Queue allows.
@@ -26,6 +29,7 @@ type Limits struct {
 // Batcher batches items by key. Its methods are safe for concurrent use.
 type Batcher[T, R any] struct {
 	limits Limits
+	gather func(first T) time.Duration
 	do     func(ctx context.Context, key string, items []T) ([]R, error)
 
 	mu      sync.Mutex
@@ -55,7 +59,15 @@ type Result[R any] struct {
 // New makes a Batcher that processes each batch with do. do returns the results in the order of the items. An error
 // of do is the result of every item of the batch. The caller must close the Batcher.
 func New[T, R any](limits Limits, do func(ctx context.Context, key string, items []T) ([]R, error)) *Batcher[T, R] {
-	g := &Batcher[T, R]{limits: limits, do: do, queues: map[string]*queue[T, R]{}}
+	return NewGathering(limits, func(T) time.Duration { return 0 }, do)
+}
+
+// NewGathering makes a Batcher as New does. A batch that is not full yet waits for more items before it is processed, for the time
+// that gather returns for its first item.
+func NewGathering[T, R any](
+	limits Limits, gather func(first T) time.Duration, do func(ctx context.Context, key string, items []T) ([]R, error),
+) *Batcher[T, R] {
+	g := &Batcher[T, R]{limits: limits, gather: gather, do: do, queues: map[string]*queue[T, R]{}}
 	g.ctx, g.cut = context.WithCancel(context.Background()) //nolint:gosec // Close calls it
 	return g
 }
@@ -116,6 +128,9 @@ func (g *Batcher[T, R]) Waiting(key string) int {
 // run processes batches of a key until no item waits.
 func (g *Batcher[T, R]) run(key string, q *queue[T, R]) {
 	for {
+		if d := g.delay(q); d > 0 {
+			pause.For(g.ctx, d)
+		}
 		batch := g.next(key, q)
 		if len(batch) == 0 {
 			return
@@ -137,6 +152,16 @@ func (g *Batcher[T, R]) run(key string, q *queue[T, R]) {
 			}
 		}
 	}
+}
+
+// delay returns how long the next batch waits for more items.
+func (g *Batcher[T, R]) delay(q *queue[T, R]) time.Duration {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if n := len(q.waiting); n == 0 || n >= g.limits.Batch {
+		return 0
+	}
+	return g.gather(q.waiting[0].item)
 }
 
 // next removes the next batch from the queue. It returns nil if no item waits, and deletes the queue if no other

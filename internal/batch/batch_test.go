@@ -106,6 +106,37 @@ func TestNextBatch(t *testing.T) {
 	})
 }
 
+// A batch that is not full waits for more items, for the time that its first item asks for.
+func TestGather(t *testing.T) {
+	gather := func(first int) time.Duration { return time.Duration(first) * time.Millisecond }
+	for _, tc := range []struct {
+		items   []int
+		batches [][]int
+		waits   time.Duration
+	}{
+		{[]int{1}, [][]int{{1}}, time.Millisecond},
+		{[]int{2, 0}, [][]int{{2, 0}}, 2 * time.Millisecond},
+		{[]int{0, 5}, [][]int{{0}, {5}}, 5 * time.Millisecond},
+		{[]int{0, 5, 6, 7, 3, 1}, [][]int{{0}, {5, 6, 7}, {3, 1}}, 3 * time.Millisecond},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			d := &desk{batches: map[string][][]int{}, turn: make(chan struct{})}
+			g, began := NewGathering(limits, gather, d.do), time.Now()
+			answers := make([]<-chan answer, len(tc.items))
+			for i, item := range tc.items {
+				answers[i] = ask(t.Context(), g, "k", item)
+			}
+			close(d.turn)
+			for i, c := range answers {
+				want(t, "the answer in turn", c, string(rune('a'+tc.items[i])), nil)
+			}
+			check.Same(t, "batches", d.batches["k"], tc.batches)
+			check.Same(t, "the wait", time.Since(began), tc.waits)
+			g.Close(time.Second)
+		})
+	}
+}
+
 func TestBounds(t *testing.T) {
 	for _, calls := range []int{1, 2} {
 		bounds := limits

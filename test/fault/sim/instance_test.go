@@ -169,6 +169,9 @@ func (f front) Add(entries []model.Entry) {
 	i.s.ask(i.name+" settle "+listed(entries, func(e model.Entry) string { return i.s.name(e.ID) }), func() { i.settler.Add(entries) })
 }
 
+// Busy is false, so that no attempt waits for the clock.
+func (front) Busy() bool { return false }
+
 // running returns the names of the instances that run.
 func (s *sim) running() (names []string) {
 	s.mu.Lock()
