@@ -249,12 +249,8 @@ func (a *App) wire(ctx context.Context) error {
 	builtIn := a.settings.BuiltIn()
 	a.accounts = &service.Accounts{Open: builtIn == "open", Off: builtIn == "off", Outside: a.login, Store: db, Passwords: auth.NewPasswords(), Tokens: a.Tokens}
 	staff := &service.Staff{Off: a.accounts.Off, Store: db, Passwords: a.accounts.Passwords, Tokens: a.Tokens, Now: a.now}
-	seals, err := auth.NewSeals(secret)
-	if err != nil {
-		return err
-	}
 	endpoints := &service.Endpoints{
-		Store: db, Sender: webhook.NewSender(a.settings.WebhookPrivate, a.now), Seals: seals, IDs: a.IDs, Private: a.settings.WebhookPrivate,
+		Store: db, Sender: webhook.NewSender(a.settings.WebhookPrivate, a.now), Seals: auth.NewSeals(secret), IDs: a.IDs, Private: a.settings.WebhookPrivate,
 		Kept: time.Duration(a.settings.EventDays) * 24 * time.Hour, Now: a.Catalog.Now, Observe: a.observe, Log: a.Log,
 	}
 	chain := beacon.QuicknetChain()
