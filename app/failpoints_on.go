@@ -15,23 +15,15 @@ import (
 )
 
 // A build with the tag failpoints, for drills, kills itself with SIGKILL at the nth pass of the point that
-// FLASHSALE_FAILPOINT names as point:n (point alone means the first pass), and shifts its clock by FLASHSALE_CLOCK_OFFSET.
+// FLASHSALE_FAILPOINT names as point:n, and shifts its clock by FLASHSALE_CLOCK_OFFSET.
 // The points are "before STEP" and "after STEP", with the name of a step in package observe.
 
 var (
-	failpoint, failAt = parseFailpoint(os.Getenv("FLASHSALE_FAILPOINT"))
+	failpoint, nth, _ = strings.Cut(os.Getenv("FLASHSALE_FAILPOINT"), ":")
+	failAt, _         = strconv.ParseInt(nth, 10, 64)
 	passes            atomic.Int64
 	clockOffset, _    = time.ParseDuration(os.Getenv("FLASHSALE_CLOCK_OFFSET"))
 )
-
-func parseFailpoint(text string) (point string, at int64) {
-	point, count, _ := strings.Cut(text, ":")
-	at, err := strconv.ParseInt(count, 10, 64)
-	if err != nil {
-		at = 1
-	}
-	return point, at
-}
 
 func pass(point string) {
 	if point == failpoint && passes.Add(1) == failAt {
