@@ -368,7 +368,8 @@ func (a *App) wire(ctx context.Context) error {
 }
 
 // Furnish creates the operator's account if it is missing, or gives it the password of the settings if they have another one,
-// unless built-in accounts are off. It creates the demo sale if the settings ask for it and the database is without sales.
+// unless built-in accounts are off. It creates a sale to try the engine on if the settings ask for it, and the database has no
+// sale and no campaign.
 // password is the operator's if Furnish has generated it, else empty.
 func (a *App) Furnish(ctx context.Context) (password string, err error) {
 	if !a.accounts.Off {
@@ -376,9 +377,20 @@ func (a *App) Furnish(ctx context.Context) (password string, err error) {
 			return "", fmt.Errorf("make the operator's account: %w", err)
 		}
 	}
-	if a.settings.DemoSale() {
-		err = a.makeDemo(ctx)
+	if !a.settings.DemoSale() {
+		return password, nil
 	}
+	codes, _, err := a.Stores.Database.SaleCodes(ctx, time.Time{})
+	if err != nil || len(codes) > 0 {
+		return password, err
+	}
+	now := a.Catalog.Now()
+	_, _, err = a.Sales.Create(ctx, model.Sale{
+		Title:       "Demo: the last hundred teapots · 演示：最后一百把茶壶",
+		Description: "A sale to try the engine on. Two for each buyer, ten minutes to pay.",
+		PriceCents:  990, OriginalPriceCents: 4990, Currency: "CNY", LimitPerUser: 2, PayTimeoutSeconds: 600,
+		StartsAt: now, EndsAt: now.AddDate(1, 0, 0), Shards: 1,
+	}, 100, "engine")
 	return password, err
 }
 

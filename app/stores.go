@@ -142,9 +142,6 @@ func (st *Stores) Close() error {
 // logs it once.
 var quietRedis = sync.OnceFunc(logging.Disable)
 
-// errNoSecret means that the settings have no secret, and that no server has kept one.
-var errNoSecret = errors.New("--secret: not set, and no server has kept one beside the database; start one first")
-
 // SecretOf returns the secret of a shop: the one in the settings, else the one that its server keeps in a file. It returns an
 // error if there is neither, as before the first start of the server.
 func SecretOf(s *config.Settings) (string, error) { return secretOf(s, false) }
@@ -169,7 +166,7 @@ func secretOf(s *config.Settings, mayMake bool) (string, error) {
 		return "", fmt.Errorf("read the secret: %w", err)
 	}
 	if !mayMake {
-		return "", errNoSecret
+		return "", errors.New("--secret: not set, and no server has kept one beside the database; start one first")
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return "", fmt.Errorf("make the folder of the secret: %w", err)
