@@ -83,7 +83,6 @@ type App struct {
 	login    *auth.Login // nil: no issuer logs users in
 	gate     *gate.Gate
 	gates    *service.Gates
-	soldOut  *service.SoldOut
 	streams  *handler.Streams
 	lab      *handler.Lab
 	metrics  *metrics.Metrics
@@ -91,13 +90,10 @@ type App struct {
 	observe  observe.All      // metrics, and if they are on, tracing and failpoints
 	tally    *service.Tally
 	workers  []func(context.Context)
-	changed  chan struct{}
 	closing  chan struct{}
 
-	server, ops   *http.Server
-	listener      net.Listener
-	opsListener   net.Listener
-	adminPassword string // empty unless Furnish generated it
+	server, ops           *http.Server
+	listener, opsListener net.Listener
 }
 
 // New opens the stores, brings the database's schema up to date, listens on the addresses, and installs the gates; if Redis is
@@ -106,7 +102,7 @@ func New(ctx context.Context, settings config.Settings, options Options) (app *A
 	a := &App{
 		settings: settings, options: options, Log: newLog(&settings, options.Logs), now: clock,
 		instance: strings.ToLower(rand.Text()[:12]), metrics: metrics.New(clock),
-		changed: make(chan struct{}, 1), closing: make(chan struct{}),
+		closing: make(chan struct{}),
 	}
 	a.observe = append(observe.All{a.metrics}, failpoints()...)
 	if settings.OTLPEndpoint != "" {
@@ -127,15 +123,10 @@ func New(ctx context.Context, settings config.Settings, options Options) (app *A
 	if err := a.Stores.Database.MigrateUp(ctx); err != nil {
 		return nil, fmt.Errorf("migrate: %w", err)
 	}
-	if a.settings.Secret == "" {
-		path, _ := settings.SQLitePath()
-		if a.settings.Secret, err = keptSecret(path, true); err != nil {
-			return nil, err
-		}
+	if a.settings.Secret, err = secretOf(&settings, true); err != nil {
+		return nil, err
 	}
-	if a.settings.PaymentSecret == "" {
-		a.settings.PaymentSecret = a.settings.Secret
-	}
+	a.settings.PaymentSecret = cmp.Or(settings.PaymentSecret, a.settings.Secret)
 	if err := a.listen(ctx); err != nil {
 		return nil, err
 	}
@@ -184,9 +175,6 @@ func (a *App) OpsURL() string {
 	return "http://" + reachable(a.opsListener.Addr())
 }
 
-// AdminPassword returns the operator's password if this start generated it, else an empty string.
-func (a *App) AdminPassword() string { return a.adminPassword }
-
 // wire creates every part and passes it the parts that it needs.
 func (a *App) wire(ctx context.Context) error {
 	db := a.Stores.Database.Observed(a.observe...)
@@ -203,7 +191,11 @@ func (a *App) wire(ctx context.Context) error {
 	}
 	a.gate = gate.New(a.Stores.Redis, a.instance, a.observe...)
 	live := repository.NewLiveSales(db)
-	a.Catalog = service.NewCatalog(a.shown(live), a.now)
+	var shown service.CatalogStore = live
+	if a.Stores.Replicas != nil {
+		shown = &service.ReplicaCatalog{CatalogStore: live, Replicas: gate.NewReplicas(a.Stores.Replicas), Log: a.Log}
+	}
+	a.Catalog = service.NewCatalog(shown, a.now)
 	a.tally = service.NewTally(a.Catalog)
 	a.Waiters = service.NewWaiters(a.now)
 	lock, truth := make(chan struct{}, 1), db
@@ -216,10 +208,11 @@ func (a *App) wire(ctx context.Context) error {
 	}
 	a.gates = service.NewGates(db, a.gate, a.Catalog, !a.kind.UsesGate, a.Log, a.observe...)
 	var units service.Peeker
+	var counter middleware.Counter = &service.Counter{Catalog: a.Catalog, Gate: a.gate}
 	if a.kind.UsesGate {
-		units = a.gate
+		units, counter = a.gate, nil // the gate counts a request in the call that judges the request
 	}
-	a.soldOut = &service.SoldOut{Store: db, Gate: units, Catalog: a.Catalog, Now: a.now}
+	soldOut := &service.SoldOut{Store: db, Gate: units, Catalog: a.Catalog, Now: a.now}
 	linger := time.Duration(0)
 	if a.settings.Ack == "queued" {
 		linger = queuedLinger
@@ -227,7 +220,10 @@ func (a *App) wire(ctx context.Context) error {
 	a.Settler = worker.NewSettler(worker.SettlerNeeds{
 		Stream: a.gate, Ledger: db, Live: a.Catalog.LiveGates, Instance: a.instance, Batch: a.settings.Batch,
 		Running: a.running, Queue: a.Stores.Queue, Grace: a.settings.PayGrace,
-		Linger: linger, AckPause: ackPause, Apart: a.Waiters.Apart, Wake: a.Waiters.Wake, Lost: a.lost, Now: a.now, Log: a.Log,
+		Linger: linger, AckPause: ackPause, Apart: a.Waiters.Apart, Wake: a.Waiters.Wake, Now: a.now, Log: a.Log,
+		Lost: func(gate model.GateRef) {
+			a.gates.ReplaceGate(gate.SaleID, a.gates.Epoch(gate.SaleID), model.RebuildLost)
+		},
 	})
 	a.Strategy = a.kind.New(strategy.Needs{
 		Gate: a.gate, Database: truth, Control: a.gates, Settler: a.Settler, Log: a.Log, Now: a.now, Lock: lock, Batch: a.settings.Batch,
@@ -253,12 +249,8 @@ func (a *App) wire(ctx context.Context) error {
 	builtIn := a.settings.BuiltIn()
 	a.accounts = &service.Accounts{Open: builtIn == "open", Off: builtIn == "off", Outside: a.login, Store: db, Passwords: auth.NewPasswords(), Tokens: a.Tokens}
 	staff := &service.Staff{Off: a.accounts.Off, Store: db, Passwords: a.accounts.Passwords, Tokens: a.Tokens, Now: a.now}
-	seals, err := auth.NewSeals(secret)
-	if err != nil {
-		return err
-	}
 	endpoints := &service.Endpoints{
-		Store: db, Sender: webhook.NewSender(a.settings.WebhookPrivate, a.now), Seals: seals, IDs: a.IDs, Private: a.settings.WebhookPrivate,
+		Store: db, Sender: webhook.NewSender(a.settings.WebhookPrivate, a.now), Seals: auth.NewSeals(secret), IDs: a.IDs, Private: a.settings.WebhookPrivate,
 		Kept: time.Duration(a.settings.EventDays) * 24 * time.Hour, Now: a.Catalog.Now, Observe: a.observe, Log: a.Log,
 	}
 	chain := beacon.QuicknetChain()
@@ -277,6 +269,10 @@ func (a *App) wire(ctx context.Context) error {
 	if err := errors.Join(err, a.watch()); err != nil {
 		return err
 	}
+	var trace gin.HandlerFunc // nil without tracing
+	if a.tracing != nil {
+		trace = middleware.Trace(a.tracing.Tracer()) //nolint:contextcheck // each request has its own context
+	}
 	gin.SetMode(gin.ReleaseMode)
 	router, err := handler.Router(&handler.API{ //nolint:contextcheck // each request has its own context
 		Door: handler.Door{
@@ -287,12 +283,12 @@ func (a *App) wire(ctx context.Context) error {
 				User:           model.Frequency{Limit: a.settings.UserRequests, Window: a.settings.UserWindow},
 				TrustedProxies: a.settings.TrustedProxies, Origins: a.settings.AllowOrigins,
 			},
-			Counter: a.counter(), Trace: a.traceRequests(), //nolint:contextcheck // each request has its own context
+			Counter: counter, Trace: trace,
 			Requested: a.metrics.Request, Tally: a.tally, Observe: a.observe, Now: a.now, Log: a.Log,
 		},
 		Health: handler.Health{Checks: a.checks(), Closing: a.closing, Now: a.now},
 		Purchases: handler.Purchases{Offers: offers, Paths: a.Paths, Lines: a.lines, Service: &service.Purchases{
-			Catalog: a.Catalog, IDs: a.IDs, Strategy: a.Strategy, Called: a.called, Orders: db, Waiters: a.Waiters, SoldOut: a.soldOut,
+			Catalog: a.Catalog, IDs: a.IDs, Strategy: a.Strategy, Called: a.called, Orders: db, Waiters: a.Waiters, SoldOut: soldOut,
 			Observe:   a.observe,
 			AckQueued: a.settings.Ack == "queued", AckWait: a.settings.AckWait,
 		}},
@@ -319,6 +315,10 @@ func (a *App) wire(ctx context.Context) error {
 	}
 	a.serve(router)
 
+	var wakes <-chan struct{} // nil, and so never ready, if the queue can't wake the expirer
+	if delayer, ok := a.Stores.Queue.(worker.Delayer); ok {
+		wakes = delayer.Wakes()
+	}
 	alone := worker.Alone{Leases: db, Instance: a.instance}
 	lines := &worker.Lines{
 		Alone:   alone,
@@ -326,11 +326,18 @@ func (a *App) wire(ctx context.Context) error {
 		Beacons: &service.Beacons{Beacon: rounds, Store: db, Catalog: a.Catalog},
 		Log:     a.Log,
 	}
+	changed := make(chan struct{}, 1) // by a sale's change on another instance
+	hear := func(string) {
+		select {
+		case changed <- struct{}{}:
+		default:
+		}
+	}
 	a.workers = append(a.workers,
 		a.Settler.Run,
 		(&worker.Expirer{
 			Store: db, Released: a.expired, Observe: a.observe,
-			Grace: a.settings.PayGrace, Wake: a.wakes(), Now: a.now, Log: a.Log,
+			Grace: a.settings.PayGrace, Wake: wakes, Now: a.now, Log: a.Log,
 		}).Run,
 		(&worker.Refunder{
 			Store: db, Provider: payments.Service.Provider.Name(), Refund: payments.Service.Refund, Observe: a.observe, Log: a.Log,
@@ -348,23 +355,9 @@ func (a *App) wire(ctx context.Context) error {
 			Alone: alone, Audits: auditor, AuditLog: db, Catalog: a.Catalog, Replace: a.gates.ReplaceGate,
 			Observe: a.observe, Log: a.Log,
 		}).Run,
-		(&worker.Controller{Catalog: a.Catalog, Gates: a.gates, SoldOut: a.soldOut, Changed: a.changed, Report: a.report, Log: a.Log}).Run,
-		func(ctx context.Context) { a.gate.Listen(ctx, a.hear, a.Waiters.Look) },
+		(&worker.Controller{Catalog: a.Catalog, Gates: a.gates, SoldOut: soldOut, Changed: changed, Report: a.report, Log: a.Log}).Run,
+		func(ctx context.Context) { a.gate.Listen(ctx, hear, a.Waiters.Look) },
 	)
-	return a.prepare(ctx)
-}
-
-// shown returns the store from which the catalog reads the live sales. If there are Redis replicas, the store lowers the
-// available units, which pages show, to those left at the gate, but not to zero.
-func (a *App) shown(live service.CatalogStore) service.CatalogStore {
-	if a.Stores.Replicas == nil {
-		return live
-	}
-	return &service.ReplicaCatalog{CatalogStore: live, Replicas: gate.NewReplicas(a.Stores.Replicas), Log: a.Log}
-}
-
-// prepare loads the catalog and installs the gates. A gate that can't be installed is only logged.
-func (a *App) prepare(ctx context.Context) error {
 	if err := a.Catalog.Refresh(ctx); err != nil {
 		return err
 	}
@@ -375,34 +368,30 @@ func (a *App) prepare(ctx context.Context) error {
 }
 
 // Furnish creates the operator's account if it is missing, or gives it the password of the settings if they have another one,
-// unless built-in accounts are off. It creates the demo sale if the settings ask for it and the database is without sales.
-func (a *App) Furnish(ctx context.Context) (err error) {
+// unless built-in accounts are off. It creates a sale to try the engine on if the settings ask for it, and the database has no
+// sale and no campaign.
+// password is the operator's if Furnish has generated it, else empty.
+func (a *App) Furnish(ctx context.Context) (password string, err error) {
 	if !a.accounts.Off {
-		if a.adminPassword, err = a.accounts.EnsureOperator(ctx, a.settings.AdminPassword); err != nil {
-			return fmt.Errorf("make the operator's account: %w", err)
+		if password, err = a.accounts.EnsureOperator(ctx, a.settings.AdminPassword); err != nil {
+			return "", fmt.Errorf("make the operator's account: %w", err)
 		}
 	}
 	if !a.settings.DemoSale() {
-		return nil
+		return password, nil
 	}
-	return a.makeDemo(ctx)
-}
-
-// counter returns the counter of users' requests for strategies that don't use the gate. It is nil for the others:
-// the gate counts a request in the call that judges the request.
-func (a *App) counter() middleware.Counter {
-	if a.kind.UsesGate {
-		return nil
+	codes, _, err := a.Stores.Database.SaleCodes(ctx, time.Time{})
+	if err != nil || len(codes) > 0 {
+		return password, err
 	}
-	return &service.Counter{Catalog: a.Catalog, Gate: a.gate}
-}
-
-// traceRequests returns the stage that starts a span for each request, nil without tracing.
-func (a *App) traceRequests() gin.HandlerFunc {
-	if a.tracing == nil {
-		return nil
-	}
-	return middleware.Trace(a.tracing.Tracer())
+	now := a.Catalog.Now()
+	_, _, err = a.Sales.Create(ctx, model.Sale{
+		Title:       "Demo: the last hundred teapots · 演示：最后一百把茶壶",
+		Description: "A sale to try the engine on. Two for each buyer, ten minutes to pay.",
+		PriceCents:  990, OriginalPriceCents: 4990, Currency: "CNY", LimitPerUser: 2, PayTimeoutSeconds: 600,
+		StartsAt: now, EndsAt: now.AddDate(1, 0, 0), Shards: 1,
+	}, 100, "engine")
+	return password, err
 }
 
 // watch registers the metrics whose values are read from other parts at each scrape.
@@ -428,15 +417,6 @@ func (a *App) watch() error {
 	return nil
 }
 
-// wakes returns the channel on which a queue wakes the expirer. The channel is nil, and so never ready, if the queue can't
-// wake it.
-func (a *App) wakes() <-chan struct{} {
-	if delayer, ok := a.Stores.Queue.(worker.Delayer); ok {
-		return delayer.Wakes()
-	}
-	return nil
-}
-
 func (a *App) checks() []handler.Check {
 	checks := []handler.Check{
 		{Name: "database", Needed: true, Ask: a.Stores.Database.Ping},
@@ -455,19 +435,6 @@ func (a *App) expired(ctx context.Context, saleID string, releases []model.Relea
 		a.observe.Note(observe.Event{Name: observe.Expired, N: int64(r.Units)})
 	}
 	a.gates.Changed(ctx, saleID)
-}
-
-// lost has the gate of a sale replaced, because the gate's stream lacked the entry of an order.
-func (a *App) lost(gate model.GateRef) {
-	a.gates.ReplaceGate(gate.SaleID, a.gates.Epoch(gate.SaleID), model.RebuildLost)
-}
-
-// hear wakes the controller, because a sale changed on another instance.
-func (a *App) hear(string) {
-	select {
-	case a.changed <- struct{}{}:
-	default:
-	}
 }
 
 func (a *App) serve(router http.Handler) {

@@ -117,7 +117,7 @@ func run(settings config.Settings, options app.Options) (s *server, end func() e
 	ctx, cancel := context.WithCancel(context.Background())
 	a, err := app.New(ctx, settings, options)
 	if err == nil {
-		err = a.Furnish(ctx)
+		_, err = a.Furnish(ctx)
 	}
 	if err != nil {
 		cancel()

@@ -10,22 +10,18 @@ import (
 	"flashsale/model"
 )
 
-// opsRoutes returns the routes of the operators' address, which must not be public. opsHandler accepts only GET and HEAD, and no
-// body, because the pprof handlers parse forms, and would store the parts of a multipart body in files.
-func opsRoutes(m *metrics.Metrics) map[string]http.Handler {
-	return map[string]http.Handler{
+// opsHandler serves the operators' address, which must not be public. It accepts only GET and HEAD, and no body, because the
+// pprof handlers parse forms, and would store the parts of a multipart body in files.
+func opsHandler(m *metrics.Metrics) http.Handler {
+	mux := http.NewServeMux()
+	for path, h := range map[string]http.Handler{
 		"/metrics":      m.Handler(),
 		"/debug/pprof/": http.HandlerFunc(pprof.Index),
 		// /debug/pprof/cmdline is left out, since flags may hold secrets.
 		"/debug/pprof/profile": http.HandlerFunc(pprof.Profile),
 		"/debug/pprof/symbol":  http.HandlerFunc(pprof.Symbol),
 		"/debug/pprof/trace":   http.HandlerFunc(pprof.Trace),
-	}
-}
-
-func opsHandler(m *metrics.Metrics) http.Handler {
-	mux := http.NewServeMux()
-	for path, h := range opsRoutes(m) {
+	} {
 		mux.Handle("GET "+path, http.MaxBytesHandler(h, 0))
 	}
 	return mux

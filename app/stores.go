@@ -142,23 +142,17 @@ func (st *Stores) Close() error {
 // logs it once.
 var quietRedis = sync.OnceFunc(logging.Disable)
 
-// errNoSecret means that the settings have no secret, and that no server has kept one.
-var errNoSecret = errors.New("--secret: not set, and no server has kept one beside the database; start one first")
-
 // SecretOf returns the secret of a shop: the one in the settings, else the one that its server keeps in a file. It returns an
 // error if there is neither, as before the first start of the server.
-func SecretOf(s *config.Settings) (string, error) {
+func SecretOf(s *config.Settings) (string, error) { return secretOf(s, false) }
+
+// secretOf is SecretOf for a server, which makes the file if mayMake is set. Only a server may make a secret: if another command
+// did, no server would accept what the command signs.
+func secretOf(s *config.Settings, mayMake bool) (string, error) {
 	if s.Secret != "" {
 		return s.Secret, nil
 	}
-	path, _ := s.SQLitePath()
-	return keptSecret(path, false)
-}
-
-// keptSecret returns the secret that a server keeps in a file beside an SQLite file. If there is no such file and mayMake is
-// set, keptSecret makes one, else it returns errNoSecret. Only a server may make a secret: if another command did, no server
-// would accept what the command signs.
-func keptSecret(database string, mayMake bool) (string, error) {
+	database, _ := s.SQLitePath()
 	path := strings.TrimSuffix(database, filepath.Ext(database)) + ".secret"
 	kept, err := os.ReadFile(path) //nolint:gosec // the path is beside the database that the operator named
 	if err == nil {
@@ -172,7 +166,7 @@ func keptSecret(database string, mayMake bool) (string, error) {
 		return "", fmt.Errorf("read the secret: %w", err)
 	}
 	if !mayMake {
-		return "", errNoSecret
+		return "", errors.New("--secret: not set, and no server has kept one beside the database; start one first")
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return "", fmt.Errorf("make the folder of the secret: %w", err)

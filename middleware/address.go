@@ -89,29 +89,20 @@ func newAddressLimiters() *otter.Cache[netip.Prefix, *rate.Limiter] {
 	return otter.Must(&otter.Options[netip.Prefix, *rate.Limiter]{MaximumSize: maxAddresses})
 }
 
-// clientNetwork returns network(c.ClientIP()). If the request has no X-Forwarded-For, it parses the address of the connection
-// itself, and so avoids the strings that ClientIP allocates.
-func clientNetwork(c *gin.Context) netip.Prefix {
-	if len(c.Request.Header["X-Forwarded-For"]) == 0 {
-		remote, err := netip.ParseAddrPort(c.Request.RemoteAddr)
-		if err == nil && remote.Addr().Zone() == "" {
-			return networkOf(remote.Addr())
-		}
-	}
-	return network(c.ClientIP())
-}
-
-// network returns the network that counts as one client: an IPv4 address alone, or the /64 of an IPv6 address, since providers
-// give each customer at least a /64. All texts that are not an address share the zero value, and so one
+// clientNetwork returns the network of c.ClientIP(). If the request has no X-Forwarded-For, it parses the address of the connection
+// itself, and so avoids the strings that ClientIP allocates. All texts that are not an address share the zero value, and so one
 // limiter.
-func network(clientIP string) netip.Prefix {
-	address, err := netip.ParseAddr(clientIP)
-	if err != nil {
-		return netip.Prefix{}
+func clientNetwork(c *gin.Context) netip.Prefix {
+	remote, err := netip.ParseAddrPort(c.Request.RemoteAddr)
+	address := remote.Addr()
+	if err != nil || address.Zone() != "" || len(c.Request.Header["X-Forwarded-For"]) > 0 {
+		address, _ = netip.ParseAddr(c.ClientIP())
 	}
 	return networkOf(address)
 }
 
+// networkOf returns the network that counts as one client: an IPv4 address alone, or the /64 of an IPv6 address, since providers
+// give each customer at least a /64. For the zero address it returns the zero value.
 func networkOf(address netip.Addr) netip.Prefix {
 	address = address.Unmap()
 	prefix, _ := address.Prefix(min(address.BitLen(), 64)) // never fails: the address has that many bits

@@ -39,6 +39,12 @@ func TestAddressLimit(t *testing.T) {
 	})
 }
 
+// network returns the network of an address, or of a text that is no address.
+func network(clientIP string) netip.Prefix {
+	address, _ := netip.ParseAddr(clientIP)
+	return networkOf(address)
+}
+
 func TestNetwork(t *testing.T) {
 	for clientIP, want := range map[string]string{
 		"192.0.2.1": "192.0.2.1/32", "::ffff:192.0.2.1": "192.0.2.1/32",

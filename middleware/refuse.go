@@ -33,8 +33,7 @@ func (r Refusal) Error() string { return string(r.Verdict) }
 
 // Refuse ends the request with a refusal. The caller must return at once.
 func Refuse(c *gin.Context, r Refusal) {
-	s := stateOf(c)
-	s.refusal, s.refused = r, true
+	stateOf(c).refusal = r
 	c.Abort()
 }
 
@@ -45,24 +44,21 @@ func Fail(c *gin.Context, err error) {
 		Refuse(c, refusal)
 		return
 	}
-	stateOf(c).refused = false // the last outcome counts
-	_ = c.Error(err)           // returns the same error, wrapped for gin
+	stateOf(c).refusal = Refusal{} // the last outcome counts
+	_ = c.Error(err)               // returns the same error, wrapped for gin
 	c.Abort()
 }
 
 // RefusalOf returns the refusal that ended the request, or false if none did.
 func RefusalOf(c *gin.Context) (Refusal, bool) {
-	s := stateOf(c)
-	if !s.refused {
-		return Refusal{}, false
-	}
-	return s.refusal, true
+	r := stateOf(c).refusal
+	return r, r.Verdict != ""
 }
 
 // FailureOf returns the error that ended the request, or nil if it succeeded or was refused.
 func FailureOf(c *gin.Context) error {
 	last := c.Errors.Last() // gin itself adds an error if it can't encode an answer
-	if last == nil || stateOf(c).refused {
+	if last == nil || stateOf(c).refusal.Verdict != "" {
 		return nil
 	}
 	return last.Err

@@ -1,30 +1,24 @@
 package middleware
 
 import (
-	"crypto/rand"
-	"encoding/binary"
-	"sync/atomic"
+	"math/rand/v2"
+	"strings"
 
 	"github.com/gin-gonic/gin"
+
+	"flashsale/model"
 )
 
-const (
-	requestIDHeader = "X-Request-Id" // in canonical form, for direct access to the map of headers
-	maxRequestID    = 64
-	// base32 is the alphabet of rand.Text, and of both halves of a request's id.
-	base32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567"
-	halfID = 13 // characters in each half: 64 bits, 5 in each character
-)
+const requestIDHeader = "X-Request-Id" // in canonical form, for direct access to the map of headers
 
 // RequestID gives each request an id and sets it in the answer's X-Request-ID header. If the request brings an id of 1
 // to 64 characters of A-Z a-z 0-9 . _ -, that id is kept, otherwise a new one is made. New ids are unique, but not
 // secret.
 func RequestID() gin.HandlerFunc {
-	made := newRequestIDs()
 	return func(c *gin.Context) {
 		id := HeaderOf(c, requestIDHeader)
 		if !validRequestID(id) {
-			id = made.next()
+			id = newRequestID()
 		}
 		s := stateOf(c)
 		s.requestID[0] = id
@@ -36,45 +30,21 @@ func RequestID() gin.HandlerFunc {
 func RequestIDOf(c *gin.Context) string { return stateOf(c).requestID[0] }
 
 // validRequestID reports whether a client or proxy may choose this id. With longer ids or other characters, clients
-// could write arbitrary text into the logs.
+// could write arbitrary text into the logs. The form is that of a user's id without colons.
 func validRequestID(id string) bool {
-	if id == "" || len(id) > maxRequestID {
-		return false
-	}
-	for _, b := range []byte(id) {
-		switch {
-		case 'a' <= b && b <= 'z', 'A' <= b && b <= 'Z', '0' <= b && b <= '9', b == '.', b == '_', b == '-':
-		default:
-			return false
+	return model.ValidUserID(id) && !strings.Contains(id, ":")
+}
+
+// newRequestID returns 128 random bits in base32, 5 bits in each character.
+func newRequestID() string {
+	const alphabet, half = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", 13
+	var id [2 * half]byte
+	for i := 0; i < len(id); i += half {
+		bits := rand.Uint64() //nolint:gosec // an id is not secret
+		for j := range half {
+			id[i+j] = alphabet[bits&31]
+			bits >>= 5
 		}
-	}
-	return true
-}
-
-// requestIDs makes ids of two halves: a random one of this process, and a counter.
-type requestIDs struct {
-	prefix [halfID]byte
-	count  atomic.Uint64
-}
-
-func newRequestIDs() *requestIDs {
-	ids := &requestIDs{}
-	copy(ids.prefix[:], rand.Text())
-	var start [8]byte
-	_, _ = rand.Read(start[:]) // never fails; the random start hides how many ids were made before
-	ids.count.Store(binary.LittleEndian.Uint64(start[:]))
-	return ids
-}
-
-func (ids *requestIDs) next() string {
-	var id [2 * halfID]byte
-	copy(id[:], ids.prefix[:])
-	// Multiplication by an odd factor maps 64 bits one to one. It makes consecutive ids look different, so that people
-	// can tell them apart more easily.
-	n := ids.count.Add(1) * 0x9E3779B97F4A7C15
-	for i := range halfID {
-		id[halfID+i] = base32[n&31]
-		n >>= 5
 	}
 	return string(id[:])
 }

@@ -18,8 +18,7 @@ type state struct {
 	identity  model.Identity
 	signed    bool // the request has a right signature
 	frequency model.Frequency
-	refusal   Refusal
-	refused   bool
+	refusal   Refusal // without a verdict: the request was not refused
 	began     time.Time
 	lap       time.Time // when the last stage ended
 	took      time.Duration

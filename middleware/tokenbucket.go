@@ -22,31 +22,24 @@ func TokenBucket(perSecond float64, burst int, wait time.Duration) gin.HandlerFu
 	return func(c *gin.Context) { waitToken(c, limiter, wait) }
 }
 
-// waitToken lets the request pass if it gets a token within wait, with the outcomes of TokenBucket.
+// waitToken lets the request pass if it gets a token within wait, with the outcomes of TokenBucket. It leaves the decision to
+// Limiter.Wait, which checks and reserves in one step. A reservation that is made and then cancelled would not work: its token is
+// not given back in full if another reservation was made in between, so that in a flood cancelled reservations would use up the
+// rate.
 func waitToken(c *gin.Context, limiter *rate.Limiter, wait time.Duration) {
-	ctx := c.Request.Context()
+	ctx, ok := c.Request.Context(), limiter.Allow()
+	if !ok && wait > 0 {
+		waiting, cancel := context.WithTimeout(ctx, wait)
+		defer cancel()
+		ok = limiter.Wait(waiting) == nil
+	}
 	switch {
-	case takeToken(ctx, limiter, wait):
+	case ok:
 	case ctx.Err() != nil:
 		Fail(c, ctx.Err())
 	default:
 		refuseRate(c, limiter)
 	}
-}
-
-// takeToken reports whether it got a token within wait. It leaves the decision to Limiter.Wait, which checks and
-// reserves in one step. A reservation that is made and then cancelled would not work: its token is not given back in
-// full if another reservation was made in between, so that in a flood cancelled reservations would use up the rate.
-func takeToken(ctx context.Context, limiter *rate.Limiter, wait time.Duration) bool {
-	if limiter.Allow() {
-		return true
-	}
-	if wait <= 0 {
-		return false
-	}
-	ctx, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	return limiter.Wait(ctx) == nil
 }
 
 // refuseRate refuses the request as RateLimited, with the time until the limiter has a free token after it has served the

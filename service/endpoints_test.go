@@ -82,8 +82,7 @@ func (s *sender) Send(_ context.Context, _ string, secrets []string, id string, 
 // newEndpoints returns a service over an endpoint of a thousand events a second, and the time.
 func newEndpoints(t *testing.T) (e *Endpoints, f *fakeEndpoint, s *sender, now *time.Time) {
 	t.Helper()
-	seals, err := auth.NewSeals([]byte("a secret of at least 32 bytes...."))
-	check.NoError(t, err)
+	seals := auth.NewSeals([]byte("a secret of at least 32 bytes...."))
 	at := time.Date(2026, 11, 11, 20, 0, 0, 0, time.UTC)
 	f, s, now = &fakeEndpoint{endpoint: model.Endpoint{ID: "E", Rate: 1000, State: model.EndpointOn, Secret: seals.Seal(webhook.NewSecret())}}, &sender{status: 200}, &at
 	return &Endpoints{Store: f, Sender: s, Seals: seals, Now: func() time.Time { return *now }, Log: slog.New(slog.DiscardHandler)}, f, s, now
@@ -215,9 +214,7 @@ func TestSecretsOfEndpoints(t *testing.T) {
 	*now = now.Add(time.Hour)
 	deliver()
 	check.Same(t, "secrets after an hour", len(s.secrets[1]), 1)
-	other, err := auth.NewSeals([]byte("another secret of 32 bytes......."))
-	check.NoError(t, err)
-	f.endpoint.Secret = other.Seal(old)
+	f.endpoint.Secret = auth.NewSeals([]byte("another secret of 32 bytes.......")).Seal(old)
 	deliver()
 	check.Same(t, "messages with a secret that can't be opened", len(s.ids), 2)
 	if note := f.notes[2]; note.Delivered() || !strings.Contains(note.Answer, "needs a new secret") {

@@ -127,7 +127,8 @@ func serve(ctx context.Context, settings config.Settings, version string, w *buf
 	if err != nil {
 		return err
 	}
-	if err := a.Furnish(ctx); err != nil {
+	password, err := a.Furnish(ctx)
+	if err != nil {
 		return errors.Join(err, a.Close())
 	}
 	a.OpenLab(trial.NewDesk(a, settings, version))
@@ -137,20 +138,20 @@ func serve(ctx context.Context, settings config.Settings, version string, w *buf
 	if limit, known := app.OpenFiles(); known { // the Go runtime has raised the soft limit to the hard limit
 		a.Log.Info("open files", "limit", limit)
 	}
-	greet(a, version, w)
+	greet(a, version, password, w)
 	if err = w.Flush(); err == nil {
 		err = a.Run(ctx)
 	}
 	return errors.Join(err, a.Close())
 }
 
-// greet prints where the server is and what to do next.
-func greet(a *app.App, version string, w io.Writer) {
+// greet prints where the server is and what to do next, and the operator's password if this start has generated it.
+func greet(a *app.App, version, password string, w io.Writer) {
 	fmt.Fprintf(w, "flashsale %s is at %s\n", version, a.URL())
 	if ops := a.OpsURL(); ops != "" {
 		fmt.Fprintf(w, "figures for operators: %s/metrics\n", ops)
 	}
-	if password := a.AdminPassword(); password != "" {
+	if password != "" {
 		fmt.Fprintf(w, "operator: admin, password %s (shown this once; --admin-password sets another)\n", password)
 	}
 	if live, _ := a.Catalog.Live(); len(live) > 0 {

@@ -21,10 +21,10 @@ import (
 // crashRows are faults of the engine's own processes, and of the entries that they read from the stream.
 var crashRows = slices.Concat(
 	deaths(diesSelling, "the app is killed",
-		death{admitted, "after the admit"}, death{"committed", "after the commit"}, death{"acknowledging", "before the acknowledgement"}),
+		death{admitted, "after the admit"}, death{"after settle", "after the commit"}, death{"before acknowledge", "before the acknowledgement"}),
 	deaths(diesRebuilding, "the app is killed in a rebuild,",
-		death{"epoch", "after the epoch"}, death{"closed", "after the close"}, death{"measured", "after measuring the stream"},
-		death{"contents", "after its snapshot of the database"}, death{"staged", "when half is staged"}, death{"installed", "after the install"}),
+		death{"after next epoch", "after the epoch"}, death{"after close", "after the close"}, death{"after measure", "after measuring the stream"},
+		death{"after read the contents", "after its snapshot of the database"}, death{"before stage the ids", "when half is staged"}, death{"after install", "after the install"}),
 	[]row{
 		{13, "the app is killed within a second of Redis's return", "another one repairs the gate, without traffic", func(d *drill) { diesRebuilding(d, "") }},
 		{13, "the app is killed when it has sold without its Redis", "another one tells the gate", diesHavingSold},
@@ -39,7 +39,7 @@ var crashRows = slices.Concat(
 
 // admitted is the failpoint after the gate has admitted an attempt, whose buyer waits at this instance. The other points
 // may be passed for entries of another instance's buyers alone, or when all buyers have their answers.
-const admitted = "admitted"
+const admitted = "after admit"
 
 // death is a failpoint of app, and where it lies in words.
 type death struct{ point, where string }
@@ -58,7 +58,7 @@ func (d *drill) failpoints() { d.Binary = shop.Build(d, "-tags", "failpoints") }
 // underLoad returns the pass of a failpoint at which an instance dies in the midst of its load. Acknowledgements are a tenth
 // of a second apart.
 func underLoad(point string) int {
-	if point == "acknowledging" {
+	if point == "before acknowledge" {
 		return size(3, 10)
 	}
 	return size(10, 200)
@@ -190,7 +190,7 @@ func diesReleasing(d *drill) {
 	d.sell(size(100, 500), survivor)
 	attempts := d.Rush(d.sale, "first", d.quota, nil, survivor.URL)
 	d.told(attempts, "201", "202")
-	doomed := d.mortal("changed", 1)
+	doomed := d.mortal("before tell the gate", 1)
 	cancelled := 1 // the order whose cancellation gets no answer is cancelled as well: the transaction has committed
 	for _, a := range slices.DeleteFunc(attempts, func(a shop.Attempt) bool { return !a.Confirmed() }) {
 		answer := d.cancel(a, doomed.URL)
@@ -220,7 +220,7 @@ func diesReleasing(d *drill) {
 func diesRefunding(d *drill) {
 	d.stores()
 	d.failpoints()
-	doomed := d.mortal("refunded", 1)
+	doomed := d.mortal("before mark as refunded", 1)
 	d.sell(1, doomed)
 	buyer := d.Rush(d.sale, "buyer", 1, nil, doomed.URL)[0]
 	d.mustBe(buyer.Confirmed(), buyer.Status, "the buyer was told %d %s", buyer.Status, buyer.Code)

@@ -19,13 +19,13 @@ import (
 func drawerDies(d *drill) {
 	d.stores()
 	d.failpoints()
-	first := d.mortal("sealing", 1)
+	first := d.mortal("before seal a line", 1)
 	entrants := size(700, 3_000) // a transaction draws 500
 	d.queue(entrants-50, shop.Document{"mode": "draw"}, first)
 	d.enter("u", entrants, first.URL)
 	d.starts(60)
 	d.dead(first)
-	for _, point := range []string{"sealed", "drawing", "drawn"} {
+	for _, point := range []string{"after seal a line", "before draw winners", "after draw winners"} {
 		d.staleLease()
 		d.dead(d.mortal(point, 1))
 	}

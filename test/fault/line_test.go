@@ -33,7 +33,7 @@ var lineRows = []row{
 func callerDies(d *drill) {
 	d.stores()
 	d.failpoints()
-	first := d.mortal("sealing", 1)
+	first := d.mortal("before seal a line", 1)
 	d.queue(size(20, 200), nil, first)
 	d.enter("u", 3*d.quota, first.URL)
 	d.starts(1)
@@ -42,17 +42,17 @@ func callerDies(d *drill) {
 		d.staleLease()
 		d.dead(d.mortal(point, 1))
 	}
-	dies("sealed")
-	dies("calling")
-	dies("called")
+	dies("after seal a line")
+	dies("before call the next")
+	dies("after call the next")
 	b := d.lineIs("all calls are over", func(b *lineBooks) bool {
 		return len(b.turns) == d.quota && !slices.ContainsFunc(b.turns, func(t turn) bool { return !t.over })
 	})
 	if b.serving != int64(d.quota) {
 		d.Errorf("the dead have called %d, serving %d", len(b.turns), b.serving)
 	}
-	dies("ending")
-	dies("ended")
+	dies("before end calls")
+	dies("after end calls")
 	d.callsLast(60)
 	d.staleLease()
 	d.urls = []string{d.Start().URL}

@@ -16,8 +16,8 @@ import (
 // marketRows are faults while many sales are hot at once, so that most batches have attempts on several sales.
 var marketRows = slices.Concat(
 	deaths(diesInTheMarket, "the app is killed while twenty sales share its batches,",
-		death{admitted, "after the admit"}, death{"settling", "before the settle"}, death{"committed", "after the commit"},
-		death{"acknowledging", "before the acknowledgement"}),
+		death{admitted, "after the admit"}, death{"before settle", "before the settle"}, death{"after settle", "after the commit"},
+		death{"before acknowledge", "before the acknowledgement"}),
 	[]row{{14, "one of a hundred sales is poisoned all the time", "the others are confirmed as fast as before", poisonedMarket}},
 )
 

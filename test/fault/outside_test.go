@@ -158,7 +158,7 @@ func eventsOfTheDead(d *drill) {
 		d.tellTo(survivor.URL, others[i%len(others)])
 	}
 	d.open(size(800, 10_000), survivor)
-	doomed := d.StartWith([]string{fmt.Sprintf("FLASHSALE_FAILPOINT=committed:%d", size(10, 200))}, "--webhook-private")
+	doomed := d.StartWith([]string{fmt.Sprintf("FLASHSALE_FAILPOINT=after settle:%d", size(10, 200))}, "--webhook-private")
 	d.rush(doomed.URL, survivor.URL)
 	died := d.dead(doomed)
 	d.more(size(200, 2_000))
