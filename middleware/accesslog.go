@@ -2,8 +2,10 @@ package middleware
 
 import (
 	"log/slog"
+	"maps"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -29,7 +31,7 @@ const (
 // route and status. The next line for such a request reports in "skipped" how many lines were left out. A 5xx, and a request that
 // took slowRequest or longer, is always written.
 func AccessLog(log *slog.Logger, now func() time.Time) gin.HandlerFunc {
-	budgets := logBudgets{of: map[logKind]*logBudget{}}
+	kinds := newLogKinds()
 	return func(c *gin.Context) {
 		Begin(c, now)
 		c.Next()
@@ -43,9 +45,10 @@ func AccessLog(log *slog.Logger, now func() time.Time) gin.HandlerFunc {
 			return
 		}
 		took := Took(c, now)
-		always := level > slog.LevelInfo || took >= slowRequest || log.Enabled(ctx, slog.LevelDebug)
-		skipped, ok := budgets.take(logKind{c.FullPath(), status}, stateOf(c).began.Add(took).Unix(), always)
-		if !ok {
+		kind := kinds.of(logKind{c.FullPath(), status})
+		always := level > slog.LevelInfo || took >= slowRequest
+		if !always && !kind.take(stateOf(c).began.Add(took).Unix()) && !log.Enabled(ctx, slog.LevelDebug) {
+			kind.skipped.Add(1)
 			return
 		}
 		attrs := []slog.Attr{
@@ -63,8 +66,8 @@ func AccessLog(log *slog.Logger, now func() time.Time) gin.HandlerFunc {
 		if why := stateOf(c).refusal.Why; why != nil {
 			attrs = append(attrs, slog.String("reason", model.Excerpt(why.Error(), maxReason)))
 		}
-		if skipped > 0 {
-			attrs = append(attrs, slog.Int("skipped", skipped))
+		if skipped := kind.skipped.Swap(0); skipped > 0 {
+			attrs = append(attrs, slog.Int64("skipped", skipped))
 		}
 		log.LogAttrs(ctx, level, "request", attrs...)
 	}
@@ -77,37 +80,55 @@ type logKind struct {
 	status int
 }
 
-// logBudgets counts the lines of each kind.
-type logBudgets struct {
-	mu sync.Mutex
-	of map[logKind]*logBudget
-}
-
+// logBudget counts the lines of one kind.
 type logBudget struct {
-	second         int64
-	lines, skipped int // lines in that second, and lines that were left out since the last line
+	lines   atomic.Uint64 // the second, and in the low 8 bits the number of lines in that second
+	skipped atomic.Int64  // lines that were left out since the last line
 }
 
-// take takes one line from the budget of a second, or with always a line beside the budget, and returns how many lines of the
-// kind were left out since the last one. ok is false if no line is left.
-func (b *logBudgets) take(kind logKind, second int64, always bool) (skipped int, ok bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	k := b.of[kind]
-	if k == nil {
-		k = &logBudget{}
-		b.of[kind] = k
-	}
-	if k.second < second {
-		k.second, k.lines = second, 0
-	}
-	if !always {
-		if k.lines == linesPerSecond {
-			k.skipped++
-			return 0, false
+// take takes one line from the budget of a second. It returns false if no line is left.
+func (b *logBudget) take(second int64) bool {
+	this := uint64(second) << 8 //nolint:gosec // a time before 1970 only becomes another number
+	for {
+		old := b.lines.Load()
+		next := old + 1
+		switch {
+		case old>>8 < this>>8:
+			next = this + 1
+		case old&0xff >= linesPerSecond:
+			return false
 		}
-		k.lines++
+		if b.lines.CompareAndSwap(old, next) {
+			return true
+		}
 	}
-	skipped, k.skipped = k.skipped, 0
-	return skipped, true
+}
+
+// logKinds is a map of budgets that is read without a lock. To add a kind, it copies the map.
+type logKinds struct {
+	mu    sync.Mutex
+	known atomic.Pointer[map[logKind]*logBudget]
+}
+
+func newLogKinds() *logKinds {
+	k := &logKinds{}
+	k.known.Store(&map[logKind]*logBudget{})
+	return k
+}
+
+func (k *logKinds) of(kind logKind) *logBudget {
+	if budget, ok := (*k.known.Load())[kind]; ok {
+		return budget
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	known := *k.known.Load()
+	if budget, ok := known[kind]; ok {
+		return budget
+	}
+	budget := &logBudget{}
+	next := maps.Clone(known)
+	next[kind] = budget
+	k.known.Store(&next)
+	return budget
 }

@@ -139,20 +139,20 @@ func TestAccessLogSamples(t *testing.T) {
 // Concurrent requests are each written or counted, and no second has too many lines.
 func TestAccessLogAtOnce(t *testing.T) {
 	const callers, requests = 8, 500
-	budgets := logBudgets{of: map[logKind]*logBudget{}}
-	var lines, skipped atomic.Int64
+	kinds := newLogKinds()
+	var lines atomic.Int64
 	check.Together(callers, func(int) {
 		for i := range requests {
-			if before, ok := budgets.take(logKind{"/", 400 + i%2}, int64(i/250), false); ok {
+			kind := kinds.of(logKind{"/", 400 + i%2})
+			if kind.take(int64(i / 250)) {
 				lines.Add(1)
-				skipped.Add(int64(before))
+			} else {
+				kind.skipped.Add(1)
 			}
 		}
 	})
-	for _, budget := range budgets.of {
-		skipped.Add(int64(budget.skipped))
-	}
-	check.Same(t, "lines and skipped lines", lines.Load()+skipped.Load(), callers*requests)
+	skipped := kinds.of(logKind{"/", 400}).skipped.Load() + kinds.of(logKind{"/", 401}).skipped.Load()
+	check.Same(t, "lines and skipped lines", lines.Load()+skipped, callers*requests)
 	if lines.Load() > 2*2*linesPerSecond {
 		t.Errorf("%d lines of two kinds in two seconds", lines.Load())
 	}
