@@ -25,8 +25,8 @@ type fallback struct {
 	batcher *batch.Batcher[model.Attempt, model.Outcome]
 }
 
-func newFallback(n Needs) *fallback {
-	return &fallback{batcher: batch.New(n.batched(fallbackLimits), func(ctx context.Context, saleID string, attempts []model.Attempt) ([]model.Outcome, error) {
+func newFallback(n Needs) fallback {
+	return fallback{batch.New(n.batched(fallbackLimits), func(ctx context.Context, saleID string, attempts []model.Attempt) ([]model.Outcome, error) {
 		outcomes, err := race(ctx, n, batchTries, saleID, attempts)
 		if errors.Is(err, model.ErrUnavailable) && !errors.Is(err, model.ErrLostRace) {
 			// The transaction may have committed before its connection broke. Then the second try finds the ids known.
@@ -43,12 +43,6 @@ func newFallback(n Needs) *fallback {
 // deduct returns the attempt's outcome. If ctx ends while the attempt waits, deduct returns the error of ctx. The attempt is then
 // decided all the same, and the buyer finds the order under the idempotency key. deduct returns model.ErrUnavailable if the
 // database could not take the attempt, too many attempts wait, or the strategy is closed.
-func (f *fallback) deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
-	outcome, err := f.batcher.Do(ctx, a.SaleID, a)
-	if errors.Is(err, batch.ErrFull) || errors.Is(err, batch.ErrClosed) {
-		err = fmt.Errorf("%w: wait for the database: %w", model.ErrUnavailable, err)
-	}
-	return outcome, err
+func (f fallback) deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
+	return f.batcher.Do(ctx, a.SaleID, a)
 }
-
-func (f *fallback) close() { f.batcher.Close(closeGrace) }

@@ -23,7 +23,7 @@ var hybridLesson = model.Lesson{
 type Hybrid struct {
 	breakers  *breakers
 	admission *admission
-	fallback  *fallback
+	fallback  fallback
 	requests  *localCounter
 }
 
@@ -87,5 +87,5 @@ func (h *Hybrid) Healthy() error {
 // Close refuses new attempts and waits for those under way, up to closeGrace for each store. Then it cancels them.
 func (h *Hybrid) Close() {
 	h.admission.close()
-	h.fallback.close()
+	h.fallback.batcher.Close(closeGrace)
 }
