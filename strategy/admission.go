@@ -84,5 +84,3 @@ func (ad *admission) admit(ctx context.Context, _ string, attempts []model.Attem
 	}
 	return nil, nil //nolint:nilnil // the buyers have the answers
 }
-
-func (ad *admission) close() { ad.batcher.Close(closeGrace) }

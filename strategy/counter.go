@@ -29,9 +29,7 @@ func (c *localCounter) count(a model.Attempt) (retryAfter time.Duration, ok bool
 		return 0, true
 	}
 	key := a.SaleID + "/" + a.UserID
-	limiter, found := c.limiters.GetIfPresent(key)
-	if !found {
-		limiter, _ = c.limiters.SetIfAbsent(key, rate.NewLimiter(rate.Every(f.Window/time.Duration(f.Limit)), f.Limit))
-	}
-	return f.Window / time.Duration(f.Limit), limiter.Allow()
+	pause := f.Window / time.Duration(f.Limit)
+	limiter, _ := c.limiters.ComputeIfAbsent(key, func() (*rate.Limiter, bool) { return rate.NewLimiter(rate.Every(pause), f.Limit), false })
+	return pause, limiter.Allow()
 }

@@ -86,6 +86,6 @@ func (h *Hybrid) Healthy() error {
 
 // Close refuses new attempts and waits for those under way, up to closeGrace for each store. Then it cancels them.
 func (h *Hybrid) Close() {
-	h.admission.close()
+	h.admission.batcher.Close(closeGrace)
 	h.fallback.batcher.Close(closeGrace)
 }

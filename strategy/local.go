@@ -37,7 +37,7 @@ var localLesson = model.Lesson{
 
 // Local is the strategy that localLesson describes.
 type Local struct {
-	redis  *Redis
+	*Redis
 	needs  Needs
 	shares *otter.Cache[string, *share]
 }
@@ -61,7 +61,7 @@ type look struct {
 // plus Needs.LocalBuffer units, so that the instance does not look again for each of the last few units.
 func NewLocal(n Needs) *Local {
 	return &Local{
-		redis: NewRedis(n), needs: n,
+		Redis: NewRedis(n), needs: n,
 		shares: otter.Must(&otter.Options[string, *share]{MaximumSize: shareSales}),
 	}
 }
@@ -71,15 +71,12 @@ func NewLocal(n Needs) *Local {
 // such a key asks the gate all the same, since it may repeat an attempt that was accepted. The results of the gate are those of
 // Redis.Deduct.
 func (l *Local) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
-	s, found := l.shares.GetIfPresent(a.SaleID)
-	if !found {
-		s, _ = l.shares.SetIfAbsent(a.SaleID, &share{})
-	}
+	s, _ := l.shares.ComputeIfAbsent(a.SaleID, func() (*share, bool) { return &share{}, false })
 	taken, exhausted := l.take(ctx, s, a)
 	if exhausted && a.Keyless && l.needs.Control.Judge(a.SaleID) == model.Accepted {
 		return model.Outcome{Verdict: model.SoldOut}, nil
 	}
-	outcome, err := l.redis.Deduct(ctx, a)
+	outcome, err := l.Redis.Deduct(ctx, a)
 	sold := err == nil && (outcome.Verdict == model.Accepted || outcome.Verdict == model.Queued) && !outcome.Repeated
 	if taken && !sold {
 		s.giveBack(int64(a.Quantity))
@@ -154,9 +151,3 @@ func (s *share) learn(left int64, now time.Time) {
 	s.left, s.lookAt = left, now
 	s.units = min(s.units, left)
 }
-
-// Healthy returns nil. The readiness check pings Redis by itself.
-func (*Local) Healthy() error { return nil }
-
-// Close refuses new attempts and waits for those under way, up to closeGrace. Then it cancels them.
-func (l *Local) Close() { l.redis.Close() }
