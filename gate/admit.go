@@ -11,37 +11,21 @@ import (
 	"flashsale/model"
 )
 
-// verdicts maps each code of admit.lua to an outcome.
+// verdicts maps the codes that admit.lua returns to outcomes.
 var verdicts = [...]model.Outcome{
-	codeAdmitted:     {Verdict: model.Accepted},
-	codeKnown:        {Verdict: model.Accepted, Repeated: true},
-	codeMismatch:     {Verdict: model.IdempotencyMismatch, Repeated: true},
-	codeNoGate:       {Verdict: model.NoGate},
-	codeClosed:       {Verdict: model.NoGate},
-	codeTooFrequent:  {Verdict: model.TooFrequent},
-	codeNotStarted:   {Verdict: model.NotStarted},
-	codeEnded:        {Verdict: model.Ended},
-	codePaused:       {Verdict: model.Paused},
-	codeBadQuantity:  {Verdict: model.BadRequest},
-	codeLimitReached: {Verdict: model.LimitReached},
-	codeSoldOut:      {Verdict: model.SoldOut},
+	0:  {Verdict: model.Accepted},
+	1:  {Verdict: model.Accepted, Repeated: true},
+	2:  {Verdict: model.IdempotencyMismatch, Repeated: true},
+	3:  {Verdict: model.NoGate},
+	4:  {Verdict: model.NoGate},
+	5:  {Verdict: model.TooFrequent},
+	6:  {Verdict: model.NotStarted},
+	7:  {Verdict: model.Ended},
+	8:  {Verdict: model.Paused},
+	9:  {Verdict: model.BadRequest},
+	10: {Verdict: model.LimitReached},
+	11: {Verdict: model.SoldOut},
 }
-
-// The codes that admit.lua returns.
-const (
-	codeAdmitted = iota
-	codeKnown
-	codeMismatch
-	codeNoGate
-	codeClosed
-	codeTooFrequent
-	codeNotStarted
-	codeEnded
-	codePaused
-	codeBadQuantity
-	codeLimitReached
-	codeSoldOut
-)
 
 // Admit judges attempts on any sales; those on one sale in the order of attempts. It takes the units of those that pass and
 // appends them to the streams. All attempts on one node share a round trip; a gate in several shards may need more of them, to
