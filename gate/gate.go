@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -56,15 +57,20 @@ type Gate struct {
 	// first call.
 	TransferTime time.Duration
 
-	client    redis.UniversalClient
-	instance  string
-	transfers *transfers
-	observe   observe.All
+	looker
+	instance string
+	lanes    [transferLanes]chan struct{} // see lane
+	moves    atomic.Int64                 // the number of the last transfer of this instance
+	observe  observe.All
 }
 
 // New makes the Gate of one instance. The caller must close the client. The observers follow the calls.
 func New(client redis.UniversalClient, instance string, observers ...observe.Observer) *Gate {
-	return &Gate{TransferTime: transferTime, client: client, instance: instance, transfers: newTransfers(), observe: observers}
+	g := &Gate{TransferTime: transferTime, looker: looker{client: client}, instance: instance, observe: observers}
+	for i := range g.lanes {
+		g.lanes[i] = make(chan struct{}, 1)
+	}
+	return g
 }
 
 // scripts runs a script n times, with one round trip to each node, or two if a node does not have the script yet. call returns

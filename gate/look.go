@@ -36,19 +36,11 @@ type looker struct {
 
 // Replicas reads the state of gates from replicas. Use it only for display: replicas lag behind their primaries, so
 // nothing may be decided by their data.
-type Replicas struct{ looker looker }
+type Replicas struct{ looker }
 
 // NewReplicas makes a Replicas with a client of ConnectReplicas. The caller must close the client.
 func NewReplicas(client redis.UniversalClient) *Replicas {
 	return &Replicas{looker{client: client, replicas: true}}
-}
-
-// Peek reads the state of gates as it was a moment ago. It does not check on which Redis process a gate was installed,
-// so a gate that admits nothing for this reason may be reported as open. A gate is Away if the replica of any of its
-// shards does not answer or may be behind its primary. Peek returns an error only if all gates are Away. The states are in the
-// order of the gates.
-func (r *Replicas) Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error) {
-	return r.looker.peek(ctx, gates)
 }
 
 // look reads the shards with these tags, with one round trip to each node. The fields of a shard are read at one
@@ -66,13 +58,14 @@ func (l looker) look(ctx context.Context, tags []string) ([]shard, error) {
 	return shards, each(len(nodes), func(i int) error { return l.lookAt(ctx, nodes[i], tags, shards) })
 }
 
-// peek reads the states of gates, in their order. It returns an error only if all gates are Away.
-func (l looker) peek(ctx context.Context, gates []model.GateRef) ([]model.GateState, error) {
-	var tags []string
-	for _, gate := range gates {
-		tags = append(tags, tagsOf(gate)...)
-	}
-	shards, err := l.look(ctx, tags)
+// Peek reads the states of gates, with one round trip to each Redis node, and returns them in the order of the gates. The
+// fields of one shard are read at one instant, the length of its stream slightly later. A gate is Away if the Redis of any of its
+// shards does not answer, or is a replica that may be behind its primary. Peek returns an error only if all gates are Away.
+//
+// A gate that was installed on another Redis process is reported as not open. Replicas don't check that, so they may report as
+// open a gate that admits nothing for this reason.
+func (l looker) Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error) {
+	shards, err := l.look(ctx, tagsOf(gates...))
 	states, start := make([]model.GateState, len(gates)), 0
 	for i, gate := range gates {
 		states[i] = together(shards[start : start+gate.Shards])

@@ -32,7 +32,7 @@ func TestGateOfAnotherRedis(t *testing.T) {
 			for _, instance := range []*bench{b, b.as("here"), b.as("there")} {
 				check.Same(t, "the verdict of the gate of another Redis", instance.judge(attempt(o, "u-2", 1), 1).Verdict, model.NoGate)
 			}
-			if _, err := b.gate.transferOut(t.Context(), tagsOf(o.GateRef())[0], 1, 1); !errors.Is(err, errClosed) {
+			if _, err := b.gate.transfer(t.Context(), transferOutScript, -1, tagsOf(o.GateRef())[0], 1, 1); !errors.Is(err, errClosed) {
 				t.Errorf("the gate of another Redis lends: %v", err)
 			}
 		})

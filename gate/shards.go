@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -11,11 +12,13 @@ import (
 	"flashsale/model"
 )
 
-// tagsOf returns the tags of all shards of a gate, as tagOf makes them.
-func tagsOf(gate model.GateRef) []string {
-	tags := make([]string, gate.Shards)
-	for i := range tags {
-		tags[i] = tagOf(gate, i)
+// tagsOf returns the tags of all shards of gates, as tagOf makes them, in the order of the gates.
+func tagsOf(gates ...model.GateRef) (tags []string) {
+	for _, gate := range gates {
+		tags = slices.Grow(tags, gate.Shards)
+		for shard := range gate.Shards {
+			tags = append(tags, tagOf(gate, shard))
+		}
 	}
 	return tags
 }
