@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/maypok86/otter/v2"
+	"golang.org/x/sync/singleflight"
 
 	"flashsale/model"
 )
@@ -40,21 +41,15 @@ type Local struct {
 	*Redis
 	needs  Needs
 	shares *otter.Cache[string, *share]
+	looks  singleflight.Group // the looks at gates that are under way, by sale
 }
 
 // share is the number of units of one sale that this instance may still ask the gate for.
 type share struct {
-	mu      sync.Mutex
-	units   int64
-	left    int64     // units left at the gate at the time lookAt; after a refusal, an upper bound
-	lookAt  time.Time // when the gate was last looked at, or last refused for want of units
-	looking *look     // the look that is under way, or nil
-}
-
-// look is one read of the gate, shared by all attempts that need it at that moment.
-type look struct {
-	over chan struct{} // closed at the end of the look
-	ok   bool          // the gate is open and was read; set before over is closed
+	mu     sync.Mutex
+	units  int64
+	left   int64     // units left at the gate at the time lookAt; after a refusal, an upper bound
+	lookAt time.Time // when the gate was last looked at, or last refused for want of units
 }
 
 // NewLocal makes the strategy. An instance's share is the fraction Needs.LocalShare of the units left at the gate,
@@ -111,31 +106,26 @@ func (l *Local) take(ctx context.Context, s *share, a model.Attempt) (taken, exh
 // asks the gate and the others wait for its result. ok is false if the gate can't be read or is not open, or if ctx ends during
 // the wait. The caller holds s.mu, which look releases while the gate is asked.
 func (l *Local) look(ctx context.Context, s *share, gate model.GateRef) (ok bool) {
-	if other := s.looking; other != nil {
-		s.mu.Unlock()
-		defer s.mu.Lock()
-		select {
-		case <-other.over:
-			return other.ok
-		case <-ctx.Done():
-			return false
-		}
-	}
-	mine := &look{over: make(chan struct{})}
-	s.looking = mine
 	s.mu.Unlock()
-	asked := l.needs.Now()
-	states, err := l.needs.Gate.Peek(ctx, gate)
-	s.mu.Lock()
-	defer close(mine.over)
-	s.looking = nil
-	if err != nil || !states[0].Open {
+	defer s.mu.Lock()
+	looked := l.looks.DoChan(gate.SaleID, func() (any, error) {
+		asked := l.needs.Now()
+		states, err := l.needs.Gate.Peek(ctx, gate)
+		if err != nil || !states[0].Open {
+			return false, err
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.left, s.lookAt = states[0].Left, asked
+		s.units = min(s.left, int64(math.Ceil(float64(s.left)*l.needs.LocalShare))+l.needs.LocalBuffer)
+		return true, nil
+	})
+	select {
+	case r := <-looked:
+		return r.Val == true
+	case <-ctx.Done():
 		return false
 	}
-	mine.ok = true
-	s.left, s.lookAt = states[0].Left, asked
-	s.units = min(s.left, int64(math.Ceil(float64(s.left)*l.needs.LocalShare))+l.needs.LocalBuffer)
-	return true
 }
 
 func (s *share) giveBack(n int64) {
