@@ -43,7 +43,7 @@ func (g *Gate) Admit(ctx context.Context, attempts []model.Attempt) (answers []m
 	})
 	defer func() { end(err) }()
 	batches := byShard(attempts)
-	g.read(batches, g.scriptOnGates(ctx, admitScript, g.admissions(batches)))
+	g.judge(ctx, batches)
 	sharded := slices.DeleteFunc(slices.Clone(batches), func(b *shardBatch) bool { return len(b.tags) == 1 })
 	err = each(len(sharded), func(i int) error { return g.bringUnits(ctx, sharded[i]) })
 	answers = make([]model.Admission, len(attempts))
@@ -90,11 +90,15 @@ func byShard(attempts []model.Attempt) (batches []*shardBatch) {
 	return batches
 }
 
-// admissions returns the calls of admit.lua for batches.
-func (g *Gate) admissions(batches []*shardBatch) gateCalls {
-	return gateCalls{
-		len(batches), func(from, to int) ([]string, []any) { return g.commonOf(batches[from:to]) },
-		func(i int) ([]string, []any) { return batches[i].admission() },
+// judge runs admit.lua for batches, and stores in each batch the answers of its gate, or the error.
+func (g *Gate) judge(ctx context.Context, batches []*shardBatch) {
+	common := func(from, to int) ([]string, []any) { return g.commonOf(batches[from:to]) }
+	call := func(i int) ([]string, []any) { return batches[i].admission() }
+	for i, reply := range g.scriptOnGates(ctx, admitScript, len(batches), common, call) {
+		b := batches[i]
+		if b.answers, b.err = g.answers(b.attempts, reply); b.err != nil {
+			b.err = fmt.Errorf("admit: %w", b.err)
+		}
 	}
 }
 
@@ -161,15 +165,6 @@ func (b *shardBatch) admission() (keys []string, args []any) {
 	}
 	args[0], args[1], args[2], args[3] = b.attempts[0].SaleID, epoch, b.campaign, len(b.attempts)
 	return keysOf(b.tags[b.home]), args
-}
-
-// read stores in each batch the answers of its gate, or the error.
-func (g *Gate) read(batches []*shardBatch, replies []gateReply) {
-	for i, b := range batches {
-		if b.answers, b.err = g.answers(b.attempts, replies[i]); b.err != nil {
-			b.err = fmt.Errorf("admit: %w", b.err)
-		}
-	}
 }
 
 // answers reads a reply of admit.lua to attempts.

@@ -8,7 +8,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -82,21 +81,16 @@ func (g *Gate) scripts(ctx context.Context, script *redis.Script, n int, call fu
 		replies[0] = script.Run(ctx, g.client, keys, args...)
 		return replies
 	}
-	run := func(eval func(context.Context, redis.Scripter, []string, ...any) *redis.Cmd, which func(reply *redis.Cmd) bool) {
+	for _, eval := range []func(context.Context, redis.Scripter, []string, ...any) *redis.Cmd{script.EvalSha, script.Eval} {
 		_, _ = g.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for i := range replies {
-				if which(replies[i]) {
+			for i, reply := range replies {
+				if reply == nil || redis.HasErrorPrefix(reply.Err(), "NOSCRIPT") {
 					keys, args := call(i)
 					replies[i] = eval(ctx, p, keys, args...)
 				}
 			}
-			return nil
+			return nil // a pipeline without a command makes no round trip
 		})
-	}
-	run(script.EvalSha, func(*redis.Cmd) bool { return true })
-	lacking := func(reply *redis.Cmd) bool { return redis.HasErrorPrefix(reply.Err(), "NOSCRIPT") }
-	if slices.ContainsFunc(replies, lacking) {
-		run(script.Eval, lacking)
 	}
 	return replies
 }
@@ -111,31 +105,28 @@ type gateReply struct {
 	err   error
 }
 
-// gateCalls are the calls of a script for n gates, which are numbered from 0. call returns the keys and arguments of gate i.
-// A run serves the gates with from <= i < to; common returns the keys and arguments that come before theirs.
-type gateCalls struct {
-	n      int
-	common func(from, to int) (keys []string, args []any)
-	call   func(i int) (keys []string, args []any)
-}
-
-// scriptOnGates runs a script that serves several gates in a run, and returns the replies in the order of the gates. All runs on
-// a node share a round trip. On a Cluster the keys of each gate are in a slot of their own, so each gate has its own run.
-func (g *Gate) scriptOnGates(ctx context.Context, script *redis.Script, c gateCalls) []gateReply {
+// scriptOnGates runs a script that serves several gates in a run, for n gates, which are numbered from 0, and returns the replies
+// in the order of the gates. call returns the keys and arguments of gate i. A run serves the gates with from <= i < to; common
+// returns the keys and arguments that come before theirs. All runs on a node share a round trip. On a Cluster the keys of each
+// gate are in a slot of their own, so each gate has its own run.
+func (g *Gate) scriptOnGates(
+	ctx context.Context, script *redis.Script, n int,
+	common func(from, to int) (keys []string, args []any), call func(i int) (keys []string, args []any),
+) []gateReply {
 	most := gatesInARun
 	if g.isCluster() {
 		most = 1
 	}
-	runs := g.scripts(ctx, script, (c.n+most-1)/most, func(run int) (keys []string, args []any) {
-		from, to := run*most, min(c.n, (run+1)*most)
-		keys, args = c.common(from, to)
+	runs := g.scripts(ctx, script, (n+most-1)/most, func(run int) (keys []string, args []any) {
+		from, to := run*most, min(n, (run+1)*most)
+		keys, args = common(from, to)
 		for i := from; i < to; i++ {
-			ofGate, values := c.call(i)
+			ofGate, values := call(i)
 			keys, args = append(keys, ofGate...), append(args, values...)
 		}
 		return keys, args
 	})
-	replies := make([]gateReply, c.n)
+	replies := make([]gateReply, n)
 	for i := range replies {
 		values, err := runs[i/most].Slice()
 		if err == nil && i%most >= len(values) {

@@ -204,12 +204,12 @@ func (g *Gate) Settled(ctx context.Context, entries []model.Entry, outcomes []mo
 		ordered = append(ordered, s)
 	}
 	common := func(int, int) ([]string, []any) { return nil, nil }
-	replies := g.scriptOnGates(ctx, orderedScript, gateCalls{len(ordered), common, func(i int) ([]string, []any) {
+	replies := g.scriptOnGates(ctx, orderedScript, len(ordered), common, func(i int) ([]string, []any) {
 		return []string{streamKey(ordered[i].tag)}, append([]any{len(ordered[i].places)}, ordered[i].streamIDs(entries)...)
-	}})
-	replies = append(replies, g.scriptOnGates(ctx, settledScript, gateCalls{len(other), common, func(i int) ([]string, []any) {
+	})
+	replies = append(replies, g.scriptOnGates(ctx, settledScript, len(other), common, func(i int) ([]string, []any) {
 		return keysOf(other[i].tag), settledArgs(other[i].places, entries, outcomes)
-	}})...)
+	})...)
 	for i, s := range slices.Concat(ordered, other) {
 		if replies[i].err != nil {
 			err = fmt.Errorf("acknowledge: %w", replies[i].err)

@@ -119,8 +119,7 @@ func (g *Gate) again(ctx context.Context, b *shardBatch, places []int) (short []
 		retry.attempts[at] = b.attempts[i]
 		retry.attempts[at].Frequency = model.Frequency{}
 	}
-	once := []*shardBatch{retry}
-	g.read(once, g.scriptOnGates(ctx, admitScript, g.admissions(once)))
+	g.judge(ctx, []*shardBatch{retry})
 	if b.err = retry.err; b.err != nil {
 		return nil
 	}
