@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"flashsale/internal/batch"
 	"flashsale/model"
 )
 
@@ -23,7 +24,7 @@ var hybridLesson = model.Lesson{
 type Hybrid struct {
 	breakers  *breakers
 	admission *admission
-	fallback  fallback
+	fallback  *batch.Batcher[model.Attempt, model.Outcome]
 	requests  *localCounter
 }
 
@@ -41,9 +42,9 @@ func (h *Hybrid) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, er
 	outcome, err := h.admission.deduct(ctx, a)
 	switch {
 	case err == nil && outcome.Verdict == model.Unsure: // the gate has not admitted the attempt
-		return h.fallback.deduct(ctx, a)
+		return h.fallback.Do(ctx, a.SaleID, a)
 	case err == nil && outcome.Verdict == model.NoGate:
-		outcome, err = h.fallback.deduct(ctx, a)
+		outcome, err = h.fallback.Do(ctx, a.SaleID, a)
 		// Other refusals are returned in any case: a sale that has ended, for example, may never have a gate again.
 		over := outcome.Verdict != model.SoldOut && outcome.Verdict != model.LimitReached
 		return unlessAdmitted(outcome, err, a.Keyless || over)
@@ -58,7 +59,7 @@ func (h *Hybrid) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, er
 	if retryAfter, ok := h.requests.count(a); !ok {
 		return unlessAdmitted(model.Outcome{Verdict: model.TooFrequent, RetryAfter: retryAfter}, nil, !asked)
 	}
-	outcome, err = h.fallback.deduct(ctx, a)
+	outcome, err = h.fallback.Do(ctx, a.SaleID, a)
 	return unlessAdmitted(outcome, err, a.Keyless && !asked)
 }
 
@@ -87,5 +88,5 @@ func (h *Hybrid) Healthy() error {
 // Close refuses new attempts and waits for those under way, up to closeGrace for each store. Then it cancels them.
 func (h *Hybrid) Close() {
 	h.admission.batcher.Close(closeGrace)
-	h.fallback.batcher.Close(closeGrace)
+	h.fallback.Close(closeGrace)
 }
