@@ -66,6 +66,7 @@ type shardBatch struct {
 	home     int      // the shard
 	attempts []model.Attempt
 	places   []int // of the attempts in the whole batch
+	least    int64 // the newest epoch that the callers have read
 	campaign int   // place of the sale's campaign in the list of its run of admit.lua, 0: none
 	answers  []model.Admission
 	err      error
@@ -85,7 +86,7 @@ func byShard(attempts []model.Attempt) (batches []*shardBatch) {
 			b = &shardBatch{tags: tagsOf(at.gate), home: at.home}
 			known[at], batches = b, append(batches, b)
 		}
-		b.attempts, b.places = append(b.attempts, a), append(b.places, place)
+		b.attempts, b.places, b.least = append(b.attempts, a), append(b.places, place), max(b.least, a.LeastEpoch)
 	}
 	return batches
 }
@@ -155,15 +156,13 @@ func (b *shardBatch) common() *model.CommonLimit { return b.attempts[len(b.attem
 // admission returns the keys and arguments of admit.lua for a batch.
 func (b *shardBatch) admission() (keys []string, args []any) {
 	args = make([]any, 4, 4+5*len(b.attempts))
-	epoch := int64(0)
 	for _, a := range b.attempts {
-		epoch = max(epoch, a.LeastEpoch)
 		args = append(args, idField(a.ID), a.UserID)
 	}
 	for _, a := range b.attempts {
 		args = append(args, a.Quantity, a.IdempotencyKey, a.Frequency.Limit)
 	}
-	args[0], args[1], args[2], args[3] = b.attempts[0].SaleID, epoch, b.campaign, len(b.attempts)
+	args[0], args[1], args[2], args[3] = b.attempts[0].SaleID, b.least, b.campaign, len(b.attempts)
 	return keysOf(b.tags[b.home]), args
 }
 

@@ -68,7 +68,7 @@ func (l looker) Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateS
 	shards, err := l.look(ctx, tagsOf(gates...))
 	states, start := make([]model.GateState, len(gates)), 0
 	for i, gate := range gates {
-		states[i] = together(shards[start : start+gate.Shards])
+		states[i] = together(shards[start : start+gate.Shards]).GateState
 		start += gate.Shards
 	}
 	if err != nil && !slices.ContainsFunc(states, func(s model.GateState) bool { return !s.Away }) {
@@ -79,14 +79,15 @@ func (l looker) Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateS
 
 // together combines the states of a gate's shards. The gate is open if all shards are open with the same epoch. Its
 // revision and version are the lowest of its shards, since the gate has only those changes that every shard has.
-func together(shards []shard) model.GateState {
-	whole := shards[0].GateState
+func together(shards []shard) shard {
+	whole := shards[0]
 	for _, p := range shards[1:] {
 		whole.Away = whole.Away || p.Away
 		whole.Exists = whole.Exists || p.Exists
 		whole.Open = whole.Open && p.Open && p.Epoch == whole.Epoch
 		whole.Epoch, whole.Revision, whole.Version = max(whole.Epoch, p.Epoch), min(whole.Revision, p.Revision), min(whole.Version, p.Version)
 		whole.Left, whole.Inflight, whole.Stream = whole.Left+p.Left, whole.Inflight+p.Inflight, whole.Stream+p.Stream
+		whole.sent, whole.received = whole.sent+p.sent, whole.received+p.received
 	}
 	return whole
 }

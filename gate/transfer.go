@@ -49,10 +49,6 @@ func (g *Gate) bringUnits(ctx context.Context, b *shardBatch) error {
 	if b.err != nil || len(short) == 0 {
 		return b.err
 	}
-	epoch := int64(0)
-	for _, a := range b.attempts {
-		epoch = max(epoch, a.LeastEpoch)
-	}
 	waiting, cancel := context.WithTimeout(ctx, g.TransferTime)
 	defer cancel()
 	mover := false
@@ -61,20 +57,17 @@ func (g *Gate) bringUnits(ctx context.Context, b *shardBatch) error {
 			return nil
 		}
 		shards, _ := g.look(waiting, b.tags)
-		if gate := together(shards); !gate.Open || gate.Epoch < epoch { // a gate that is Away is not Open
+		gate := together(shards)
+		if !gate.Open || gate.Epoch < b.least { // a gate that is Away is not Open
 			break
 		}
-		left, underWay := int64(0), int64(0)
-		for _, p := range shards {
-			left, underWay = left+p.Left, underWay+p.sent-p.received
-		}
-		if underWay != 0 {
+		if gate.sent != gate.received { // units are on their way
 			pause.For(waiting, transferPause)
 			continue
 		}
 		wanted := int64(0)
 		for _, i := range short {
-			if n := int64(b.attempts[i].Quantity); n <= left {
+			if n := int64(b.attempts[i].Quantity); n <= gate.Left {
 				wanted += n
 			}
 		}
@@ -84,11 +77,9 @@ func (g *Gate) bringUnits(ctx context.Context, b *shardBatch) error {
 			case lane <- struct{}{}:
 				defer func() { <-lane }()
 				mover = true
-				continue // look again: other attempts may have moved units meanwhile
-			case <-waiting.Done():
-				b.unsure(short)
-				return nil
+			case <-waiting.Done(): // the next look fails
 			}
+			continue // look again: other attempts may have moved units meanwhile
 		}
 		if wanted > 0 && g.bring(ctx, b.tags, shards, b.home, wanted) != nil {
 			break
@@ -98,23 +89,18 @@ func (g *Gate) bringUnits(ctx context.Context, b *shardBatch) error {
 		if short = g.again(ctx, b, short); b.err != nil {
 			return b.err
 		}
-		short = slices.DeleteFunc(short, func(i int) bool { return int64(b.attempts[i].Quantity) > left })
+		short = slices.DeleteFunc(short, func(i int) bool { return int64(b.attempts[i].Quantity) > gate.Left })
 	}
-	b.unsure(short)
-	return nil
-}
-
-// unsure gives the attempts at these places the verdict model.Unsure.
-func (b *shardBatch) unsure(places []int) {
-	for _, i := range places {
+	for _, i := range short {
 		b.answers[i] = model.Admission{Outcome: model.Outcome{Verdict: model.Unsure}}
 	}
+	return nil
 }
 
 // again judges the attempts at these places once more, without counting their requests a second time. It returns the
 // places of those that are still refused as sold out. If the call fails, it stores the error in b.err.
 func (g *Gate) again(ctx context.Context, b *shardBatch, places []int) (short []int) {
-	retry := &shardBatch{tags: b.tags, home: b.home, attempts: make([]model.Attempt, len(places))}
+	retry := &shardBatch{tags: b.tags, home: b.home, least: b.least, attempts: make([]model.Attempt, len(places))}
 	for at, i := range places {
 		retry.attempts[at] = b.attempts[i]
 		retry.attempts[at].Frequency = model.Frequency{}
