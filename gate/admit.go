@@ -96,10 +96,8 @@ func (g *Gate) judge(ctx context.Context, batches []*shardBatch) {
 	common := func(from, to int) ([]string, []any) { return g.commonOf(batches[from:to]) }
 	call := func(i int) ([]string, []any) { return batches[i].admission() }
 	for i, reply := range g.scriptOnGates(ctx, admitScript, len(batches), common, call) {
-		b := batches[i]
-		if b.answers, b.err = g.answers(b.attempts, reply); b.err != nil {
-			b.err = fmt.Errorf("admit: %w", b.err)
-		}
+		answers, err := g.answers(batches[i].attempts, reply)
+		batches[i].answers, batches[i].err = answers, wrap("admit", err)
 	}
 }
 

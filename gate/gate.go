@@ -144,6 +144,14 @@ func (g *Gate) scriptOnGates(
 	return replies
 }
 
+// wrap adds the name of the failed operation to err. It returns nil if err is nil.
+func wrap(operation string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", operation, err)
+}
+
 // isCluster reports whether Redis is a Cluster, where a script may only use keys of one slot.
 func (g *Gate) isCluster() bool {
 	_, many := g.client.(*redis.ClusterClient)
@@ -161,10 +169,7 @@ func (g *Gate) Version(ctx context.Context) (string, error) {
 	if errors.As(err, &refusal) && strings.Contains(refusal.Error(), "not supported") {
 		return "", nil
 	}
-	if err != nil {
-		return "", fmt.Errorf("ask Redis for its version: %w", err)
-	}
-	return infoField(info, "redis_version"), nil
+	return infoField(info, "redis_version"), wrap("ask Redis for its version", err)
 }
 
 // Count counts one request of a user to a sale, by the counter that Admit uses. ok is false if the user has made more requests
@@ -172,10 +177,7 @@ func (g *Gate) Version(ctx context.Context) (string, error) {
 func (g *Gate) Count(ctx context.Context, gate model.GateRef, userID string, f model.Frequency) (retryAfter time.Duration, ok bool, err error) {
 	keys := []string{countersKey(homeTag(gate, userID), g.isCluster())}
 	ms, err := countScript.Run(ctx, g.client, keys, gate.SaleID+" "+userID, f.Limit, f.Window.Milliseconds()).Int64()
-	if err != nil {
-		return 0, false, fmt.Errorf("count a request: %w", err)
-	}
-	return time.Duration(ms) * time.Millisecond, ms == 0, nil
+	return time.Duration(ms) * time.Millisecond, err == nil && ms == 0, wrap("count a request", err)
 }
 
 // Knows returns the quantity of a user's attempt by its order's id. known is false if the gate does not have the id, or if there
@@ -185,10 +187,7 @@ func (g *Gate) Knows(ctx context.Context, gate model.GateRef, userID, orderID st
 	if errors.Is(err, redis.Nil) {
 		return 0, false, nil
 	}
-	if err != nil {
-		return 0, false, fmt.Errorf("ask for an id: %w", err)
-	}
-	return quantity, true, nil
+	return quantity, err == nil, wrap("ask for an id", err)
 }
 
 // CatchUp applies changes of the stock to a gate: all those of a version above after, up to the version upTo. A repeated call

@@ -71,13 +71,10 @@ func (g *Gate) Servers(ctx context.Context, now func() time.Time) (list []Server
 	var mu sync.Mutex
 	ask := func(ctx context.Context, client *redis.Client) error {
 		s, err := g.askServer(ctx, client, now)
-		if err != nil {
-			err = fmt.Errorf("look at Redis %s: %w", s.Addr, err)
-		}
 		mu.Lock()
 		defer mu.Unlock()
 		list = append(list, s)
-		return err
+		return wrap("look at Redis "+s.Addr, err)
 	}
 	switch client := g.client.(type) {
 	case *redis.Client:

@@ -3,7 +3,6 @@ package gate
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"sync"
 
@@ -71,9 +70,6 @@ func each(n int, fn func(i int) error) error {
 func eachShard(gate model.GateRef, doing string, fn func(shard int, tag string) error) error {
 	tags := tagsOf(gate)
 	return each(len(tags), func(shard int) error {
-		if err := fn(shard, tags[shard]); err != nil {
-			return fmt.Errorf("%s: %w", doing, err)
-		}
-		return nil
+		return wrap(doing, fn(shard, tags[shard]))
 	})
 }

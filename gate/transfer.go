@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"hash/crc32"
 	"slices"
 	"time"
@@ -159,8 +158,5 @@ func (g *Gate) transfer(ctx context.Context, script *redis.Script, closed int64,
 	if err == nil && moved == closed {
 		err = errClosed
 	}
-	if err != nil {
-		return 0, fmt.Errorf("move units between shards: %w", err)
-	}
-	return moved, nil
+	return moved, wrap("move units between shards", err)
 }
