@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
+
+	"github.com/maypok86/otter/v2"
+	"golang.org/x/time/rate"
 
 	"flashsale/internal/batch"
 	"flashsale/model"
@@ -25,13 +29,18 @@ type Hybrid struct {
 	breakers  *breakers
 	admission *admission
 	fallback  *batch.Batcher[model.Attempt, model.Outcome]
-	requests  *localCounter
+	requests  *otter.Cache[string, *rate.Limiter] // the users' frequencies, see count
 }
+
+// localUsers bounds the frequencies in an instance's memory, one for each user of a sale. Beyond that the cache evicts those that
+// were not used recently or often.
+const localUsers = 100_000
 
 // NewHybrid makes the strategy.
 func NewHybrid(n Needs) *Hybrid {
 	b := newBreakers(n.Log)
-	return &Hybrid{breakers: b, admission: newAdmission(n, b), fallback: newFallback(n), requests: newLocalCounter()}
+	requests := otter.Must(&otter.Options[string, *rate.Limiter]{MaximumSize: localUsers})
+	return &Hybrid{breakers: b, admission: newAdmission(n, b), fallback: newFallback(n), requests: requests}
 }
 
 // Deduct admits the attempt at the gate, or takes its units in the database. It returns an order, a refusal, or Queued for an
@@ -56,11 +65,25 @@ func (h *Hybrid) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, er
 		return model.Outcome{}, err
 	}
 	asked := !kept(err)
-	if retryAfter, ok := h.requests.count(a); !ok {
+	if retryAfter, ok := h.count(a); !ok {
 		return unlessAdmitted(model.Outcome{Verdict: model.TooFrequent, RetryAfter: retryAfter}, nil, !asked)
 	}
 	outcome, err = h.fallback.Do(ctx, a.SaleID, a)
 	return unlessAdmitted(outcome, err, a.Keyless && !asked)
+}
+
+// count counts one request, while Redis, which counts for all instances, does not answer. ok is false if the request came too soon;
+// the next one is allowed after retryAfter at the latest.
+func (h *Hybrid) count(a model.Attempt) (retryAfter time.Duration, ok bool) {
+	f := a.Frequency
+	if f.Limit <= 0 {
+		return 0, true
+	}
+	pause := f.Window / time.Duration(f.Limit)
+	limiter, _ := h.requests.ComputeIfAbsent(a.SaleID+"/"+a.UserID, func() (*rate.Limiter, bool) {
+		return rate.NewLimiter(rate.Every(pause), f.Limit), false
+	})
+	return pause, limiter.Allow()
 }
 
 // unlessAdmitted returns the outcome that was found without the gate, but replaces a refusal by model.ErrUnavailable if a gate
