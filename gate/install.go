@@ -65,19 +65,24 @@ func (g *Gate) Install(ctx context.Context, epoch int64, lengths []int64, c mode
 	defer func() {
 		if err != nil { // if a large key expired instead, Redis would free it at once, and pause
 			err = errors.Join(err, eachShard(offer.GateRef(), "drop what was staged", func(shard int, _ string) error {
-				return g.client.Unlink(context.WithoutCancel(ctx), s.units(shard)).Err() // Redis frees the memory in the background
+				// Redis frees the memory in the background.
+				return g.client.Unlink(context.WithoutCancel(ctx), s.units(shard)).Err()
 			}))
 		}
 	}()
 	if err := s.send(ctx, func(p redis.Pipeliner, shard int) { p.HSet(ctx, s.units(shard), nobody, asTable) }); err != nil {
 		return nil, err
 	}
-	err = stage(ctx, s, c.Buyers(ctx), func(b model.Buyer) (userID, field string, value any) { return b.UserID, b.UserID, b.Units })
+	err = stage(ctx, s, c.Buyers(ctx), func(b model.Buyer) (userID, field string, value any) {
+		return b.UserID, b.UserID, b.Units
+	})
 	if err != nil {
 		return nil, err
 	}
 	staging, staged := g.observe.Begin(ctx, observe.Step{Name: observe.StageIDs})
-	err = stage(staging, s, c.Known(staging), func(k model.Known) (userID, field string, value any) { return k.UserID, idField(k.ID), k.Quantity })
+	err = stage(staging, s, c.Known(staging), func(k model.Known) (userID, field string, value any) {
+		return k.UserID, idField(k.ID), k.Quantity
+	})
 	if staged(err); err != nil {
 		return nil, err
 	}

@@ -60,7 +60,9 @@ func (l looker) look(ctx context.Context, tags []string) ([]shard, error) {
 		nodes[node] = append(nodes[node], i)
 	}
 	clients := slices.Collect(maps.Keys(nodes))
-	return shards, each(len(clients), func(i int) error { return l.lookAt(ctx, clients[i], nodes[clients[i]], tags, shards) })
+	return shards, each(len(clients), func(i int) error {
+		return l.lookAt(ctx, clients[i], nodes[clients[i]], tags, shards)
+	})
 }
 
 // nodeOf returns the client of the Redis node that holds the shard with a tag.
