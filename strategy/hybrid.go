@@ -26,7 +26,6 @@ var hybridLesson = model.Lesson{
 
 // Hybrid is the strategy that hybridLesson describes.
 type Hybrid struct {
-	breakers  *breakers
 	admission *admission
 	fallback  *batch.Batcher[model.Attempt, model.Outcome]
 	requests  *otter.Cache[string, *rate.Limiter] // the users' frequencies, see count
@@ -38,9 +37,10 @@ const localUsers = 100_000
 
 // NewHybrid makes the strategy.
 func NewHybrid(n Needs) *Hybrid {
-	b := newBreakers(n.Log)
-	requests := otter.Must(&otter.Options[string, *rate.Limiter]{MaximumSize: localUsers})
-	return &Hybrid{breakers: b, admission: newAdmission(n, b), fallback: newFallback(n), requests: requests}
+	return &Hybrid{
+		admission: newAdmission(n, newBreakers(n.Log)), fallback: newFallback(n),
+		requests: otter.Must(&otter.Options[string, *rate.Limiter]{MaximumSize: localUsers}),
+	}
 }
 
 // Deduct admits the attempt at the gate, or takes its units in the database. It returns an order, a refusal, or Queued for an
@@ -102,7 +102,7 @@ func unlessAdmitted(outcome model.Outcome, err error, sure bool) (model.Outcome,
 // Healthy returns an error if the circuit breaker of a Redis node is not closed. Selling goes on: the database alone then sells
 // the sales of that node.
 func (h *Hybrid) Healthy() error {
-	if !h.breakers.closed() {
+	if !h.admission.breakers.closed() {
 		return errors.New("the circuit to Redis is not closed; the database sells alone")
 	}
 	return nil
