@@ -319,9 +319,11 @@ func (a *App) wire(ctx context.Context) error {
 	if delayer, ok := a.Stores.Queue.(worker.Delayer); ok {
 		wakes = delayer.Wakes()
 	}
-	alone := worker.Alone{Leases: db, Instance: a.instance}
+	lease := func(ctx context.Context, loop string, ttl time.Duration) (bool, error) {
+		return db.Lease(ctx, loop, a.instance, ttl)
+	}
 	lines := &worker.Lines{
-		Alone:   alone,
+		Lease:   lease,
 		Caller:  &service.Caller{Store: db, Catalog: a.Catalog, IDs: a.IDs, Beacon: rounds, Observe: a.observe},
 		Beacons: &service.Beacons{Beacon: rounds, Store: db, Catalog: a.Catalog},
 		Log:     a.Log,
@@ -349,10 +351,10 @@ func (a *App) wire(ctx context.Context) error {
 		lines.Call,
 		lines.AskBeacon,
 		(&worker.Reconciler{
-			Alone: alone, Store: db, Provider: payments.Service.Provider.Name(), Check: payments.Service.Check, Log: a.Log,
+			Lease: lease, Store: db, Provider: payments.Service.Provider.Name(), Check: payments.Service.Check, Log: a.Log,
 		}).Run,
 		(&worker.Auditor{
-			Alone: alone, Audits: auditor, AuditLog: db, Catalog: a.Catalog, Replace: a.gates.ReplaceGate,
+			Lease: lease, Audits: auditor, AuditLog: db, Catalog: a.Catalog, Replace: a.gates.ReplaceGate,
 			Observe: a.observe, Log: a.Log,
 		}).Run,
 		(&worker.Controller{Catalog: a.Catalog, Gates: a.gates, SoldOut: soldOut, Changed: changed, Report: a.report, Log: a.Log}).Run,

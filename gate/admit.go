@@ -11,37 +11,21 @@ import (
 	"flashsale/model"
 )
 
-// verdicts maps each code of admit.lua to an outcome.
+// verdicts maps the codes that admit.lua returns to outcomes.
 var verdicts = [...]model.Outcome{
-	codeAdmitted:     {Verdict: model.Accepted},
-	codeKnown:        {Verdict: model.Accepted, Repeated: true},
-	codeMismatch:     {Verdict: model.IdempotencyMismatch, Repeated: true},
-	codeNoGate:       {Verdict: model.NoGate},
-	codeClosed:       {Verdict: model.NoGate},
-	codeTooFrequent:  {Verdict: model.TooFrequent},
-	codeNotStarted:   {Verdict: model.NotStarted},
-	codeEnded:        {Verdict: model.Ended},
-	codePaused:       {Verdict: model.Paused},
-	codeBadQuantity:  {Verdict: model.BadRequest},
-	codeLimitReached: {Verdict: model.LimitReached},
-	codeSoldOut:      {Verdict: model.SoldOut},
+	0:  {Verdict: model.Accepted},
+	1:  {Verdict: model.Accepted, Repeated: true},
+	2:  {Verdict: model.IdempotencyMismatch, Repeated: true},
+	3:  {Verdict: model.NoGate},
+	4:  {Verdict: model.NoGate},
+	5:  {Verdict: model.TooFrequent},
+	6:  {Verdict: model.NotStarted},
+	7:  {Verdict: model.Ended},
+	8:  {Verdict: model.Paused},
+	9:  {Verdict: model.BadRequest},
+	10: {Verdict: model.LimitReached},
+	11: {Verdict: model.SoldOut},
 }
-
-// The codes that admit.lua returns.
-const (
-	codeAdmitted = iota
-	codeKnown
-	codeMismatch
-	codeNoGate
-	codeClosed
-	codeTooFrequent
-	codeNotStarted
-	codeEnded
-	codePaused
-	codeBadQuantity
-	codeLimitReached
-	codeSoldOut
-)
 
 // Admit judges attempts on any sales; those on one sale in the order of attempts. It takes the units of those that pass and
 // appends them to the streams. All attempts on one node share a round trip; a gate in several shards may need more of them, to
@@ -59,7 +43,7 @@ func (g *Gate) Admit(ctx context.Context, attempts []model.Attempt) (answers []m
 	})
 	defer func() { end(err) }()
 	batches := byShard(attempts)
-	g.read(batches, g.scriptOnGates(ctx, admitScript, g.admissions(batches)))
+	g.judge(ctx, batches)
 	sharded := slices.DeleteFunc(slices.Clone(batches), func(b *shardBatch) bool { return len(b.tags) == 1 })
 	err = each(len(sharded), func(i int) error { return g.bringUnits(ctx, sharded[i]) })
 	answers = make([]model.Admission, len(attempts))
@@ -82,6 +66,7 @@ type shardBatch struct {
 	home     int      // the shard
 	attempts []model.Attempt
 	places   []int // of the attempts in the whole batch
+	least    int64 // the newest epoch that the callers have read
 	campaign int   // place of the sale's campaign in the list of its run of admit.lua, 0: none
 	answers  []model.Admission
 	err      error
@@ -101,16 +86,18 @@ func byShard(attempts []model.Attempt) (batches []*shardBatch) {
 			b = &shardBatch{tags: tagsOf(at.gate), home: at.home}
 			known[at], batches = b, append(batches, b)
 		}
-		b.attempts, b.places = append(b.attempts, a), append(b.places, place)
+		b.attempts, b.places, b.least = append(b.attempts, a), append(b.places, place), max(b.least, a.LeastEpoch)
 	}
 	return batches
 }
 
-// admissions returns the calls of admit.lua for batches.
-func (g *Gate) admissions(batches []*shardBatch) gateCalls {
-	return gateCalls{
-		len(batches), func(from, to int) ([]string, []any) { return g.commonOf(batches[from:to]) },
-		func(i int) ([]string, []any) { return batches[i].admission() },
+// judge runs admit.lua for batches, and stores in each batch the answers of its gate, or the error.
+func (g *Gate) judge(ctx context.Context, batches []*shardBatch) {
+	common := func(from, to int) ([]string, []any) { return g.commonOf(batches[from:to]) }
+	call := func(i int) ([]string, []any) { return batches[i].admission() }
+	for i, reply := range g.scriptOnGates(ctx, admitScript, len(batches), common, call) {
+		answers, err := g.answers(batches[i].attempts, reply)
+		batches[i].answers, batches[i].err = answers, wrap("admit", err)
 	}
 }
 
@@ -167,25 +154,14 @@ func (b *shardBatch) common() *model.CommonLimit { return b.attempts[len(b.attem
 // admission returns the keys and arguments of admit.lua for a batch.
 func (b *shardBatch) admission() (keys []string, args []any) {
 	args = make([]any, 4, 4+5*len(b.attempts))
-	epoch := int64(0)
 	for _, a := range b.attempts {
-		epoch = max(epoch, a.LeastEpoch)
 		args = append(args, idField(a.ID), a.UserID)
 	}
 	for _, a := range b.attempts {
 		args = append(args, a.Quantity, a.IdempotencyKey, a.Frequency.Limit)
 	}
-	args[0], args[1], args[2], args[3] = b.attempts[0].SaleID, epoch, b.campaign, len(b.attempts)
+	args[0], args[1], args[2], args[3] = b.attempts[0].SaleID, b.least, b.campaign, len(b.attempts)
 	return keysOf(b.tags[b.home]), args
-}
-
-// read stores in each batch the answers of its gate, or the error.
-func (g *Gate) read(batches []*shardBatch, replies []gateReply) {
-	for i, b := range batches {
-		if b.answers, b.err = g.answers(b.attempts, replies[i]); b.err != nil {
-			b.err = fmt.Errorf("admit: %w", b.err)
-		}
-	}
 }
 
 // answers reads a reply of admit.lua to attempts.

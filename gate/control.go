@@ -3,7 +3,6 @@ package gate
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -16,10 +15,7 @@ const instanceTTL = 5 * time.Second
 
 // Announce publishes to all instances that a sale has changed.
 func (g *Gate) Announce(ctx context.Context, saleID string) error {
-	if err := g.client.Publish(ctx, controlChannel, saleID).Err(); err != nil {
-		return fmt.Errorf("announce a change: %w", err)
-	}
-	return nil
+	return wrap("announce a change", g.client.Publish(ctx, controlChannel, saleID).Err())
 }
 
 // Wake publishes to another instance the ids of settled orders whose buyers wait there. It publishes no outcomes,
@@ -29,10 +25,7 @@ func (g *Gate) Wake(ctx context.Context, instance string, outcomes map[string]mo
 	if err == nil {
 		err = g.client.Publish(ctx, wakeChannel(instance), payload).Err()
 	}
-	if err != nil {
-		return fmt.Errorf("wake %s: %w", instance, err)
-	}
-	return nil
+	return wrap("wake "+instance, err)
 }
 
 // Listen receives the messages of Announce and Wake until ctx ends. It calls changed with the id of a changed sale,
@@ -69,10 +62,7 @@ func (g *Gate) Report(ctx context.Context, figures model.Instance) error {
 	if err == nil {
 		err = g.client.HSet(ctx, instancesKey, g.instance, payload).Err()
 	}
-	if err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	return nil
+	return wrap("report", err)
 }
 
 // Leave deletes the figures of this instance, so that it no longer counts as running.
@@ -87,10 +77,7 @@ func (g *Gate) Instances(ctx context.Context, now time.Time) (map[string]model.I
 	if err != nil || len(stopped) == 0 {
 		return running, err
 	}
-	if err := g.client.HDel(ctx, instancesKey, stopped...).Err(); err != nil {
-		return nil, fmt.Errorf("forget instances: %w", err)
-	}
-	return running, nil
+	return running, wrap("forget instances", g.client.HDel(ctx, instancesKey, stopped...).Err())
 }
 
 // Running returns the figures of the running instances as Instances does, but deletes none.
@@ -103,7 +90,7 @@ func (g *Gate) Running(ctx context.Context, now time.Time) (map[string]model.Ins
 func (g *Gate) reports(ctx context.Context, now time.Time) (running map[string]model.Instance, stopped []string, err error) {
 	all, err := g.client.HGetAll(ctx, instancesKey).Result()
 	if err != nil {
-		return nil, nil, fmt.Errorf("read the instances: %w", err)
+		return nil, nil, wrap("read the instances", err)
 	}
 	running = make(map[string]model.Instance, len(all))
 	for id, payload := range all {

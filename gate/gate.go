@@ -8,8 +8,8 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -56,15 +56,20 @@ type Gate struct {
 	// first call.
 	TransferTime time.Duration
 
-	client    redis.UniversalClient
-	instance  string
-	transfers *transfers
-	observe   observe.All
+	looker
+	instance string
+	lanes    [transferLanes]chan struct{} // see lane
+	moves    atomic.Int64                 // the number of the last transfer of this instance
+	observe  observe.All
 }
 
 // New makes the Gate of one instance. The caller must close the client. The observers follow the calls.
 func New(client redis.UniversalClient, instance string, observers ...observe.Observer) *Gate {
-	return &Gate{TransferTime: transferTime, client: client, instance: instance, transfers: newTransfers(), observe: observers}
+	g := &Gate{TransferTime: transferTime, looker: looker{client: client}, instance: instance, observe: observers}
+	for i := range g.lanes {
+		g.lanes[i] = make(chan struct{}, 1)
+	}
+	return g
 }
 
 // scripts runs a script n times, with one round trip to each node, or two if a node does not have the script yet. call returns
@@ -76,21 +81,16 @@ func (g *Gate) scripts(ctx context.Context, script *redis.Script, n int, call fu
 		replies[0] = script.Run(ctx, g.client, keys, args...)
 		return replies
 	}
-	run := func(eval func(context.Context, redis.Scripter, []string, ...any) *redis.Cmd, which func(reply *redis.Cmd) bool) {
+	for _, eval := range []func(context.Context, redis.Scripter, []string, ...any) *redis.Cmd{script.EvalSha, script.Eval} {
 		_, _ = g.client.Pipelined(ctx, func(p redis.Pipeliner) error {
-			for i := range replies {
-				if which(replies[i]) {
+			for i, reply := range replies {
+				if reply == nil || redis.HasErrorPrefix(reply.Err(), "NOSCRIPT") {
 					keys, args := call(i)
 					replies[i] = eval(ctx, p, keys, args...)
 				}
 			}
-			return nil
+			return nil // a pipeline without a command makes no round trip
 		})
-	}
-	run(script.EvalSha, func(*redis.Cmd) bool { return true })
-	lacking := func(reply *redis.Cmd) bool { return redis.HasErrorPrefix(reply.Err(), "NOSCRIPT") }
-	if slices.ContainsFunc(replies, lacking) {
-		run(script.Eval, lacking)
 	}
 	return replies
 }
@@ -105,31 +105,28 @@ type gateReply struct {
 	err   error
 }
 
-// gateCalls are the calls of a script for n gates, which are numbered from 0. call returns the keys and arguments of gate i.
-// A run serves the gates with from <= i < to; common returns the keys and arguments that come before theirs.
-type gateCalls struct {
-	n      int
-	common func(from, to int) (keys []string, args []any)
-	call   func(i int) (keys []string, args []any)
-}
-
-// scriptOnGates runs a script that serves several gates in a run, and returns the replies in the order of the gates. All runs on
-// a node share a round trip. On a Cluster the keys of each gate are in a slot of their own, so each gate has its own run.
-func (g *Gate) scriptOnGates(ctx context.Context, script *redis.Script, c gateCalls) []gateReply {
+// scriptOnGates runs a script that serves several gates in a run, for n gates, which are numbered from 0, and returns the replies
+// in the order of the gates. call returns the keys and arguments of gate i. A run serves the gates with from <= i < to; common
+// returns the keys and arguments that come before theirs. All runs on a node share a round trip. On a Cluster the keys of each
+// gate are in a slot of their own, so each gate has its own run.
+func (g *Gate) scriptOnGates(
+	ctx context.Context, script *redis.Script, n int,
+	common func(from, to int) (keys []string, args []any), call func(i int) (keys []string, args []any),
+) []gateReply {
 	most := gatesInARun
 	if g.isCluster() {
 		most = 1
 	}
-	runs := g.scripts(ctx, script, (c.n+most-1)/most, func(run int) (keys []string, args []any) {
-		from, to := run*most, min(c.n, (run+1)*most)
-		keys, args = c.common(from, to)
+	runs := g.scripts(ctx, script, (n+most-1)/most, func(run int) (keys []string, args []any) {
+		from, to := run*most, min(n, (run+1)*most)
+		keys, args = common(from, to)
 		for i := from; i < to; i++ {
-			ofGate, values := c.call(i)
+			ofGate, values := call(i)
 			keys, args = append(keys, ofGate...), append(args, values...)
 		}
 		return keys, args
 	})
-	replies := make([]gateReply, c.n)
+	replies := make([]gateReply, n)
 	for i := range replies {
 		values, err := runs[i/most].Slice()
 		if err == nil && i%most >= len(values) {
@@ -147,6 +144,14 @@ func (g *Gate) scriptOnGates(ctx context.Context, script *redis.Script, c gateCa
 	return replies
 }
 
+// wrap adds the name of the failed operation to err. It returns nil if err is nil.
+func wrap(operation string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", operation, err)
+}
+
 // isCluster reports whether Redis is a Cluster, where a script may only use keys of one slot.
 func (g *Gate) isCluster() bool {
 	_, many := g.client.(*redis.ClusterClient)
@@ -156,18 +161,10 @@ func (g *Gate) isCluster() bool {
 // Ping returns an error if Redis does not answer.
 func (g *Gate) Ping(ctx context.Context) error { return g.client.Ping(ctx).Err() }
 
-// Version returns the version of the Redis server, or an empty string if the server does not report one. The embedded
-// Redis does not support INFO server.
+// Version returns the version of the Redis server. The embedded Redis has none, and returns an error.
 func (g *Gate) Version(ctx context.Context) (string, error) {
 	info, err := g.client.Info(ctx, "server").Result()
-	var refusal redis.Error
-	if errors.As(err, &refusal) && strings.Contains(refusal.Error(), "not supported") {
-		return "", nil
-	}
-	if err != nil {
-		return "", fmt.Errorf("ask Redis for its version: %w", err)
-	}
-	return infoField(info, "redis_version"), nil
+	return infoField(info, "redis_version"), wrap("ask Redis for its version", err)
 }
 
 // Count counts one request of a user to a sale, by the counter that Admit uses. ok is false if the user has made more requests
@@ -175,10 +172,7 @@ func (g *Gate) Version(ctx context.Context) (string, error) {
 func (g *Gate) Count(ctx context.Context, gate model.GateRef, userID string, f model.Frequency) (retryAfter time.Duration, ok bool, err error) {
 	keys := []string{countersKey(homeTag(gate, userID), g.isCluster())}
 	ms, err := countScript.Run(ctx, g.client, keys, gate.SaleID+" "+userID, f.Limit, f.Window.Milliseconds()).Int64()
-	if err != nil {
-		return 0, false, fmt.Errorf("count a request: %w", err)
-	}
-	return time.Duration(ms) * time.Millisecond, ms == 0, nil
+	return time.Duration(ms) * time.Millisecond, err == nil && ms == 0, wrap("count a request", err)
 }
 
 // Knows returns the quantity of a user's attempt by its order's id. known is false if the gate does not have the id, or if there
@@ -188,10 +182,7 @@ func (g *Gate) Knows(ctx context.Context, gate model.GateRef, userID, orderID st
 	if errors.Is(err, redis.Nil) {
 		return 0, false, nil
 	}
-	if err != nil {
-		return 0, false, fmt.Errorf("ask for an id: %w", err)
-	}
-	return quantity, true, nil
+	return quantity, err == nil, wrap("ask for an id", err)
 }
 
 // CatchUp applies changes of the stock to a gate: all those of a version above after, up to the version upTo. A repeated call

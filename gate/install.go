@@ -57,20 +57,32 @@ func (g *Gate) StreamLengths(ctx context.Context, gate model.GateRef) (lengths [
 func (g *Gate) Install(ctx context.Context, epoch int64, lengths []int64, c model.GateContents) (bad []string, err error) {
 	ctx, end := g.observe.Begin(ctx, observe.Step{Name: observe.Install})
 	defer func() { end(err) }()
-	s := newStaging(g, epoch, lengths, c.Offer())
+	offer := c.Offer()
+	s := &staging{
+		gate: g, epoch: epoch, name: fmt.Sprintf("%d-%s", epoch, rand.Text()), offer: offer, tags: tagsOf(offer.GateRef()),
+		lengths: slices.Clone(lengths), inflight: make([]int64, len(lengths)),
+	}
 	defer func() {
 		if err != nil { // if a large key expired instead, Redis would free it at once, and pause
-			err = errors.Join(err, s.drop(context.WithoutCancel(ctx)))
+			err = errors.Join(err, eachShard(offer.GateRef(), "drop what was staged", func(shard int, _ string) error {
+				// Redis frees the memory in the background.
+				return g.client.Unlink(context.WithoutCancel(ctx), s.units(shard)).Err()
+			}))
 		}
 	}()
-	if err := s.begin(ctx); err != nil {
+	if err := s.send(ctx, func(p redis.Pipeliner, shard int) { p.HSet(ctx, s.units(shard), nobody, asTable) }); err != nil {
 		return nil, err
 	}
-	if err := inPages(ctx, c.Buyers(ctx), s.addBuyers); err != nil {
+	err = stage(ctx, s, c.Buyers(ctx), func(b model.Buyer) (userID, field string, value any) {
+		return b.UserID, b.UserID, b.Units
+	})
+	if err != nil {
 		return nil, err
 	}
 	staging, staged := g.observe.Begin(ctx, observe.Step{Name: observe.StageIDs})
-	err = inPages(staging, c.Known(staging), s.addKnown)
+	err = stage(staging, s, c.Known(staging), func(k model.Known) (userID, field string, value any) {
+		return k.UserID, idField(k.ID), k.Quantity
+	})
 	if staged(err); err != nil {
 		return nil, err
 	}
@@ -84,25 +96,6 @@ func (g *Gate) Install(ctx context.Context, epoch int64, lengths []int64, c mode
 	return bad, s.install(ctx)
 }
 
-// inPages calls add for each of the pages, for up to pagesAtOnce at the same time. It returns the first error of add or of
-// reading the pages, after which it begins no other page.
-func inPages[T any](ctx context.Context, pages iter.Seq2[[]T, error], add func(ctx context.Context, page []T) error) error {
-	adding, all := errgroup.WithContext(ctx)
-	adding.SetLimit(pagesAtOnce)
-	for page, err := range pages {
-		if all.Err() != nil {
-			break
-		}
-		adding.Go(func() error {
-			if err != nil {
-				return err
-			}
-			return add(all, page)
-		})
-	}
-	return cmp.Or(adding.Wait(), ctx.Err())
-}
-
 // staging gathers the contents of a new gate in keys beside the gate in place.
 type staging struct {
 	gate     *Gate
@@ -114,29 +107,8 @@ type staging struct {
 	inflight []int64  // units of the entries of each shard
 }
 
-func newStaging(g *Gate, epoch int64, lengths []int64, offer model.Offer) *staging {
-	return &staging{
-		gate: g, epoch: epoch, name: fmt.Sprintf("%d-%s", epoch, rand.Text()), offer: offer, tags: tagsOf(offer.GateRef()),
-		lengths: slices.Clone(lengths), inflight: make([]int64, len(lengths)),
-	}
-}
-
 // units returns the key of a shard's staged hash.
 func (s *staging) units(shard int) string { return stagedKey(unitsKey(s.tags[shard]), s.name) }
-
-// begin makes the staged keys.
-func (s *staging) begin(ctx context.Context) error {
-	return s.send(ctx, func(p redis.Pipeliner, shard int) {
-		p.HSet(ctx, s.units(shard), nobody, asTable)
-	})
-}
-
-// drop deletes the staged keys. Redis frees their memory in the background.
-func (s *staging) drop(ctx context.Context) error {
-	return eachShard(s.offer.GateRef(), "drop what was staged", func(shard int, _ string) error {
-		return s.gate.client.Unlink(ctx, s.units(shard)).Err()
-	})
-}
 
 // send sends commands for each shard, renews the expiry of the staged keys, and compares the lengths of the streams with
 // s.lengths. It returns model.ErrStreamMoved if one differs: an entry was settled, and the rebuild has to start again.
@@ -161,42 +133,45 @@ func (s *staging) send(ctx context.Context, commands func(p redis.Pipeliner, sha
 	return nil
 }
 
-// put writes rows into the staged hashes. Each row goes to the shard to which its user belongs.
-func (s *staging) put(ctx context.Context, rows int, row func(i int) (userID, field string, value any)) error {
-	fields := make([][]any, len(s.tags))
-	for shard := range fields {
-		fields[shard] = make([]any, 0, 2*rows/len(fields))
-	}
-	for i := range rows {
-		userID, field, value := row(i)
-		home := homeOf(userID, len(s.tags))
-		fields[home] = append(fields[home], field, value)
-	}
-	return s.send(ctx, func(p redis.Pipeliner, shard int) {
-		if len(fields[shard]) > 0 {
-			p.HSet(ctx, s.units(shard), fields[shard]...)
+// stage writes rows into the staged hashes, up to pagesAtOnce pages at the same time. row returns the field and the value of a row,
+// and the user to whose shard it goes. stage returns the first error of a write or of reading the pages, after which it begins no
+// other page.
+func stage[T any](ctx context.Context, s *staging, pages iter.Seq2[[]T, error], row func(T) (userID, field string, value any)) error {
+	adding, all := errgroup.WithContext(ctx)
+	adding.SetLimit(pagesAtOnce)
+	for page, err := range pages {
+		if all.Err() != nil {
+			break
 		}
-	})
-}
-
-func (s *staging) addBuyers(ctx context.Context, buyers []model.Buyer) error {
-	return s.put(ctx, len(buyers), func(i int) (userID, field string, value any) {
-		return buyers[i].UserID, buyers[i].UserID, buyers[i].Units
-	})
-}
-
-func (s *staging) addKnown(ctx context.Context, known []model.Known) error {
-	return s.put(ctx, len(known), func(i int) (userID, field string, value any) {
-		return known[i].UserID, idField(known[i].ID), known[i].Quantity
-	})
+		adding.Go(func() error {
+			if err != nil {
+				return err
+			}
+			fields := make([][]any, len(s.tags))
+			for shard := range fields {
+				fields[shard] = make([]any, 0, 2*len(page)/len(fields))
+			}
+			for _, r := range page {
+				userID, field, value := row(r)
+				home := homeOf(userID, len(s.tags))
+				fields[home] = append(fields[home], field, value)
+			}
+			return s.send(all, func(p redis.Pipeliner, shard int) {
+				if len(fields[shard]) > 0 {
+					p.HSet(all, s.units(shard), fields[shard]...)
+				}
+			})
+		})
+	}
+	return cmp.Or(adding.Wait(), ctx.Err())
 }
 
 // addEntries reads the stream of a shard, deletes the settled entries and those that can't be read, and adds the others to the
-// staged hash. bad has the texts of those that can't be read. It returns model.ErrStreamMoved if an entry was settled meanwhile.
+// staged hash. bad has the texts of those that can't be read. It returns model.ErrStreamMoved if it notices that an entry was
+// settled meanwhile; what it does not notice, install.lua does, since the length of the stream is not as expected.
 func (s *staging) addEntries(ctx context.Context, shard int) (bad []string, err error) {
-	stream, had, found := streamKey(s.tags[shard]), s.lengths[shard], int64(0)
 	for start, more := "-", true; more; {
-		messages, err := s.gate.client.XRangeN(ctx, stream, start, "+", page).Result()
+		messages, err := s.gate.client.XRangeN(ctx, streamKey(s.tags[shard]), start, "+", page).Result()
 		if err != nil {
 			return bad, fmt.Errorf("read the whole stream: %w", err)
 		}
@@ -209,13 +184,9 @@ func (s *staging) addEntries(ctx context.Context, shard int) (bad []string, err 
 		if err != nil {
 			return bad, err
 		}
-		found, more = found+int64(len(messages)), len(messages) == page
-		if more {
+		if more = len(messages) == page; more {
 			start = "(" + messages[page-1].ID
 		}
-	}
-	if found != had { // an entry was settled and deleted after the snapshot was taken, so the snapshot lacks its order
-		return bad, model.ErrStreamMoved
 	}
 	return bad, nil
 }
@@ -251,8 +222,11 @@ func (s *staging) addPage(ctx context.Context, shard int, entries []model.Entry)
 		units[e.UserID], units[idField(e.ID)] = before+int64(e.Quantity), e.Quantity
 		s.inflight[shard] += int64(e.Quantity)
 	}
-	if err := s.discard(ctx, shard, settled); err != nil {
-		return err
+	if len(settled) > 0 {
+		s.lengths[shard] -= int64(len(settled))
+		if err := s.gate.client.XDel(ctx, streamKey(s.tags[shard]), settled...).Err(); err != nil {
+			return fmt.Errorf("delete settled entries: %w", err)
+		}
 	}
 	return s.send(ctx, func(p redis.Pipeliner, at int) {
 		if at == shard {
@@ -261,24 +235,32 @@ func (s *staging) addPage(ctx context.Context, shard int, entries []model.Entry)
 	})
 }
 
-// discard deletes entries of a shard's stream.
-func (s *staging) discard(ctx context.Context, shard int, streamIDs []string) error {
-	if len(streamIDs) == 0 {
-		return nil
-	}
-	s.lengths[shard] -= int64(len(streamIDs))
-	if err := s.gate.client.XDel(ctx, streamKey(s.tags[shard]), streamIDs...).Err(); err != nil {
-		return fmt.Errorf("delete settled entries: %w", err)
-	}
-	return nil
-}
-
-// install puts the staged keys in place. If there are several shards, they are opened only when all of them are
-// installed. Until then no stream grows, so the rebuild can start again if one stream has moved (model.ErrStreamMoved). install
-// returns model.ErrNewerGate as Install does.
+// install puts the staged keys in place, each shard with its share of the units left. If there are several shards, they are
+// opened only when all of them are installed. Until then no stream grows, so the rebuild can start again if one stream has moved
+// (model.ErrStreamMoved). install returns model.ErrNewerGate as Install does.
 func (s *staging) install(ctx context.Context) error {
-	err := eachShard(s.offer.GateRef(), "install the gate", func(shard int, tag string) error { return s.installShard(ctx, shard, tag) })
-	if err != nil || len(s.tags) == 1 {
+	left, open := s.offer.Stock.Available, 0
+	for _, n := range s.inflight {
+		left -= n
+	}
+	if len(s.tags) == 1 {
+		open = 1
+	}
+	err := eachShard(s.offer.GateRef(), "install the gate", func(shard int, tag string) error {
+		keys := append(keysOf(tag), s.units(shard))
+		args := append([]any{s.epoch, s.lengths[shard], expiry(s.offer.Sale), open}, configuration(s.offer.Sale)...)
+		extra := s.inflight[shard] - s.lengths[shard]
+		args = append(args, "left", evenly(left, shard, len(s.tags)), "extra", extra, "version", s.offer.Stock.Version)
+		code, err := installScript.Run(ctx, s.gate.client, keys, args...).Int()
+		switch {
+		case err == nil && code == 0:
+			return model.ErrNewerGate
+		case err == nil && code == 2:
+			return model.ErrStreamMoved
+		}
+		return err
+	})
+	if err != nil || open == 1 {
 		return err
 	}
 	return eachShard(s.offer.GateRef(), "open the gate", func(_ int, tag string) error {
@@ -288,28 +270,6 @@ func (s *staging) install(ctx context.Context) error {
 		}
 		return err
 	})
-}
-
-// installShard installs one shard with its share of the units left, and opens it if it is the only one.
-func (s *staging) installShard(ctx context.Context, shard int, tag string) error {
-	left, open := s.offer.Stock.Available, 0
-	for _, n := range s.inflight {
-		left -= n
-	}
-	if len(s.tags) == 1 {
-		open = 1
-	}
-	keys := append(keysOf(tag), s.units(shard))
-	args := append([]any{s.epoch, s.lengths[shard], expiry(s.offer.Sale), open}, configuration(s.offer.Sale)...)
-	args = append(args, "left", evenly(left, shard, len(s.tags)), "extra", s.inflight[shard]-s.lengths[shard], "version", s.offer.Stock.Version)
-	code, err := installScript.Run(ctx, s.gate.client, keys, args...).Int()
-	switch {
-	case err == nil && code == 0:
-		return model.ErrNewerGate
-	case err == nil && code == 2:
-		return model.ErrStreamMoved
-	}
-	return err
 }
 
 // evenly divides units among shards and returns the share of one shard. If the division leaves a rest, the first shards get one

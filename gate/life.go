@@ -13,14 +13,6 @@ import (
 // idempotency keys.
 const keyLinger = 24 * time.Hour
 
-// Peek reads the states of gates, with one round trip to each Redis node, and returns them in the order of the gates. The
-// fields of one shard are read at one instant, the length of its stream slightly later. A gate that was installed on another
-// Redis process is reported as not open. A gate is Away if the Redis of any of its shards does not answer. Peek returns an error
-// only if all gates are Away.
-func (g *Gate) Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error) {
-	return looker{client: g.client}.peek(ctx, gates)
-}
-
 // Close stops an older gate from admitting, and leaves this epoch as a mark, even where there is no gate. A shard that is of
 // this epoch or a newer one, or is already closed for a newer one, stays as it is. ok is false if there is such a shard, and
 // after an error.

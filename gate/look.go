@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -36,46 +37,57 @@ type looker struct {
 
 // Replicas reads the state of gates from replicas. Use it only for display: replicas lag behind their primaries, so
 // nothing may be decided by their data.
-type Replicas struct{ looker looker }
+type Replicas struct{ looker }
 
 // NewReplicas makes a Replicas with a client of ConnectReplicas. The caller must close the client.
 func NewReplicas(client redis.UniversalClient) *Replicas {
 	return &Replicas{looker{client: client, replicas: true}}
 }
 
-// Peek reads the state of gates as it was a moment ago. It does not check on which Redis process a gate was installed,
-// so a gate that admits nothing for this reason may be reported as open. A gate is Away if the replica of any of its
-// shards does not answer or may be behind its primary. Peek returns an error only if all gates are Away. The states are in the
-// order of the gates.
-func (r *Replicas) Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error) {
-	return r.looker.peek(ctx, gates)
-}
-
 // look reads the shards with these tags, with one round trip to each node. The fields of a shard are read at one
 // instant, the length of its stream slightly later. A shard whose node does not answer, or is a replica that may be behind, is
 // Away. look returns the error of such a node, and the states of the other shards all the same.
 func (l looker) look(ctx context.Context, tags []string) ([]shard, error) {
-	shards := make([]shard, len(tags))
+	shards, nodes := make([]shard, len(tags)), map[redis.UniversalClient][]int{} // by node, the places of its tags
 	for i := range shards {
 		shards[i].Away = true
 	}
-	nodes, err := l.nodes(ctx, tags)
-	if err != nil {
-		return shards, err
+	for i, tag := range tags {
+		node, err := l.nodeOf(ctx, tag)
+		if err != nil {
+			return shards, wrap("find the node of a gate", err)
+		}
+		nodes[node] = append(nodes[node], i)
 	}
-	return shards, each(len(nodes), func(i int) error { return l.lookAt(ctx, nodes[i], tags, shards) })
+	clients := slices.Collect(maps.Keys(nodes))
+	return shards, each(len(clients), func(i int) error {
+		return l.lookAt(ctx, clients[i], nodes[clients[i]], tags, shards)
+	})
 }
 
-// peek reads the states of gates, in their order. It returns an error only if all gates are Away.
-func (l looker) peek(ctx context.Context, gates []model.GateRef) ([]model.GateState, error) {
-	var tags []string
-	for _, gate := range gates {
-		tags = append(tags, tagsOf(gate)...)
+// nodeOf returns the client of the Redis node that holds the shard with a tag.
+func (l looker) nodeOf(ctx context.Context, tag string) (redis.UniversalClient, error) {
+	cluster, many := l.client.(*redis.ClusterClient)
+	switch {
+	case !many:
+		return l.client, nil
+	case l.replicas:
+		return cluster.SlaveForKey(ctx, gateKey(tag))
 	}
-	shards, err := l.look(ctx, tags)
+	return cluster.MasterForKey(ctx, gateKey(tag))
+}
+
+// Peek reads the states of gates, with one round trip to each Redis node, and returns them in the order of the gates. The
+// fields of one shard are read at one instant, the length of its stream slightly later. A gate is Away if the Redis of any of its
+// shards does not answer, or is a replica that may be behind its primary. Peek returns an error only if all gates are Away.
+//
+// A gate that was installed on another Redis process is reported as not open. Replicas don't check that, so they may report as
+// open a gate that admits nothing for this reason.
+func (l looker) Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error) {
+	shards, err := l.look(ctx, tagsOf(gates...))
 	states, start := make([]model.GateState, len(gates)), 0
 	for i, gate := range gates {
-		states[i] = together(shards[start : start+gate.Shards])
+		states[i] = together(shards[start : start+gate.Shards]).GateState
 		start += gate.Shards
 	}
 	if err != nil && !slices.ContainsFunc(states, func(s model.GateState) bool { return !s.Away }) {
@@ -86,14 +98,15 @@ func (l looker) peek(ctx context.Context, gates []model.GateRef) ([]model.GateSt
 
 // together combines the states of a gate's shards. The gate is open if all shards are open with the same epoch. Its
 // revision and version are the lowest of its shards, since the gate has only those changes that every shard has.
-func together(shards []shard) model.GateState {
-	whole := shards[0].GateState
+func together(shards []shard) shard {
+	whole := shards[0]
 	for _, p := range shards[1:] {
 		whole.Away = whole.Away || p.Away
 		whole.Exists = whole.Exists || p.Exists
 		whole.Open = whole.Open && p.Open && p.Epoch == whole.Epoch
 		whole.Epoch, whole.Revision, whole.Version = max(whole.Epoch, p.Epoch), min(whole.Revision, p.Revision), min(whole.Version, p.Version)
 		whole.Left, whole.Inflight, whole.Stream = whole.Left+p.Left, whole.Inflight+p.Inflight, whole.Stream+p.Stream
+		whole.sent, whole.received = whole.sent+p.sent, whole.received+p.received
 	}
 	return whole
 }
@@ -136,56 +149,20 @@ func (g *Gate) Buyers(ctx context.Context, gate model.GateRef) (int64, error) {
 	return buyers.Load(), err
 }
 
-// node is one Redis node, and the indexes of the tags whose gates it holds.
-type node struct {
-	client redis.UniversalClient
-	places []int
-}
-
-func (l looker) nodes(ctx context.Context, tags []string) ([]*node, error) {
-	cluster, many := l.client.(*redis.ClusterClient)
-	if !many {
-		one := &node{client: l.client, places: make([]int, len(tags))}
-		for i := range tags {
-			one.places[i] = i
-		}
-		return []*node{one}, nil
-	}
-	find := cluster.MasterForKey
-	if l.replicas {
-		find = cluster.SlaveForKey
-	}
-	var nodes []*node
-	known := map[*redis.Client]*node{}
-	for i, tag := range tags {
-		client, err := find(ctx, gateKey(tag))
-		if err != nil {
-			return nil, fmt.Errorf("find the node of a gate: %w", err)
-		}
-		n := known[client]
-		if n == nil {
-			n = &node{client: client}
-			known[client], nodes = n, append(nodes, n)
-		}
-		n.places = append(n.places, i)
-	}
-	return nodes, nil
-}
-
-// lookAt reads the shards that are on one node, and stores their states in into. Those that it can't read stay Away, and it
-// returns the error.
-func (l looker) lookAt(ctx context.Context, n *node, tags []string, into []shard) error {
+// lookAt reads the shards at these places, which are on one node, and stores their states in into. Those that it can't read stay
+// Away, and it returns the error.
+func (l looker) lookAt(ctx context.Context, node redis.UniversalClient, places []int, tags []string, into []shard) error {
 	section := "server"
 	if l.replicas {
 		section = "replication"
 	}
 	var info *redis.StringCmd
-	hashes, lengths := make([]*redis.SliceCmd, len(n.places)), make([]*redis.IntCmd, len(n.places))
+	hashes, lengths := make([]*redis.SliceCmd, len(places)), make([]*redis.IntCmd, len(places))
 	// Each command has an error of its own. If INFO fails at a primary, the other replies are still used, but a gate that has a
 	// run id counts as not open. If INFO fails at a replica, all shards that are read there are Away.
-	_, _ = n.client.Pipelined(ctx, func(p redis.Pipeliner) error {
+	_, _ = node.Pipelined(ctx, func(p redis.Pipeliner) error {
 		info = p.Info(ctx, section)
-		for i, place := range n.places {
+		for i, place := range places {
 			hashes[i] = p.HMGet(ctx, gateKey(tags[place]), "epoch", "open", "left", "extra", "revision", "run_id", "sent", "received", "version")
 			lengths[i] = p.XLen(ctx, streamKey(tags[place]))
 		}
@@ -198,7 +175,7 @@ func (l looker) lookAt(ctx context.Context, n *node, tags []string, into []shard
 	// If Redis does not report its run id, the variable here is empty, and so is the field run_id of a gate that was installed
 	// on this Redis.
 	here := infoField(info.Val(), "run_id")
-	for i, place := range n.places {
+	for i, place := range places {
 		if err := cmp.Or(behind, hashes[i].Err(), lengths[i].Err()); err != nil {
 			failed = err
 			continue

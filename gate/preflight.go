@@ -67,49 +67,33 @@ var configs = []string{"maxmemory-policy", "appendonly", "appendfsync", "save", 
 // Servers returns the state of every Redis server that may hold a gate (no replicas), in the order of their addresses. It
 // changes nothing on the servers. now is the caller's clock. After an error, some servers could not be asked, and their states
 // are missing or incomplete.
-func (g *Gate) Servers(ctx context.Context, now func() time.Time) ([]Server, error) {
-	look := func(ctx context.Context, client *redis.Client) (Server, error) {
-		s, err := lookAt(ctx, client, now)
-		if err != nil {
-			return s, fmt.Errorf("look at Redis %s: %w", nameOf(client), err)
-		}
-		return s, nil
+func (g *Gate) Servers(ctx context.Context, now func() time.Time) (list []Server, err error) {
+	var mu sync.Mutex
+	ask := func(ctx context.Context, client *redis.Client) error {
+		s, err := g.askServer(ctx, client, now)
+		mu.Lock()
+		defer mu.Unlock()
+		list = append(list, s)
+		return wrap("look at Redis "+s.Addr, err)
 	}
 	switch client := g.client.(type) {
 	case *redis.Client:
-		s, err := look(ctx, client)
-		return []Server{s}, err
+		err = ask(ctx, client)
 	case *redis.ClusterClient:
-		var mu sync.Mutex
-		var list []Server
-		err := client.ForEachMaster(ctx, func(ctx context.Context, node *redis.Client) error {
-			s, err := look(ctx, node)
-			if err == nil {
-				var cluster string
-				cluster, err = node.ClusterInfo(ctx).Result()
-				s.Info["cluster_state"] = infoField(cluster, "cluster_state")
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			list = append(list, s)
-			return err
-		})
-		slices.SortFunc(list, func(a, b Server) int { return strings.Compare(a.Addr, b.Addr) })
-		return list, err
+		err = client.ForEachMaster(ctx, ask)
+	default:
+		err = fmt.Errorf("look at Redis: no way to ask a %T", client)
 	}
-	return nil, fmt.Errorf("look at Redis: no way to ask a %T", g.client)
+	slices.SortFunc(list, func(a, b Server) int { return strings.Compare(a.Addr, b.Addr) })
+	return list, err
 }
 
-// nameOf returns the address to which a client connects.
-func nameOf(client *redis.Client) string {
-	if addr := client.Options().Addr; addr != "FailoverClient" { // go-redis's placeholder if sentinels give the address
-		return addr
+// askServer returns what it has learned of a server until an error.
+func (g *Gate) askServer(ctx context.Context, client *redis.Client, now func() time.Time) (s Server, err error) {
+	s.Addr = client.Options().Addr
+	if s.Addr == "FailoverClient" { // go-redis's placeholder if sentinels give the address
+		s.Addr = "the sentinels' primary"
 	}
-	return "the sentinels' primary"
-}
-
-func lookAt(ctx context.Context, client *redis.Client, now func() time.Time) (s Server, err error) {
-	s.Addr = nameOf(client)
 	if err := client.Ping(ctx).Err(); err != nil { // opens the connection, so that no measured trip includes it
 		return s, err
 	}
@@ -133,7 +117,11 @@ func lookAt(ctx context.Context, client *redis.Client, now func() time.Time) (s 
 			s.Info[field] = value
 		}
 	}
-	s.Config, err = configOf(ctx, client)
+	if s.Config, err = configOf(ctx, client); err != nil || !g.isCluster() {
+		return s, err
+	}
+	cluster, err := client.ClusterInfo(ctx).Result()
+	s.Info["cluster_state"] = infoField(cluster, "cluster_state")
 	return s, err
 }
 

@@ -146,7 +146,7 @@ func TestScriptsHaveHeaders(t *testing.T) {
 		for _, key := range regexp.MustCompile(`KEYS\[\d\]`).FindAllString(code, -1) {
 			words = append(words, regexp.QuoteMeta(key))
 		}
-		for want := codeAdmitted; name == "admit.lua" && want <= codeSoldOut; want++ {
+		for want := 0; name == "admit.lua" && want < len(verdicts); want++ {
 			words = append(words, fmt.Sprintf(`(?s)Codes:.*\b%d \w`, want))
 		}
 		for _, word := range words {

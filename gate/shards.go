@@ -3,7 +3,7 @@ package gate
 import (
 	"context"
 	"errors"
-	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/redis/go-redis/v9"
@@ -11,11 +11,13 @@ import (
 	"flashsale/model"
 )
 
-// tagsOf returns the tags of all shards of a gate, as tagOf makes them.
-func tagsOf(gate model.GateRef) []string {
-	tags := make([]string, gate.Shards)
-	for i := range tags {
-		tags[i] = tagOf(gate, i)
+// tagsOf returns the tags of all shards of gates, as tagOf makes them, in the order of the gates.
+func tagsOf(gates ...model.GateRef) (tags []string) {
+	for _, gate := range gates {
+		tags = slices.Grow(tags, gate.Shards)
+		for shard := range gate.Shards {
+			tags = append(tags, tagOf(gate, shard))
+		}
 	}
 	return tags
 }
@@ -68,9 +70,6 @@ func each(n int, fn func(i int) error) error {
 func eachShard(gate model.GateRef, doing string, fn func(shard int, tag string) error) error {
 	tags := tagsOf(gate)
 	return each(len(tags), func(shard int) error {
-		if err := fn(shard, tags[shard]); err != nil {
-			return fmt.Errorf("%s: %w", doing, err)
-		}
-		return nil
+		return wrap(doing, fn(shard, tags[shard]))
 	})
 }

@@ -170,14 +170,14 @@ func TestMoveIsGivenOnce(t *testing.T) {
 	})
 }
 
-// TestUnitsLostOnTheirWay: an instance dies after transferOut and before transferIn. The gate then has too few units, never too
+// TestUnitsLostOnTheirWay: an instance dies between transfer_out.lua and transfer_in.lua. The gate then has too few units, never too
 // many, and no attempt is refused as sold out, since the database has the units.
 func TestUnitsLostOnTheirWay(t *testing.T) {
 	eachRedis(t, func(b *bench) {
 		o := b.open(offerIn(2))
 		dead := b.as("dead").gate
 		from, to := tagsOf(o.GateRef())[0], tagsOf(o.GateRef())[1]
-		if n, err := dead.transferOut(b.Context(), from, 1, 4); err != nil || n != 4 {
+		if n, err := dead.transfer(b.Context(), transferOutScript, -1, from, 1, 4); err != nil || n != 4 {
 			b.Fatal(n, err)
 		}
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 1, Left: 6})
@@ -189,13 +189,15 @@ func TestUnitsLostOnTheirWay(t *testing.T) {
 		}
 		check.Same(b, "the verdicts", got, map[model.Verdict]int{model.Accepted: 6, model.Unsure: 10})
 		check.Same(b, "closed", b.close(o, 2), true)
-		if _, err := dead.transferOut(b.Context(), from, 1, 1); !errors.Is(err, errClosed) {
+		if _, err := dead.transfer(b.Context(), transferOutScript, -1, from, 1, 1); !errors.Is(err, errClosed) {
 			b.Errorf("a closed shard sent units: %v", err)
 		}
 		b.install(2, kit.ContentsOf(o))
 		b.want(o, model.GateState{Exists: true, Open: true, Epoch: 2, Left: 4, Inflight: 6, Stream: 6})
-		check.Error(b, "units of an older epoch", dead.transferIn(b.Context(), to, 1, 4), errClosed)
-		if _, err := dead.transferOut(b.Context(), from, 1, 1); !errors.Is(err, errClosed) {
+		if _, err := dead.transfer(b.Context(), transferInScript, 0, to, 1, 4); !errors.Is(err, errClosed) {
+			b.Errorf("a shard took units of an older epoch: %v", err)
+		}
+		if _, err := dead.transfer(b.Context(), transferOutScript, -1, from, 1, 1); !errors.Is(err, errClosed) {
 			b.Errorf("a shard sent units of a newer epoch: %v", err)
 		}
 	})
@@ -212,7 +214,7 @@ func TestUnsureIfUnitsCannotBeMoved(t *testing.T) {
 				return func() { b.set(o, 1, "open", "1") }
 			},
 			"another move does not end": func(o model.Offer) func() {
-				lane := b.gate.transfers.lane(o.ID)
+				lane := b.gate.lane(o.ID)
 				lane <- struct{}{}
 				return func() { <-lane }
 			},

@@ -17,10 +17,7 @@ import (
 // QueueAge returns how long ago, by Redis's clock, the oldest entry in the streams of these gates was admitted. It
 // returns 0 if the streams have no entries, and an error if Redis does not answer.
 func (g *Gate) QueueAge(ctx context.Context, gates ...model.GateRef) (time.Duration, error) {
-	var tags []string
-	for _, gate := range gates {
-		tags = append(tags, tagsOf(gate)...)
-	}
+	tags := tagsOf(gates...)
 	firsts := make([]*redis.XMessageSliceCmd, len(tags))
 	var now *redis.TimeCmd
 	_, err := g.client.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -51,33 +48,27 @@ func (g *Gate) QueueAge(ctx context.Context, gates ...model.GateRef) (time.Durat
 // count of each. Entries that can't be parsed are deleted, and bad has their texts, by sale. A shard that does not
 // answer is left out; Leftovers returns an error only if there are shards and none answers.
 func (g *Gate) Leftovers(ctx context.Context, gates []model.GateRef, idle time.Duration, count int) (entries []model.Entry, bad map[string][]string, err error) {
-	type shard struct {
-		gate model.GateRef
-		tag  string
-	}
-	var shards []shard
-	for _, gate := range gates {
-		for _, tag := range tagsOf(gate) {
-			shards = append(shards, shard{gate, tag})
-		}
-	}
-	replies := g.scripts(ctx, leftoversScript, len(shards), func(i int) ([]string, []any) {
-		return []string{streamKey(shards[i].tag)}, []any{idle.Milliseconds(), count}
+	tags := tagsOf(gates...)
+	replies := g.scripts(ctx, leftoversScript, len(tags), func(i int) ([]string, []any) {
+		return []string{streamKey(tags[i])}, []any{idle.Milliseconds(), count}
 	})
-	bad, answered := map[string][]string{}, len(shards) == 0
-	for i, s := range shards {
-		reply, failed := replies[i].Slice()
-		var some []model.Entry
-		var unread []string
-		if failed == nil {
-			some, unread, failed = g.parse(ctx, s.gate, s.tag, messagesOf(reply))
-		}
-		if len(unread) > 0 {
-			bad[s.gate.SaleID] = append(bad[s.gate.SaleID], unread...)
-		}
-		entries = append(entries, some...)
-		if answered = answered || failed == nil; failed != nil {
-			err = fmt.Errorf("read the stream: %w", failed)
+	bad = map[string][]string{}
+	answered, at := len(tags) == 0, 0
+	for _, gate := range gates {
+		for range gate.Shards {
+			reply, failed := replies[at].Slice()
+			if failed == nil {
+				var some []model.Entry
+				var unread []string
+				some, unread, failed = g.parse(ctx, gate, tags[at], messagesOf(reply))
+				if entries = append(entries, some...); len(unread) > 0 {
+					bad[gate.SaleID] = append(bad[gate.SaleID], unread...)
+				}
+			}
+			if answered = answered || failed == nil; failed != nil {
+				err = fmt.Errorf("read the stream: %w", failed)
+			}
+			at++
 		}
 	}
 	if answered {
@@ -213,12 +204,12 @@ func (g *Gate) Settled(ctx context.Context, entries []model.Entry, outcomes []mo
 		ordered = append(ordered, s)
 	}
 	common := func(int, int) ([]string, []any) { return nil, nil }
-	replies := g.scriptOnGates(ctx, orderedScript, gateCalls{len(ordered), common, func(i int) ([]string, []any) {
+	replies := g.scriptOnGates(ctx, orderedScript, len(ordered), common, func(i int) ([]string, []any) {
 		return []string{streamKey(ordered[i].tag)}, append([]any{len(ordered[i].places)}, ordered[i].streamIDs(entries)...)
-	}})
-	replies = append(replies, g.scriptOnGates(ctx, settledScript, gateCalls{len(other), common, func(i int) ([]string, []any) {
+	})
+	replies = append(replies, g.scriptOnGates(ctx, settledScript, len(other), common, func(i int) ([]string, []any) {
 		return keysOf(other[i].tag), settledArgs(other[i].places, entries, outcomes)
-	}})...)
+	})...)
 	for i, s := range slices.Concat(ordered, other) {
 		if replies[i].err != nil {
 			err = fmt.Errorf("acknowledge: %w", replies[i].err)
@@ -241,7 +232,7 @@ func (g *Gate) Settled(ctx context.Context, entries []model.Entry, outcomes []mo
 // admittedAll reports whether the open gate of a shard is the one that has admitted all these entries. Then the shard knows
 // them: if its stream lacks some, an earlier run of ordered.lua or settled.lua, whose reply was lost, has deleted them.
 func (g *Gate) admittedAll(ctx context.Context, s *shardEntries, entries []model.Entry) bool {
-	shards, err := looker{client: g.client}.look(ctx, []string{s.tag})
+	shards, err := g.look(ctx, []string{s.tag})
 	return err == nil && shards[0].Open && !slices.ContainsFunc(s.places, func(place int) bool { return entries[place].Epoch != shards[0].Epoch })
 }
 

@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"hash/crc32"
 	"slices"
-	"sync/atomic"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"flashsale/internal/pause"
 	"flashsale/model"
@@ -21,31 +21,17 @@ const (
 	// transferTries bounds how often all shards are looked at for an attempt. More than one look is needed if other attempts
 	// take the units first, or if units are being moved.
 	transferTries = 10
-	// transferPause is a little longer than a move takes from transferOut to transferIn.
+	// transferPause is a little longer than a move takes from transfer_out.lua to transfer_in.lua.
 	transferPause = 5 * time.Millisecond
 	// transferLanes bounds the transfers of an instance at one time. If two sales share a lane, one waits for the other, with no
 	// other effect.
 	transferLanes = 64
 )
 
-// transfers makes the transfers of one sale on this instance run one after the other. An attempt that has waited may then find
-// that the transfer before has brought enough units to its shard.
-type transfers struct {
-	lanes  [transferLanes]chan struct{}
-	number atomic.Int64 // the number of the last transferOut or transferIn of this instance
-}
-
-func newTransfers() *transfers {
-	m := &transfers{}
-	for i := range m.lanes {
-		m.lanes[i] = make(chan struct{}, 1)
-	}
-	return m
-}
-
-// lane returns the lock for transfers of units of a sale: a channel of capacity 1.
-func (m *transfers) lane(saleID string) chan struct{} {
-	return m.lanes[crc32.ChecksumIEEE([]byte(saleID))%transferLanes]
+// lane returns the lock for transfers of units of a sale: a channel of capacity 1. So the transfers of one sale on this instance
+// run one after the other, and an attempt that has waited may find that the transfer before has brought enough units to its shard.
+func (g *Gate) lane(saleID string) chan struct{} {
+	return g.lanes[crc32.ChecksumIEEE([]byte(saleID))%transferLanes]
 }
 
 // bringUnits is for a gate in several shards. If the shard of a batch has too few units for an attempt but others have
@@ -62,10 +48,6 @@ func (g *Gate) bringUnits(ctx context.Context, b *shardBatch) error {
 	if b.err != nil || len(short) == 0 {
 		return b.err
 	}
-	epoch := int64(0)
-	for _, a := range b.attempts {
-		epoch = max(epoch, a.LeastEpoch)
-	}
 	waiting, cancel := context.WithTimeout(ctx, g.TransferTime)
 	defer cancel()
 	mover := false
@@ -73,35 +55,30 @@ func (g *Gate) bringUnits(ctx context.Context, b *shardBatch) error {
 		if len(short) == 0 {
 			return nil
 		}
-		shards, _ := looker{client: g.client}.look(waiting, b.tags)
-		if gate := together(shards); !gate.Open || gate.Epoch < epoch { // a gate that is Away is not Open
+		shards, _ := g.look(waiting, b.tags)
+		gate := together(shards)
+		if !gate.Open || gate.Epoch < b.least { // a gate that is Away is not Open
 			break
 		}
-		left, underWay := int64(0), int64(0)
-		for _, p := range shards {
-			left, underWay = left+p.Left, underWay+p.sent-p.received
-		}
-		if underWay != 0 {
+		if gate.sent != gate.received { // units are on their way
 			pause.For(waiting, transferPause)
 			continue
 		}
 		wanted := int64(0)
 		for _, i := range short {
-			if n := int64(b.attempts[i].Quantity); n <= left {
+			if n := int64(b.attempts[i].Quantity); n <= gate.Left {
 				wanted += n
 			}
 		}
 		if wanted > 0 && !mover {
-			lane := g.transfers.lane(b.attempts[0].SaleID)
+			lane := g.lane(b.attempts[0].SaleID)
 			select {
 			case lane <- struct{}{}:
 				defer func() { <-lane }()
 				mover = true
-				continue // look again: other attempts may have moved units meanwhile
-			case <-waiting.Done():
-				b.unsure(short)
-				return nil
+			case <-waiting.Done(): // the next look fails
 			}
+			continue // look again: other attempts may have moved units meanwhile
 		}
 		if wanted > 0 && g.bring(ctx, b.tags, shards, b.home, wanted) != nil {
 			break
@@ -111,29 +88,23 @@ func (g *Gate) bringUnits(ctx context.Context, b *shardBatch) error {
 		if short = g.again(ctx, b, short); b.err != nil {
 			return b.err
 		}
-		short = slices.DeleteFunc(short, func(i int) bool { return int64(b.attempts[i].Quantity) > left })
+		short = slices.DeleteFunc(short, func(i int) bool { return int64(b.attempts[i].Quantity) > gate.Left })
 	}
-	b.unsure(short)
-	return nil
-}
-
-// unsure gives the attempts at these places the verdict model.Unsure.
-func (b *shardBatch) unsure(places []int) {
-	for _, i := range places {
+	for _, i := range short {
 		b.answers[i] = model.Admission{Outcome: model.Outcome{Verdict: model.Unsure}}
 	}
+	return nil
 }
 
 // again judges the attempts at these places once more, without counting their requests a second time. It returns the
 // places of those that are still refused as sold out. If the call fails, it stores the error in b.err.
 func (g *Gate) again(ctx context.Context, b *shardBatch, places []int) (short []int) {
-	retry := &shardBatch{tags: b.tags, home: b.home, attempts: make([]model.Attempt, len(places))}
+	retry := &shardBatch{tags: b.tags, home: b.home, least: b.least, attempts: make([]model.Attempt, len(places))}
 	for at, i := range places {
 		retry.attempts[at] = b.attempts[i]
 		retry.attempts[at].Frequency = model.Frequency{}
 	}
-	once := []*shardBatch{retry}
-	g.read(once, g.scriptOnGates(ctx, admitScript, g.admissions(once)))
+	g.judge(ctx, []*shardBatch{retry})
 	if b.err = retry.err; b.err != nil {
 		return nil
 	}
@@ -165,13 +136,14 @@ func (g *Gate) bring(ctx context.Context, tags []string, shards []shard, home in
 			break
 		}
 		var n int64
-		if n, failed = g.transferOut(ctx, tags[i], epoch, missing-brought); failed != nil {
+		if n, failed = g.transfer(ctx, transferOutScript, -1, tags[i], epoch, missing-brought); failed != nil {
 			break
 		}
 		brought += n
 	}
 	if brought > 0 {
-		failed = errors.Join(failed, g.transferIn(ctx, tags[home], epoch, brought))
+		_, err := g.transfer(ctx, transferInScript, 0, tags[home], epoch, brought)
+		failed = errors.Join(failed, err)
 	}
 	return failed
 }
@@ -179,28 +151,12 @@ func (g *Gate) bring(ctx context.Context, tags []string, shards []shard, home in
 // errClosed means that a shard is missing, closed, of another epoch or of another Redis process.
 var errClosed = errors.New("a shard of the gate is closed")
 
-// transferOut takes units out of a shard: those that are wanted, or half of those left if that is more, but at most all that are
-// left. If the call fails, units may be missing until the gate is replaced.
-func (g *Gate) transferOut(ctx context.Context, tag string, epoch, wanted int64) (taken int64, err error) {
-	taken, err = transferOutScript.Run(ctx, g.client, []string{gateKey(tag)}, epoch, wanted, g.instance, g.transfers.number.Add(1)).Int64()
-	if err == nil && taken < 0 {
+// transfer runs transfer_out.lua or transfer_in.lua at a shard, for units that are wanted or given, and returns the answer. closed
+// is the answer of a shard that can't take part. If the call fails, units may be missing until the gate is replaced.
+func (g *Gate) transfer(ctx context.Context, script *redis.Script, closed int64, tag string, epoch, units int64) (moved int64, err error) {
+	moved, err = script.Run(ctx, g.client, []string{gateKey(tag)}, epoch, units, g.instance, g.moves.Add(1)).Int64()
+	if err == nil && moved == closed {
 		err = errClosed
 	}
-	if err != nil {
-		return 0, fmt.Errorf("take units out of a shard: %w", err)
-	}
-	return taken, nil
-}
-
-// transferIn gives a shard the units that transferOut has taken out of other shards. If the call fails, they may be missing
-// until the gate is replaced.
-func (g *Gate) transferIn(ctx context.Context, tag string, epoch, n int64) error {
-	given, err := transferInScript.Run(ctx, g.client, []string{gateKey(tag)}, epoch, n, g.instance, g.transfers.number.Add(1)).Bool()
-	if err == nil && !given {
-		err = errClosed
-	}
-	if err != nil {
-		return fmt.Errorf("give units to a shard: %w", err)
-	}
-	return nil
+	return moved, wrap("move units between shards", err)
 }

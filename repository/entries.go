@@ -130,7 +130,7 @@ func (s *Store) EntryOf(ctx context.Context, saleID, userID string) (e model.Lin
 // InLine reports whether a sale is in line, so that its units go to the line. Look-ups that arrive while others run share the
 // next statement, as with Order, and the errors are those of Order.
 func (s *Store) InLine(ctx context.Context, saleID string) (bool, error) {
-	inLine, err := together(s.lined.Do(ctx, "", saleID))
+	inLine, err := s.lined.Do(ctx, "", saleID)
 	return inLine, wrap("look whether a sale is in line", err)
 }
 

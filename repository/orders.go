@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/base64"
-	"errors"
 	"fmt"
 	"math"
 	"strconv"
@@ -75,20 +74,11 @@ const closeGrace = time.Second
 // what was committed before the call. Order returns model.ErrUnavailable if the database does not answer, or if too
 // many calls wait.
 func (s *Store) Order(ctx context.Context, id string) (order model.Order, ok bool, err error) {
-	found, err := together(s.lookUps.Do(ctx, "", model.Attempt{ID: id}))
+	found, err := s.lookUps.Do(ctx, "", model.Attempt{ID: id})
 	if err != nil || found == nil {
 		return order, false, wrap("read order", err)
 	}
 	return *found, true, nil
-}
-
-// together returns the outcome of a call in a batch. It wraps the error in model.ErrUnavailable if the batch did not take the
-// call, because too many calls wait or the store is being closed.
-func together[T any](found T, err error) (T, error) {
-	if errors.Is(err, batch.ErrFull) || errors.Is(err, batch.ErrClosed) {
-		err = fmt.Errorf("%w: %w", model.ErrUnavailable, err)
-	}
-	return found, err
 }
 
 // lookUp reads the orders, or rejected orders, of the attempts in a batch, in the order of the attempts. An attempt without

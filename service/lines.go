@@ -3,8 +3,6 @@ package service
 import (
 	"context"
 	"encoding/hex"
-	"errors"
-	"fmt"
 	"time"
 
 	"flashsale/internal/batch"
@@ -88,9 +86,6 @@ func (l *Lines) Enter(ctx context.Context, userID, saleID string, quantity int, 
 		return e, "", model.WorkRequired, nil
 	}
 	made, err := l.enter.Do(ctx, offer.ID, model.LineEntry{UserID: userID, Quantity: quantity})
-	if errors.Is(err, batch.ErrFull) || errors.Is(err, batch.ErrClosed) {
-		err = fmt.Errorf("%w: %w", model.ErrUnavailable, err)
-	}
 	if err != nil || made.verdict != model.Accepted {
 		return e, "", made.verdict, err
 	}

@@ -2,7 +2,6 @@ package strategy
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"time"
 
@@ -54,7 +53,7 @@ func (ad *admission) deduct(ctx context.Context, a model.Attempt) (model.Outcome
 		a.Waiter.Hurry()
 	}
 	if err := ad.batcher.Put(ad.needs.Gate.Batch(ctx, a), a, nil); err != nil {
-		return model.Outcome{}, fmt.Errorf("%w: admit: %w", model.ErrUnavailable, err)
+		return model.Outcome{}, err
 	}
 	outcome, err := a.Waiter.Told()
 	if outcome.Verdict == model.NoGate {
@@ -97,5 +96,3 @@ func (ad *admission) admit(ctx context.Context, _ string, attempts []model.Attem
 	}
 	return nil, nil //nolint:nilnil // the buyers have the answers
 }
-
-func (ad *admission) close() { ad.batcher.Close(closeGrace) }

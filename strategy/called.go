@@ -2,8 +2,6 @@ package strategy
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"time"
 
 	"flashsale/internal/batch"
@@ -36,11 +34,7 @@ func NewCalled(store CalledStore) *Called {
 // model.ErrUnavailable if too many attempts wait or Called is closed. If ctx ends while the attempt waits, Deduct returns the
 // error of ctx, and the attempt is decided all the same.
 func (c *Called) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
-	outcome, err := c.batcher.Do(ctx, a.SaleID, a)
-	if errors.Is(err, batch.ErrFull) || errors.Is(err, batch.ErrClosed) {
-		err = fmt.Errorf("%w: %w", model.ErrUnavailable, err)
-	}
-	return outcome, err
+	return c.batcher.Do(ctx, a.SaleID, a)
 }
 
 // Close refuses new attempts and waits for those under way, as long as one transaction may take. Then it cancels them.

@@ -19,14 +19,14 @@ var fallbackLimits = batch.Limits{Batch: 512, Queue: 4096, Calls: 1, Time: 8 * t
 // taken effect or not; its buyers learn the outcome when they repeat their requests under the same keys.
 const closeGrace = time.Second
 
-// fallback takes units in the database for attempts that the gate cannot judge. Attempts on one sale that gather
-// while a transaction is under way share the next transaction.
-type fallback struct {
-	batcher *batch.Batcher[model.Attempt, model.Outcome]
-}
-
-func newFallback(n Needs) *fallback {
-	return &fallback{batcher: batch.New(n.batched(fallbackLimits), func(ctx context.Context, saleID string, attempts []model.Attempt) ([]model.Outcome, error) {
+// newFallback returns a Batcher that takes units in the database for attempts that the gate cannot judge, by their sales. Attempts
+// on one sale that gather while a transaction is under way share the next transaction.
+//
+// If the context of a call ends while its attempt waits, the attempt is decided all the same, and the buyer finds the order under
+// the idempotency key. The error wraps model.ErrUnavailable if the database could not take the attempt, too many attempts wait, or
+// the strategy is closed.
+func newFallback(n Needs) *batch.Batcher[model.Attempt, model.Outcome] {
+	return batch.New(n.batched(fallbackLimits), func(ctx context.Context, saleID string, attempts []model.Attempt) ([]model.Outcome, error) {
 		outcomes, err := race(ctx, n, batchTries, saleID, attempts)
 		if errors.Is(err, model.ErrUnavailable) && !errors.Is(err, model.ErrLostRace) {
 			// The transaction may have committed before its connection broke. Then the second try finds the ids known.
@@ -37,18 +37,5 @@ func newFallback(n Needs) *fallback {
 			err = fmt.Errorf("%w: the database could not take the attempt", model.ErrUnavailable)
 		}
 		return outcomes, err
-	})}
+	})
 }
-
-// deduct returns the attempt's outcome. If ctx ends while the attempt waits, deduct returns the error of ctx. The attempt is then
-// decided all the same, and the buyer finds the order under the idempotency key. deduct returns model.ErrUnavailable if the
-// database could not take the attempt, too many attempts wait, or the strategy is closed.
-func (f *fallback) deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
-	outcome, err := f.batcher.Do(ctx, a.SaleID, a)
-	if errors.Is(err, batch.ErrFull) || errors.Is(err, batch.ErrClosed) {
-		err = fmt.Errorf("%w: wait for the database: %w", model.ErrUnavailable, err)
-	}
-	return outcome, err
-}
-
-func (f *fallback) close() { f.batcher.Close(closeGrace) }

@@ -211,7 +211,7 @@ func TestCloseCancels(t *testing.T) {
 
 // TestTries shows how often a transaction is tried. An error of the last try makes the attempt unavailable.
 func TestTries(t *testing.T) {
-	fallback, optimistic := func(n Needs) Strategy { return NewHybrid(n) }, func(n Needs) Strategy { return NewOptimistic(n) }
+	fallback, optimistic := func(n Needs) Strategy { return NewHybrid(n) }, func(n Needs) Strategy { return &Optimistic{needs: n} }
 	times := func(failures int, err error) func(context.Context, int) error {
 		return func(_ context.Context, try int) error {
 			if try <= failures {
@@ -276,7 +276,7 @@ func TestRaceEndsWithItsCaller(t *testing.T) {
 		return model.ErrLostRace
 	}}
 	n, _ := fakeNeeds(noGate, db)
-	_, err := NewOptimistic(n).Deduct(ctx, fakeAttempt("sale", "u", "1"))
+	_, err := (&Optimistic{needs: n}).Deduct(ctx, fakeAttempt("sale", "u", "1"))
 	check.Error(t, "deduct", err, context.Canceled)
 	check.Same(t, "tries", len(db.of("sale")), 1)
 }

@@ -4,7 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	"github.com/maypok86/otter/v2"
+	"golang.org/x/time/rate"
+
+	"flashsale/internal/batch"
 	"flashsale/model"
 )
 
@@ -21,16 +26,21 @@ var hybridLesson = model.Lesson{
 
 // Hybrid is the strategy that hybridLesson describes.
 type Hybrid struct {
-	breakers  *breakers
 	admission *admission
-	fallback  *fallback
-	requests  *localCounter
+	fallback  *batch.Batcher[model.Attempt, model.Outcome]
+	requests  *otter.Cache[string, *rate.Limiter] // the users' frequencies, see count
 }
+
+// localUsers bounds the frequencies in an instance's memory, one for each user of a sale. Beyond that the cache evicts those that
+// were not used recently or often.
+const localUsers = 100_000
 
 // NewHybrid makes the strategy.
 func NewHybrid(n Needs) *Hybrid {
-	b := newBreakers(n.Log)
-	return &Hybrid{breakers: b, admission: newAdmission(n, b), fallback: newFallback(n), requests: newLocalCounter()}
+	return &Hybrid{
+		admission: newAdmission(n, newBreakers(n.Log)), fallback: newFallback(n),
+		requests: otter.Must(&otter.Options[string, *rate.Limiter]{MaximumSize: localUsers}),
+	}
 }
 
 // Deduct admits the attempt at the gate, or takes its units in the database. It returns an order, a refusal, or Queued for an
@@ -41,9 +51,9 @@ func (h *Hybrid) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, er
 	outcome, err := h.admission.deduct(ctx, a)
 	switch {
 	case err == nil && outcome.Verdict == model.Unsure: // the gate has not admitted the attempt
-		return h.fallback.deduct(ctx, a)
+		return h.fallback.Do(ctx, a.SaleID, a)
 	case err == nil && outcome.Verdict == model.NoGate:
-		outcome, err = h.fallback.deduct(ctx, a)
+		outcome, err = h.fallback.Do(ctx, a.SaleID, a)
 		// Other refusals are returned in any case: a sale that has ended, for example, may never have a gate again.
 		over := outcome.Verdict != model.SoldOut && outcome.Verdict != model.LimitReached
 		return unlessAdmitted(outcome, err, a.Keyless || over)
@@ -55,11 +65,25 @@ func (h *Hybrid) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, er
 		return model.Outcome{}, err
 	}
 	asked := !kept(err)
-	if retryAfter, ok := h.requests.count(a); !ok {
+	if retryAfter, ok := h.count(a); !ok {
 		return unlessAdmitted(model.Outcome{Verdict: model.TooFrequent, RetryAfter: retryAfter}, nil, !asked)
 	}
-	outcome, err = h.fallback.deduct(ctx, a)
+	outcome, err = h.fallback.Do(ctx, a.SaleID, a)
 	return unlessAdmitted(outcome, err, a.Keyless && !asked)
+}
+
+// count counts one request, while Redis, which counts for all instances, does not answer. ok is false if the request came too soon;
+// the next one is allowed after retryAfter at the latest.
+func (h *Hybrid) count(a model.Attempt) (retryAfter time.Duration, ok bool) {
+	f := a.Frequency
+	if f.Limit <= 0 {
+		return 0, true
+	}
+	pause := f.Window / time.Duration(f.Limit)
+	limiter, _ := h.requests.ComputeIfAbsent(a.SaleID+"/"+a.UserID, func() (*rate.Limiter, bool) {
+		return rate.NewLimiter(rate.Every(pause), f.Limit), false
+	})
+	return pause, limiter.Allow()
 }
 
 // unlessAdmitted returns the outcome that was found without the gate, but replaces a refusal by model.ErrUnavailable if a gate
@@ -78,7 +102,7 @@ func unlessAdmitted(outcome model.Outcome, err error, sure bool) (model.Outcome,
 // Healthy returns an error if the circuit breaker of a Redis node is not closed. Selling goes on: the database alone then sells
 // the sales of that node.
 func (h *Hybrid) Healthy() error {
-	if !h.breakers.closed() {
+	if !h.admission.breakers.closed() {
 		return errors.New("the circuit to Redis is not closed; the database sells alone")
 	}
 	return nil
@@ -86,6 +110,6 @@ func (h *Hybrid) Healthy() error {
 
 // Close refuses new attempts and waits for those under way, up to closeGrace for each store. Then it cancels them.
 func (h *Hybrid) Close() {
-	h.admission.close()
-	h.fallback.close()
+	h.admission.batcher.Close(closeGrace)
+	h.fallback.Close(closeGrace)
 }

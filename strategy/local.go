@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/maypok86/otter/v2"
+	"golang.org/x/sync/singleflight"
 
 	"flashsale/model"
 )
@@ -37,31 +38,25 @@ var localLesson = model.Lesson{
 
 // Local is the strategy that localLesson describes.
 type Local struct {
-	redis  *Redis
+	*Redis
 	needs  Needs
 	shares *otter.Cache[string, *share]
+	looks  singleflight.Group // the looks at gates that are under way, by sale
 }
 
 // share is the number of units of one sale that this instance may still ask the gate for.
 type share struct {
-	mu      sync.Mutex
-	units   int64
-	left    int64     // units left at the gate at the time lookAt; after a refusal, an upper bound
-	lookAt  time.Time // when the gate was last looked at, or last refused for want of units
-	looking *look     // the look that is under way, or nil
-}
-
-// look is one read of the gate, shared by all attempts that need it at that moment.
-type look struct {
-	over chan struct{} // closed at the end of the look
-	ok   bool          // the gate is open and was read; set before over is closed
+	mu     sync.Mutex
+	units  int64
+	left   int64     // units left at the gate at the time lookAt; after a refusal, an upper bound
+	lookAt time.Time // when the gate was last looked at, or last refused for want of units
 }
 
 // NewLocal makes the strategy. An instance's share is the fraction Needs.LocalShare of the units left at the gate,
 // plus Needs.LocalBuffer units, so that the instance does not look again for each of the last few units.
 func NewLocal(n Needs) *Local {
 	return &Local{
-		redis: NewRedis(n), needs: n,
+		Redis: NewRedis(n), needs: n,
 		shares: otter.Must(&otter.Options[string, *share]{MaximumSize: shareSales}),
 	}
 }
@@ -71,15 +66,12 @@ func NewLocal(n Needs) *Local {
 // such a key asks the gate all the same, since it may repeat an attempt that was accepted. The results of the gate are those of
 // Redis.Deduct.
 func (l *Local) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
-	s, found := l.shares.GetIfPresent(a.SaleID)
-	if !found {
-		s, _ = l.shares.SetIfAbsent(a.SaleID, &share{})
-	}
+	s, _ := l.shares.ComputeIfAbsent(a.SaleID, func() (*share, bool) { return &share{}, false })
 	taken, exhausted := l.take(ctx, s, a)
 	if exhausted && a.Keyless && l.needs.Control.Judge(a.SaleID) == model.Accepted {
 		return model.Outcome{Verdict: model.SoldOut}, nil
 	}
-	outcome, err := l.redis.Deduct(ctx, a)
+	outcome, err := l.Redis.Deduct(ctx, a)
 	sold := err == nil && (outcome.Verdict == model.Accepted || outcome.Verdict == model.Queued) && !outcome.Repeated
 	if taken && !sold {
 		s.giveBack(int64(a.Quantity))
@@ -114,31 +106,26 @@ func (l *Local) take(ctx context.Context, s *share, a model.Attempt) (taken, exh
 // asks the gate and the others wait for its result. ok is false if the gate can't be read or is not open, or if ctx ends during
 // the wait. The caller holds s.mu, which look releases while the gate is asked.
 func (l *Local) look(ctx context.Context, s *share, gate model.GateRef) (ok bool) {
-	if other := s.looking; other != nil {
-		s.mu.Unlock()
-		defer s.mu.Lock()
-		select {
-		case <-other.over:
-			return other.ok
-		case <-ctx.Done():
-			return false
-		}
-	}
-	mine := &look{over: make(chan struct{})}
-	s.looking = mine
 	s.mu.Unlock()
-	asked := l.needs.Now()
-	states, err := l.needs.Gate.Peek(ctx, gate)
-	s.mu.Lock()
-	defer close(mine.over)
-	s.looking = nil
-	if err != nil || !states[0].Open {
+	defer s.mu.Lock()
+	looked := l.looks.DoChan(gate.SaleID, func() (any, error) {
+		asked := l.needs.Now()
+		states, err := l.needs.Gate.Peek(ctx, gate)
+		if err != nil || !states[0].Open {
+			return false, err
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.left, s.lookAt = states[0].Left, asked
+		s.units = min(s.left, int64(math.Ceil(float64(s.left)*l.needs.LocalShare))+l.needs.LocalBuffer)
+		return true, nil
+	})
+	select {
+	case r := <-looked:
+		return r.Val == true
+	case <-ctx.Done():
 		return false
 	}
-	mine.ok = true
-	s.left, s.lookAt = states[0].Left, asked
-	s.units = min(s.left, int64(math.Ceil(float64(s.left)*l.needs.LocalShare))+l.needs.LocalBuffer)
-	return true
 }
 
 func (s *share) giveBack(n int64) {
@@ -154,9 +141,3 @@ func (s *share) learn(left int64, now time.Time) {
 	s.left, s.lookAt = left, now
 	s.units = min(s.units, left)
 }
-
-// Healthy returns nil. The readiness check pings Redis by itself.
-func (*Local) Healthy() error { return nil }
-
-// Close refuses new attempts and waits for those under way, up to closeGrace. Then it cancels them.
-func (l *Local) Close() { l.redis.Close() }

@@ -18,27 +18,15 @@ var mutexLesson = model.Lesson{
 }
 
 // Mutex is the strategy that mutexLesson describes.
-type Mutex struct {
-	lock  chan struct{}
-	naive *Naive
-}
-
-// NewMutex makes the strategy. Needs.Lock must have capacity 1.
-func NewMutex(n Needs) *Mutex { return &Mutex{lock: n.Lock, naive: NewNaive(n)} }
+type Mutex struct{ Naive }
 
 // Deduct waits for the lock, then does what Naive does. It returns the error of ctx if ctx ends during the wait.
 func (m *Mutex) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	select {
-	case m.lock <- struct{}{}:
+	case m.needs.Lock <- struct{}{}:
 	case <-ctx.Done():
 		return model.Outcome{}, ctx.Err()
 	}
-	defer func() { <-m.lock }()
-	return m.naive.Deduct(ctx, a)
+	defer func() { <-m.needs.Lock }()
+	return m.Naive.Deduct(ctx, a)
 }
-
-// Healthy returns nil.
-func (*Mutex) Healthy() error { return nil }
-
-// Close does nothing.
-func (*Mutex) Close() {}

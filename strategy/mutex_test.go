@@ -32,7 +32,7 @@ func TestMutexCallersWhoLeave(t *testing.T) {
 	check.EachInBubble(t, departures, func(t *testing.T, tc departure) {
 		db := &fakeTable{}
 		n, _ := fakeNeeds(noGate, db)
-		m := NewMutex(n)
+		m := &Mutex{Naive{needs: n}}
 		n.Lock <- struct{}{} // held by other code
 		ctx, cancel := tc.leave(t.Context())
 		defer cancel()
@@ -50,7 +50,7 @@ func TestMutexCallersWhoLeave(t *testing.T) {
 
 func TestMutexReleasesItsLockAfterAnError(t *testing.T) {
 	n, _ := fakeNeeds(noGate, &fakeTable{err: errNoReply})
-	m := NewMutex(n)
+	m := &Mutex{Naive{needs: n}}
 	for range 2 {
 		wantFailed(t, <-call(t.Context(), m, fakeAttempt("sale", "u", "1")), errNoReply)
 		check.Same(t, "locks held", len(n.Lock), 0)

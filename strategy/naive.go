@@ -16,14 +16,12 @@ var naiveLesson = model.Lesson{
 	Costs: "one read and one transaction that writes, without waiting for a lock: fast, and wrong.",
 }
 
-// Naive is the strategy that naiveLesson describes.
+// Naive is the strategy that naiveLesson describes. It does not report the overselling as a fault, since the operator has chosen
+// this strategy.
 type Naive struct {
-	needs   Needs
-	between func() // called between the read and the write; for tests
+	stateless
+	needs Needs
 }
-
-// NewNaive makes the strategy.
-func NewNaive(n Needs) *Naive { return &Naive{needs: n, between: func() {}} }
 
 // Deduct reads the stock, checks it and writes it. It returns an order or a refusal; an error is the database's.
 func (n *Naive) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
@@ -34,12 +32,5 @@ func (n *Naive) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, err
 	if look.Decided != nil {
 		return *look.Decided, nil
 	}
-	n.between()
 	return n.needs.Database.WriteStock(ctx, a, look)
 }
-
-// Healthy returns nil. It does not report the overselling, since the operator has chosen this strategy.
-func (*Naive) Healthy() error { return nil }
-
-// Close does nothing.
-func (*Naive) Close() {}

@@ -32,10 +32,10 @@ var optimisticLesson = model.Lesson{
 }
 
 // Optimistic is the strategy that optimisticLesson describes.
-type Optimistic struct{ needs Needs }
-
-// NewOptimistic makes the strategy.
-func NewOptimistic(n Needs) *Optimistic { return &Optimistic{needs: n} }
+type Optimistic struct {
+	stateless
+	needs Needs
+}
 
 // Deduct repeats the transaction until it commits or the attempt is refused. It returns model.ErrUnavailable if the
 // transaction has lost its race optimisticTries times, and the error of ctx if ctx ends before. Any other error of the database
@@ -47,12 +47,6 @@ func (o *Optimistic) Deduct(ctx context.Context, a model.Attempt) (model.Outcome
 	}
 	return outcomes[0], nil
 }
-
-// Healthy returns nil.
-func (*Optimistic) Healthy() error { return nil }
-
-// Close does nothing.
-func (*Optimistic) Close() {}
 
 // race deducts attempts on one sale, and tries again after each lost race, with random pauses that grow. It returns
 // model.ErrUnavailable, which wraps model.ErrLostRace, if all tries have lost. Any other error of the database ends it at once.

@@ -26,10 +26,10 @@ var pessimisticLesson = model.Lesson{
 }
 
 // Pessimistic is the strategy that pessimisticLesson describes.
-type Pessimistic struct{ needs Needs }
-
-// NewPessimistic makes the strategy.
-func NewPessimistic(n Needs) *Pessimistic { return &Pessimistic{needs: n} }
+type Pessimistic struct {
+	stateless
+	needs Needs
+}
 
 // Deduct runs the transaction, and returns an order or a refusal. It returns model.ErrUnavailable if the transaction does not
 // end within pessimisticTimeout.
@@ -42,9 +42,3 @@ func (p *Pessimistic) Deduct(ctx context.Context, a model.Attempt) (model.Outcom
 	}
 	return outcome, err
 }
-
-// Healthy returns nil.
-func (*Pessimistic) Healthy() error { return nil }
-
-// Close does nothing.
-func (*Pessimistic) Close() {}

@@ -114,7 +114,7 @@ func TestPessimisticTimesOut(t *testing.T) {
 		ctx, cancel := tc.context(t.Context())
 		defer cancel()
 		start := time.Now()
-		got, err := NewPessimistic(n).Deduct(ctx, fakeAttempt("sale", "u", "1"))
+		got, err := (&Pessimistic{needs: n}).Deduct(ctx, fakeAttempt("sale", "u", "1"))
 		if !errors.Is(err, tc.want) || errors.Is(err, model.ErrUnavailable) != tc.unavailable || got != (model.Outcome{}) {
 			t.Errorf("%+v, %v; want %v, unavailable: %t", got, err, tc.want, tc.unavailable)
 		}

@@ -17,7 +17,10 @@ var redisLesson = model.Lesson{
 }
 
 // Redis is the strategy that redisLesson describes.
-type Redis struct{ admission *admission }
+type Redis struct {
+	stateless // the readiness check pings Redis by itself
+	admission *admission
+}
 
 // NewRedis makes the strategy.
 func NewRedis(n Needs) *Redis { return &Redis{admission: newAdmission(n, nil)} }
@@ -36,8 +39,5 @@ func (r *Redis) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, err
 	return outcome, err
 }
 
-// Healthy returns nil. The readiness check pings Redis by itself.
-func (*Redis) Healthy() error { return nil }
-
 // Close refuses new attempts and waits for those under way, up to closeGrace. Then it cancels them.
-func (r *Redis) Close() { r.admission.close() }
+func (r *Redis) Close() { r.admission.batcher.Close(closeGrace) }

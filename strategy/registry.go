@@ -106,6 +106,15 @@ type Strategy interface {
 	Close()
 }
 
+// stateless has the methods of a strategy that starts nothing, and that lacks nothing but what the checks of the stores report.
+type stateless struct{}
+
+// Healthy returns nil.
+func (stateless) Healthy() error { return nil }
+
+// Close does nothing.
+func (stateless) Close() {}
+
 // Kind describes a strategy: its name, how to make it, and what other packages have to know of it.
 type Kind struct {
 	Name   string
@@ -131,10 +140,10 @@ const (
 // Kinds returns all strategies.
 func Kinds() []Kind {
 	return []Kind{
-		{Name: "naive", Lesson: naiveLesson, New: func(n Needs) Strategy { return NewNaive(n) }, Oversells: WithTwoBuyers},
-		{Name: "mutex", Lesson: mutexLesson, New: func(n Needs) Strategy { return NewMutex(n) }, Oversells: WithTwoInstances},
-		{Name: "pessimistic", Lesson: pessimisticLesson, New: func(n Needs) Strategy { return NewPessimistic(n) }},
-		{Name: "optimistic", Lesson: optimisticLesson, New: func(n Needs) Strategy { return NewOptimistic(n) }},
+		{Name: "naive", Lesson: naiveLesson, New: func(n Needs) Strategy { return &Naive{needs: n} }, Oversells: WithTwoBuyers},
+		{Name: "mutex", Lesson: mutexLesson, New: func(n Needs) Strategy { return &Mutex{Naive{needs: n}} }, Oversells: WithTwoInstances},
+		{Name: "pessimistic", Lesson: pessimisticLesson, New: func(n Needs) Strategy { return &Pessimistic{needs: n} }},
+		{Name: "optimistic", Lesson: optimisticLesson, New: func(n Needs) Strategy { return &Optimistic{needs: n} }},
 		{Name: "redis", Lesson: redisLesson, New: func(n Needs) Strategy { return NewRedis(n) }, UsesGate: true, NeedsRedis: true},
 		{Name: "local", Lesson: localLesson, New: func(n Needs) Strategy { return NewLocal(n) }, UsesGate: true, NeedsRedis: true},
 		{Name: "hybrid", Lesson: hybridLesson, New: func(n Needs) Strategy { return NewHybrid(n) }, UsesGate: true},

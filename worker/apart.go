@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -22,9 +21,8 @@ type apart struct {
 	broken         func(ctx context.Context, thing string, err error) // called at the first model.ErrBroken in a row; may be nil
 	log            *slog.Logger
 
-	mu       sync.Mutex
-	taken    map[string]bool     // things that are worked on, or rest
-	failures map[string]failures // of things that fail
+	taken    sync.Map // things that are worked on, or rest
+	failures sync.Map // by thing that fails, its failures
 	running  sync.WaitGroup
 }
 
@@ -40,7 +38,7 @@ var errRest = errors.New("not now")
 // do works on a thing, unless the thing is worked on already, or rests. finished is true if the work has ended within patience,
 // with or without an error. It is false if do has begun no work, or if the work goes on in the background.
 func (a *apart) do(ctx context.Context, thing string, work func() error) (finished bool) {
-	if !a.take(thing) {
+	if _, taken := a.taken.LoadOrStore(thing, true); taken {
 		return false
 	}
 	done := make(chan struct{})
@@ -48,7 +46,7 @@ func (a *apart) do(ctx context.Context, thing string, work func() error) (finish
 		err := work()
 		if err == nil {
 			a.well(thing)
-			a.free(thing)
+			a.taken.Delete(thing)
 			close(done)
 			return
 		}
@@ -58,7 +56,7 @@ func (a *apart) do(ctx context.Context, thing string, work func() error) (finish
 			rest = a.failed(ctx, thing, err)
 		}
 		pause.For(ctx, rest)
-		a.free(thing)
+		a.taken.Delete(thing)
 	})
 	timer := time.NewTimer(a.patience)
 	defer timer.Stop()
@@ -73,40 +71,22 @@ func (a *apart) do(ctx context.Context, thing string, work func() error) (finish
 // wait waits until no thing is worked on and none rests. The end of the context of do ends the rests.
 func (a *apart) wait() { a.running.Wait() }
 
-func (a *apart) take(thing string) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.taken[thing] {
-		return false
-	}
-	if a.taken == nil {
-		a.taken, a.failures = map[string]bool{}, map[string]failures{}
-	}
-	a.taken[thing] = true
-	return true
-}
-
-func (a *apart) free(thing string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	delete(a.taken, thing)
-}
-
 // busy lists the things that are worked on, or rest.
-func (a *apart) busy() []string {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return slices.Sorted(maps.Keys(a.taken))
+func (a *apart) busy() (things []string) {
+	for thing := range a.taken.Range {
+		things = append(things, thing.(string))
+	}
+	slices.Sort(things)
+	return things
 }
 
 // failed counts a failure, and returns how long the thing rests. Of the failures in a row it logs the first one and the first
 // model.ErrBroken, unless ctx has ended. At that model.ErrBroken it also calls a.broken.
 func (a *apart) failed(ctx context.Context, thing string, err error) time.Duration {
-	a.mu.Lock()
-	before := a.failures[thing]
+	stored, _ := a.failures.Load(thing) // only the one work of the thing changes them
+	before, _ := stored.(failures)
 	breaks := ctx.Err() == nil && !before.broken && errors.Is(err, model.ErrBroken)
-	a.failures[thing] = failures{before.times + 1, before.broken || breaks}
-	a.mu.Unlock()
+	a.failures.Store(thing, failures{before.times + 1, before.broken || breaks})
 	if ctx.Err() == nil && (before.times == 0 || breaks) {
 		a.log.Error(a.fails, "sale", thing, "error", err)
 	}
@@ -118,21 +98,14 @@ func (a *apart) failed(ctx context.Context, thing string, err error) time.Durati
 
 // well forgets a thing's failures. If there were any, it logs that the thing works again.
 func (a *apart) well(thing string) {
-	a.mu.Lock()
-	_, failed := a.failures[thing]
-	delete(a.failures, thing)
-	a.mu.Unlock()
-	if failed {
+	if _, failed := a.failures.LoadAndDelete(thing); failed {
 		a.log.Info(a.works, "sale", thing)
 	}
 }
 
 // allWell calls well for all things that have failed.
 func (a *apart) allWell() {
-	a.mu.Lock()
-	failing := slices.Sorted(maps.Keys(a.failures))
-	a.mu.Unlock()
-	for _, thing := range failing {
-		a.well(thing)
+	for thing := range a.failures.Range {
+		a.well(thing.(string))
 	}
 }

@@ -33,7 +33,7 @@ const (
 // a repair waits for no other instance. If several instances replace a gate, one of them wins. The sums over orders and
 // buyers cost more, so only the instance that holds a lease reads them.
 type Auditor struct {
-	Alone
+	Lease    Lease
 	Audits   *service.Auditor
 	AuditLog AuditLog
 	Catalog  *service.Catalog
@@ -70,7 +70,7 @@ func (a *Auditor) step(ctx context.Context) error {
 	a.round++
 	live := a.Catalog.LiveIDs()
 	periods := pace(len(live))
-	if mine, err := a.lease(ctx, "auditor", time.Duration(auditLease*periods)*auditPeriod); err != nil || !mine {
+	if mine, err := a.Lease(ctx, "auditor", time.Duration(auditLease*periods)*auditPeriod); err != nil || !mine {
 		clear(a.miscounts)
 		return err
 	}

@@ -21,7 +21,7 @@ func testAuditor(t *testing.T, prepare func(f *fakeStores), test func(t *testing
 		f := newFakeStores()
 		check.NoError(t, f.catalog.Refresh(t.Context()))
 		auditor := &Auditor{
-			Audits: &service.Auditor{Store: f, Gate: fakeGate{f}}, Alone: Alone{f, "here"}, AuditLog: f, Catalog: f.catalog,
+			Audits: &service.Auditor{Store: f, Gate: fakeGate{f}}, Lease: f.lease, AuditLog: f, Catalog: f.catalog,
 			Replace: func(_ string, epoch int64, _ model.RebuildReason) {
 				defer locked()()
 				f.replaced++

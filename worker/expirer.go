@@ -117,7 +117,9 @@ func (c *clock) look(ctx context.Context, database func(context.Context) (time.T
 func (e *Expirer) wait(ctx context.Context, saleID string, orderIDs []string) (ended int) {
 	var n int
 	finished := e.sales.do(ctx, saleID, func() error {
-		releases, err := e.expire(ctx, saleID, orderIDs)
+		expiring, cancel := context.WithTimeout(ctx, expireTimeout)
+		defer cancel()
+		releases, err := e.Store.Expire(expiring, saleID, orderIDs)
 		switch {
 		case err != nil:
 			return err
@@ -132,12 +134,6 @@ func (e *Expirer) wait(ctx context.Context, saleID string, orderIDs []string) (e
 		return 0
 	}
 	return n
-}
-
-func (e *Expirer) expire(ctx context.Context, saleID string, orderIDs []string) ([]model.Release, error) {
-	ctx, cancel := context.WithTimeout(ctx, expireTimeout)
-	defer cancel()
-	return e.Store.Expire(ctx, saleID, orderIDs)
 }
 
 // violated notes, and records in the database, that the books of a sale are wrong.

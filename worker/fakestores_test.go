@@ -52,10 +52,10 @@ func newFakeStores() *fakeStores {
 	return f
 }
 
-func (f *fakeStores) Lease(_ context.Context, name, holder string, ttl time.Duration) (bool, error) {
+func (f *fakeStores) lease(_ context.Context, loop string, ttl time.Duration) (bool, error) {
 	defer locked()()
 	f.leaseTTL = ttl
-	return name == "auditor" && holder == f.holder, f.errAway
+	return loop == "auditor" && f.holder == "here", f.errAway
 }
 
 func (f *fakeStores) Log(_ context.Context, actor, action, subject, detail string) error {

@@ -28,7 +28,7 @@ const (
 
 // Lines looks after the lines of sales, on one instance at a time.
 type Lines struct {
-	Alone
+	Lease   Lease
 	Caller  *service.Caller
 	Beacons *service.Beacons
 	Log     *slog.Logger
@@ -59,7 +59,7 @@ func (l *Lines) tend(ctx context.Context, name string, period, lease time.Durati
 		if len(due) == 0 {
 			return nil
 		}
-		if mine, err := l.lease(ctx, name, lease); err != nil || !mine {
+		if mine, err := l.Lease(ctx, name, lease); err != nil || !mine {
 			return err
 		}
 		for _, saleID := range due {

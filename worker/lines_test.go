@@ -35,11 +35,6 @@ func (f *fakeLines) Tend(ctx context.Context, saleID string) error {
 	return nil
 }
 
-// Lease is part of Alone.
-func (*fakeLines) Lease(context.Context, string, string, time.Duration) (bool, error) {
-	return true, nil
-}
-
 // A line that hangs, because one of its rows is locked, or fails delays no other line.
 func TestHole67_LinesAreApart(t *testing.T) {
 	for name, f := range map[string]*fakeLines{"hangs": {hangs: "A"}, "fails": {fails: "A"}} {
@@ -47,7 +42,7 @@ func TestHole67_LinesAreApart(t *testing.T) {
 			f.tended = map[string]int{}
 			ctx, cancel := context.WithCancel(t.Context())
 			ended := make(chan struct{})
-			lines := &Lines{Alone: Alone{f, ""}, Log: slog.New(&check.Log{})}
+			lines := &Lines{Lease: func(context.Context, string, time.Duration) (bool, error) { return true, nil }, Log: slog.New(&check.Log{})}
 			go func() {
 				lines.tend(ctx, "caller", callPeriod, callLease, f)
 				close(ended)

@@ -69,20 +69,10 @@ func ended(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// Alone lets loops work on one instance at a time, by leases in the database. The leases only save work: two instances at
-// once are safe.
-type Alone struct {
-	Leases interface {
-		Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error)
-	}
-	Instance string
-}
-
-// lease gets the lease of a loop for this instance, or extends it, for ttl from now. mine is false if another instance has the
-// lease. After ttl without a further call, another instance may get it.
-func (a Alone) lease(ctx context.Context, loop string, ttl time.Duration) (mine bool, err error) {
-	return a.Leases.Lease(ctx, loop, a.Instance, ttl)
-}
+// Lease gets the lease of a loop for this instance, or extends it, for ttl from now. mine is false if another instance has the
+// lease. After ttl without a further call, another instance may get it. By leases, loops work on one instance at a time. They only
+// save work: two instances at once are safe.
+type Lease func(ctx context.Context, loop string, ttl time.Duration) (mine bool, err error)
 
 // AuditLog records in the database what the engine finds or does by itself.
 type AuditLog interface {

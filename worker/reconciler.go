@@ -22,7 +22,7 @@ type Unreported interface {
 
 // Reconciler asks the payment provider about open payments that the provider has not reported, on one instance at a time.
 type Reconciler struct {
-	Alone
+	Lease    Lease
 	Store    Unreported
 	Provider string
 	Check    func(ctx context.Context, payment model.Payment) error
@@ -39,7 +39,7 @@ func (r *Reconciler) step(ctx context.Context) error {
 	if err != nil || len(due) == 0 {
 		return err
 	}
-	if mine, err := r.lease(ctx, "reconciler", reconcileLease); err != nil || !mine {
+	if mine, err := r.Lease(ctx, "reconciler", reconcileLease); err != nil || !mine {
 		return err
 	}
 	// Check plans the next look at a payment before it asks the provider, so that in the next round a payment whose check fails

@@ -27,7 +27,7 @@ func (f *fakeUnreported) Unreported(context.Context, string, int) ([]model.Payme
 	return slices.Clone(f.due), nil
 }
 
-func (f *fakeUnreported) Lease(context.Context, string, string, time.Duration) (bool, error) {
+func (f *fakeUnreported) lease(context.Context, string, time.Duration) (bool, error) {
 	defer locked()()
 	return f.mine, nil
 }
@@ -58,7 +58,7 @@ func TestReconciler(t *testing.T) {
 			f.due = append(f.due, model.Payment{ID: id})
 			f.away[id], want[id] = i < 99, 1
 		}
-		during(t, (&Reconciler{Alone: Alone{f, "here"}, Store: f, Check: f.check, Log: slog.New(slog.DiscardHandler)}).Run, func() {
+		during(t, (&Reconciler{Lease: f.lease, Store: f, Check: f.check, Log: slog.New(slog.DiscardHandler)}).Run, func() {
 			check.Same(t, "asked without the lease", len(f.checked), 0)
 			with(func() { f.mine = true })
 			pass(reconcilePeriod)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/sony/gobreaker/v2"
+	"golang.org/x/time/rate"
 
 	"flashsale/internal/pause"
 	"flashsale/model"
@@ -61,10 +62,10 @@ type Delayer interface {
 type relay struct {
 	settler *Settler
 	breaker *gobreaker.CircuitBreaker[struct{}]
-	failing atomic.Bool  // whether a failure was the last state logged
-	asked   atomic.Int64 // when this instance last asked for a wake-up, in milliseconds
-	around  atomic.Int64 // entries that were settled without the broker
-	late    lateSales    // deliver leaves entries of these sales in the stream
+	failing atomic.Bool   // whether a failure was the last state logged
+	wakes   *rate.Limiter // of requests for a wake-up
+	around  atomic.Int64  // entries that were settled without the broker
+	late    lateSales     // deliver leaves entries of these sales in the stream
 
 	stopping context.Context // ended by Drain, before the settler's own context, to stop the consumers
 	stop     context.CancelFunc
@@ -72,7 +73,7 @@ type relay struct {
 }
 
 func newRelay(s *Settler) *relay {
-	r := &relay{settler: s, stopped: make(chan struct{})}
+	r := &relay{settler: s, wakes: rate.NewLimiter(rate.Every(wakeEvery), 1), stopped: make(chan struct{})}
 	r.stopping, r.stop = context.WithCancel(context.Background())
 	r.breaker = gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
 		Name:        "queue",
@@ -86,8 +87,7 @@ func newRelay(s *Settler) *relay {
 // as without a queue, and so are all entries when the relay is stopped. The error is that of this settle.
 func (r *relay) pass(ctx context.Context, b saleBatch) error {
 	entries := b.entries
-	swept := func(e model.Entry) bool { return e.Swept }
-	fresh := slices.DeleteFunc(slices.Clone(entries), swept)
+	fresh := slices.DeleteFunc(slices.Clone(entries), func(e model.Entry) bool { return e.Swept })
 	r.settler.Apart(fresh) // before a consumer can settle the entries and look for their buyers
 	if len(fresh) > 0 && r.stopping.Err() == nil && r.try(ctx, func(ctx context.Context) error {
 		return r.settler.Queue.Publish(ctx, b.gate.SaleID, fresh)
@@ -178,21 +178,14 @@ func (r *relay) deliver(ctx context.Context, _ string, entries []model.Entry) er
 // pays for them. It does so at most once in wakeEvery, and only if the queue is a Delayer.
 func (r *relay) wakeLater(ctx context.Context, outcomes []model.Outcome) {
 	delayer, ok := r.settler.Queue.(Delayer)
-	if !ok {
+	made := slices.IndexFunc(outcomes, func(o model.Outcome) bool { return o.Verdict == model.Accepted && !o.Repeated })
+	if !ok || made < 0 || !r.wakes.AllowN(r.settler.Now(), 1) {
 		return
 	}
-	now, last := r.settler.Now().UnixMilli(), r.asked.Load()
-	for _, o := range outcomes {
-		if o.Verdict == model.Accepted && !o.Repeated {
-			if now-last < wakeEvery.Milliseconds() || !r.asked.CompareAndSwap(last, now) {
-				return
-			}
-			r.try(ctx, func(ctx context.Context) error {
-				return delayer.Delay(ctx, o.Order.ExpiresAt.Sub(o.Order.CreatedAt)+r.settler.Grace)
-			})
-			return // the others of this batch expire at the same time
-		}
-	}
+	order := outcomes[made].Order // the others of this batch expire at the same time
+	r.try(ctx, func(ctx context.Context) error {
+		return delayer.Delay(ctx, order.ExpiresAt.Sub(order.CreatedAt)+r.settler.Grace)
+	})
 }
 
 // end stops the consumers and waits for their batches, or returns the error of ctx if that ends first. From then on, entries

@@ -206,8 +206,11 @@ func TestStreamLost(t *testing.T) {
 		later := e.admit(instance.Attempt(o, "u-2", "key"), admitted)
 		log := slog.New(slog.DiscardHandler)
 		controller := &Controller{Catalog: e.Catalog, Gates: e.Gates, SoldOut: &service.SoldOut{}, Log: log, Report: func(context.Context) error { return nil }}
+		lease := func(ctx context.Context, loop string, ttl time.Duration) (bool, error) {
+			return e.DB.Lease(ctx, loop, "here", ttl)
+		}
 		auditor := &Auditor{
-			Audits: &service.Auditor{Store: e.DB, Gate: e.Gate}, Alone: Alone{e.DB, "here"}, AuditLog: e.DB, Catalog: e.Catalog,
+			Audits: &service.Auditor{Store: e.DB, Gate: e.Gate}, Lease: lease, AuditLog: e.DB, Catalog: e.Catalog,
 			Replace: e.Gates.ReplaceGate, Log: log,
 		}
 		e.Running(e.settler.Run, controller.Run, auditor.Run)

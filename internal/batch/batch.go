@@ -5,18 +5,19 @@ package batch
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"sync"
 	"time"
 
 	"flashsale/internal/pause"
+	"flashsale/model"
 )
 
 // ErrFull means that as many items wait under the key as Limits.Queue allows.
-var ErrFull = errors.New("too many wait")
+var ErrFull = fmt.Errorf("%w: too many wait", model.ErrUnavailable)
 
 // ErrClosed means that the Batcher was closed and takes no more items.
-var ErrClosed = errors.New("closed")
+var ErrClosed = fmt.Errorf("%w: closed", model.ErrUnavailable)
 
 // Limits bound a Batcher.
 type Limits struct {

@@ -187,17 +187,32 @@ func persistent(body []byte) amqp.Publishing {
 
 // Consume implements worker.Queue.
 func (q *RabbitMQ) Consume(ctx context.Context, settle settleFunc) error {
-	l, waiting, wakes, err := q.subscribe(ctx)
+	var messages, wakes <-chan amqp.Delivery
+	setup, cancel := context.WithTimeout(ctx, amqpSetup)
+	l, err := q.dial(setup, func(l *link) error {
+		err := q.open(l)
+		if err == nil {
+			err = l.channel.Qos(prefetch, 0, false)
+		}
+		if err == nil {
+			messages, err = l.channel.Consume(q.name, "", false, false, false, false, nil)
+		}
+		if err == nil {
+			wakes, err = l.channel.Consume(q.wakeName(), "", true, false, false, false, nil)
+		}
+		return err
+	})
+	cancel()
 	if err != nil {
 		return err
 	}
-	// The library's channel of deliveries is unbuffered. Copy the deliveries to a buffered channel, so that gathered finds
-	// all that have arrived. The buffer holds as many as the broker sends ahead of an acknowledgement.
+	// The library's channel of deliveries is unbuffered. Copy the deliveries to a buffered channel, so that a batch has all
+	// that have arrived. The buffer holds as many as the broker sends ahead of an acknowledgement.
 	ready := make(chan amqp.Delivery, prefetch)
 	var copying sync.WaitGroup
 	copying.Go(func() {
 		defer close(ready)
-		for d := range waiting {
+		for d := range messages {
 			ready <- d
 		}
 	})
@@ -211,36 +226,23 @@ func (q *RabbitMQ) Consume(ctx context.Context, settle settleFunc) error {
 			if !ok {
 				return l.lostError()
 			}
-			q.wake()
+			select {
+			case q.wakes <- struct{}{}:
+			default: // a wake-up is pending
+			}
 		case d, ok := <-ready:
 			if !ok {
 				return l.lostError()
 			}
-			if err := q.handle(ctx, gathered(d, ready), settle); err != nil {
+			batch := []amqp.Delivery{d}
+			for len(ready) > 0 && len(batch) < batchMost {
+				batch = append(batch, <-ready)
+			}
+			if err := q.handle(ctx, batch, settle); err != nil {
 				return err
 			}
 		}
 	}
-}
-
-// subscribe opens a consumer's connection and returns its deliveries: messages and wake-ups.
-func (q *RabbitMQ) subscribe(ctx context.Context) (l *link, messages, wakes <-chan amqp.Delivery, err error) {
-	ctx, cancel := context.WithTimeout(ctx, amqpSetup)
-	defer cancel()
-	l, err = q.dial(ctx, func(l *link) error {
-		err := q.open(l)
-		if err == nil {
-			err = l.channel.Qos(prefetch, 0, false)
-		}
-		if err == nil {
-			messages, err = l.channel.Consume(q.name, "", false, false, false, false, nil)
-		}
-		if err == nil {
-			wakes, err = l.channel.Consume(q.wakeName(), "", true, false, false, false, nil)
-		}
-		return err
-	})
-	return l, messages, wakes, err
 }
 
 // lostError returns the reason why the deliveries ended.
@@ -253,23 +255,6 @@ func (l *link) lostError() error {
 	default:
 	}
 	return errors.New("consume from RabbitMQ: the queue is gone")
-}
-
-// gathered returns a batch: the first delivery and those that are ready, at most batchMost in all.
-func gathered(first amqp.Delivery, ready <-chan amqp.Delivery) []amqp.Delivery {
-	batch := []amqp.Delivery{first}
-	for len(batch) < batchMost {
-		select {
-		case d, ok := <-ready:
-			if !ok {
-				return batch
-			}
-			batch = append(batch, d)
-		default:
-			return batch
-		}
-	}
-	return batch
 }
 
 // handle settles a batch of deliveries, rejects the unreadable ones and acknowledges the others.
@@ -285,13 +270,12 @@ func (q *RabbitMQ) handle(ctx context.Context, batch []amqp.Delivery, settle set
 			return fmt.Errorf("reject at RabbitMQ: %w", err)
 		}
 	}
-	for _, d := range slices.Backward(batch) {
-		if !rejected[d.DeliveryTag] {
-			if err := d.Ack(true); err != nil { // this delivery and all before it
-				return fmt.Errorf("acknowledge to RabbitMQ: %w", err)
-			}
-			break
-		}
+	settled := slices.DeleteFunc(batch, func(d amqp.Delivery) bool { return rejected[d.DeliveryTag] })
+	if len(settled) == 0 {
+		return nil
+	}
+	if err := settled[len(settled)-1].Ack(true); err != nil { // this delivery and all before it
+		return fmt.Errorf("acknowledge to RabbitMQ: %w", err)
 	}
 	return nil
 }
@@ -314,13 +298,6 @@ func (q *RabbitMQ) Delay(ctx context.Context, d time.Duration) error {
 
 // Wakes implements worker.Delayer.
 func (q *RabbitMQ) Wakes() <-chan struct{} { return q.wakes }
-
-func (q *RabbitMQ) wake() {
-	select {
-	case q.wakes <- struct{}{}:
-	default: // a wake-up is pending
-	}
-}
 
 // Ping returns an error if the broker does not answer or lacks the main queue. If it is not connected, it connects, which creates
 // missing queues.

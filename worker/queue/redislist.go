@@ -77,11 +77,19 @@ func (q *RedisList) Consume(ctx context.Context, settle settleFunc) error {
 	}
 	beating, stop := context.WithCancel(ctx)
 	var heart sync.WaitGroup
-	heart.Go(func() { q.keepBeating(beating, me) })
+	heart.Go(func() {
+		for pause.For(beating, beatPeriod) {
+			_ = q.beat(beating, me) // if Redis is away, the consumer's own calls fail too, and Consume returns their error
+		}
+	})
 	defer func() {
 		stop()
 		heart.Wait()
-		q.leave(ctx, me)
+		leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), listWait)
+		defer cancel()
+		if err := q.giveBack(leaving, me); err != nil { // if Redis does not answer, another consumer moves the messages later
+			q.log.Debug("a consumer of the list stops", "error", err)
+		}
 	}()
 	for ctx.Err() == nil {
 		messages, err := q.take(ctx, me)
@@ -147,12 +155,6 @@ func (q *RedisList) done(ctx context.Context, me string, dead []string) error {
 	return err
 }
 
-func (q *RedisList) keepBeating(ctx context.Context, me string) {
-	for pause.For(ctx, beatPeriod) {
-		_ = q.beat(ctx, me) // if Redis is away, the consumer's own calls fail too, and Consume returns their error
-	}
-}
-
 // beat renews the consumer's alive key, and moves the messages of dead consumers back to the queue.
 func (q *RedisList) beat(ctx context.Context, me string) error {
 	pipe := q.client.Pipeline()
@@ -188,15 +190,6 @@ func (q *RedisList) giveBack(ctx context.Context, consumer string) error {
 		}
 	}
 	return q.client.SRem(ctx, consumersKey(), consumer).Err()
-}
-
-// leave moves the consumer's unsettled messages back to the queue. If Redis does not answer, another consumer moves them later.
-func (q *RedisList) leave(ctx context.Context, me string) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listWait)
-	defer cancel()
-	if err := q.giveBack(ctx, me); err != nil {
-		q.log.Debug("a consumer of the list stops", "error", err)
-	}
 }
 
 // Ping checks that Redis answers.

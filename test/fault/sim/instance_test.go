@@ -92,7 +92,10 @@ func (s *sim) start(place int) {
 	for _, sale := range s.sales {
 		d, part := i.desks[sale], "auditor "+s.name(sale)
 		auditor := &worker.Auditor{
-			Audits: &service.Auditor{Store: auditView{i.database(part), sale}, Gate: i.redis(part)}, Alone: worker.Alone{Leases: i.database(part), Instance: i.name},
+			Audits: &service.Auditor{Store: auditView{i.database(part), sale}, Gate: i.redis(part)},
+			Lease: func(ctx context.Context, loop string, ttl time.Duration) (bool, error) {
+				return i.database(part).Lease(ctx, loop, i.name, ttl)
+			},
 			AuditLog: i.database(part), Catalog: d.catalog, Replace: i.replace, Log: i.log,
 		}
 		s.work.Go(func() { auditor.Run(i.ctx) })
