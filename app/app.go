@@ -274,9 +274,10 @@ func (a *App) wire(ctx context.Context) error {
 	a.streams, a.lab = handler.NewStreams(offers, a.now), &handler.Lab{Stores: labStores(&a.settings), Consoles: consoles}
 	orders := &service.Orders{Desk: db, Ledger: db, IDs: a.IDs, Catalog: a.Catalog, Gate: a.gate, Gates: a.gates}
 	payments, holds, err := a.takeMoney(db, pages, orders)
-	if err := errors.Join(err, a.watch()); err != nil {
+	if err != nil {
 		return err
 	}
+	a.watch()
 	gin.SetMode(gin.ReleaseMode)
 	router, err := handler.Router(&handler.API{ //nolint:contextcheck // each request has its own context
 		Door: handler.Door{
@@ -406,12 +407,8 @@ func (a *App) traceRequests() gin.HandlerFunc {
 }
 
 // watch registers the metrics whose values are read from other parts at each scrape.
-func (a *App) watch() error {
-	pools, err := a.Stores.Database.Pools()
-	if err != nil {
-		return err
-	}
-	for name, pool := range pools {
+func (a *App) watch() {
+	for name, pool := range a.Stores.Database.Pools() {
 		a.metrics.WatchPool(name, pool)
 	}
 	a.metrics.Watch(metrics.Sources{
@@ -425,7 +422,6 @@ func (a *App) watch() error {
 		Breaker: func() bool { return a.Strategy.Healthy() == nil },
 		Streams: a.streams.Open, Bypassed: a.Settler.Bypassed,
 	})
-	return nil
 }
 
 // wakes returns the channel on which a queue wakes the expirer. The channel is nil, and so never ready, if the queue can't

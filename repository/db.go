@@ -60,14 +60,16 @@ const (
 
 // Store is the database. Its methods are safe for concurrent use.
 type Store struct {
-	write  *gorm.DB // SQLite: the only connection that writes. MySQL: the pool
-	read   *gorm.DB // SQLite: connections that only read. MySQL: the same pool
-	sqlite bool
-	hosts  *hosts                         // nil: the address does not name several servers
-	galera bool                           // the server is a node of a Galera cluster
-	lock   chan struct{}                  // held by each writing transaction; nil: no lock, see Exclusive
-	mysql  *servers                       // MySQL: without the limits on a statement's time, for migrations
-	open   func(driver.Connector) *sql.DB // MySQL: makes a pool
+	write   *gorm.DB // SQLite: the only connection that writes. MySQL: the pool
+	read    *gorm.DB // SQLite: connections that only read. MySQL: the same pool
+	writers *sql.DB  // the pool of write
+	readers *sql.DB  // the pool of read
+	sqlite  bool
+	hosts   *hosts                         // nil: the address does not name several servers
+	galera  bool                           // the server is a node of a Galera cluster
+	lock    chan struct{}                  // held by each writing transaction; nil: no lock, see Exclusive
+	mysql   *servers                       // MySQL: without the limits on a statement's time, for migrations
+	open    func(driver.Connector) *sql.DB // MySQL: makes a pool
 
 	observe   observe.All
 	lookUps   *batch.Batcher[model.Attempt, *model.Order] // the calls of Order, in batches
@@ -107,17 +109,14 @@ func OpenBy(ctx context.Context, address string, maxConns int, open func(driver.
 	return s, nil
 }
 
-// dsnConnector is a driver.Connector for a driver that provides none.
-type dsnConnector struct {
-	driver driver.Driver
-	dsn    string
-}
+// sqliteDSN makes connections to SQLite, whose driver provides no driver.Connector.
+type sqliteDSN string
 
 // Connect is part of driver.Connector.
-func (c dsnConnector) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.dsn) }
+func (d sqliteDSN) Connect(context.Context) (driver.Conn, error) { return d.Driver().Open(string(d)) }
 
 // Driver is part of driver.Connector.
-func (c dsnConnector) Driver() driver.Driver { return c.driver }
+func (sqliteDSN) Driver() driver.Driver { return &gosqlite.Driver{} }
 
 func openSQLite(ctx context.Context, path string, open func(driver.Connector) *sql.DB) (*Store, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
@@ -125,54 +124,39 @@ func openSQLite(ctx context.Context, path string, open func(driver.Connector) *s
 	}
 	// synchronous=FULL: a confirmed order survives a power cut, not only a crash of the process.
 	dsn := path + "?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
-	named, err := sql.Open(sqlite.DriverName, dsn) // only to get its driver; it never connects
+	s := &Store{writers: open(sqliteDSN(dsn)), readers: open(sqliteDSN(dsn + "&_pragma=query_only(1)")), sqlite: true}
+	var err error
+	if s.write, err = overPool(ctx, sqlite.Dialector{Conn: s.writers}, s.writers, 1); err == nil {
+		s.read, err = overPool(ctx, sqlite.Dialector{Conn: s.readers}, s.readers, sqliteReaders)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("open the database: %w", err)
+		return nil, errors.Join(err, s.readers.Close(), s.writers.Close())
 	}
-	defer func() { _ = named.Close() }()
-	pool := func(dsn string, conns int) (*gorm.DB, error) {
-		return openPool(ctx, sqlite.Dialector{DSN: dsn, Conn: open(dsnConnector{named.Driver(), dsn})}, conns)
-	}
-	write, err := pool(dsn, 1)
-	if err != nil {
-		return nil, err
-	}
-	read, err := pool(dsn+"&_pragma=query_only(1)", sqliteReaders)
-	if err != nil {
-		return nil, errors.Join(err, closePool(write))
-	}
-	return &Store{write: write, read: read, sqlite: true}, nil
+	return s, nil
 }
 
-func openPool(ctx context.Context, dialector gorm.Dialector, conns int) (*gorm.DB, error) {
+// overPool returns GORM over a pool of at most conns connections, with which the dialector was made.
+func overPool(ctx context.Context, dialector gorm.Dialector, pool *sql.DB, conns int) (*gorm.DB, error) {
+	pool.SetMaxOpenConns(conns)
+	pool.SetMaxIdleConns(conns)
+	pool.SetConnMaxLifetime(connLifetime)
 	db, err := gorm.Open(outages{dialector}, &gorm.Config{
 		TranslateError:         true,
 		SkipDefaultTransaction: true,
 		Logger:                 logger.Discard, // every error is returned; the last caller logs it once
 	})
+	if err == nil {
+		// GORM itself translates the errors of statements, but not those of Rows. This callback translates these.
+		err = db.Callback().Row().After("gorm:row").Register("outages", func(db *gorm.DB) {
+			if db.Error != nil {
+				db.Error = outages{dialector}.Translate(db.Error)
+			}
+		})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	// GORM itself translates the errors of statements, but not those of Rows. This callback translates these.
-	err = db.Callback().Row().After("gorm:row").Register("outages", func(db *gorm.DB) {
-		if db.Error != nil {
-			db.Error = outages{dialector}.Translate(db.Error)
-		}
-	})
-	if err != nil {
-		return nil, fmt.Errorf("open the database: %w", err)
-	}
-	pool, err := db.DB()
-	if err != nil {
-		return nil, fmt.Errorf("open the database: %w", err)
-	}
-	pool.SetMaxOpenConns(conns)
-	pool.SetMaxIdleConns(conns)
-	pool.SetConnMaxLifetime(connLifetime)
-	if err := pool.PingContext(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("reach the database: %w", err), pool.Close())
-	}
-	return db, nil
+	return db, wrap("reach the database", pool.PingContext(ctx))
 }
 
 // outages is a dialect that wraps errors in model.ErrUnavailable if the statement itself does not cause them: a lost or refused
@@ -206,14 +190,6 @@ func outage(err error) bool {
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-func closePool(db *gorm.DB) error {
-	pool, err := db.DB()
-	if err != nil {
-		return err
-	}
-	return pool.Close()
-}
-
 // Exclusive returns a Store of the same database whose writing transactions each hold lock, a channel with room for one.
 // The strategy mutex relies on this lock of the process alone: no release or settle may change the stock between the
 // strategy's read and its write.
@@ -234,23 +210,15 @@ func (s *Store) Observed(observers ...observe.Observer) *Store {
 func (s *Store) Close() error {
 	s.lookUps.Close(closeGrace)
 	s.lined.Close(closeGrace)
-	if s.sqlite {
-		return errors.Join(closePool(s.read), closePool(s.write))
-	}
-	return closePool(s.write)
+	return errors.Join(s.readers.Close(), s.writers.Close())
 }
 
 // Pools returns the connection pools by their use, for their statistics: "all" on MySQL, "write" and "read" on SQLite.
-func (s *Store) Pools() (map[string]*sql.DB, error) {
-	write, err := s.write.DB()
-	if err != nil {
-		return nil, err
+func (s *Store) Pools() map[string]*sql.DB {
+	if s.sqlite {
+		return map[string]*sql.DB{"write": s.writers, "read": s.readers}
 	}
-	if !s.sqlite {
-		return map[string]*sql.DB{"all": write}, nil
-	}
-	read, err := s.read.DB()
-	return map[string]*sql.DB{"write": write, "read": read}, err
+	return map[string]*sql.DB{"all": s.writers}
 }
 
 // errReadOnly means that the database accepts no writes, for example because it was the primary and is now a replica.
@@ -260,32 +228,24 @@ var errReadOnly = fmt.Errorf("%w: the database is read-only", model.ErrUnavailab
 // connections, and returns model.ErrUnavailable.
 func (s *Store) Ping(ctx context.Context) error {
 	if s.sqlite {
-		pool, err := s.read.DB()
-		if err != nil {
-			return err
-		}
-		return pool.PingContext(ctx)
+		return s.readers.PingContext(ctx)
 	}
 	var is struct{ Server, Engine string }
 	if err := s.read.WithContext(ctx).Raw(readOnly).Scan(&is).Error; err != nil {
 		return wrap("ping", err)
 	}
 	if !slices.Contains(writable, is.Server) || !slices.Contains(writable, is.Engine) {
-		return errors.Join(errReadOnly, s.renew())
+		s.renew()
+		return errReadOnly
 	}
 	return nil
 }
 
 // renew closes the idle connections. They may lead to a server that is no longer the primary and whose data is out of
 // date.
-func (s *Store) renew() error {
-	pool, err := s.write.DB()
-	if err != nil {
-		return err
-	}
-	pool.SetMaxIdleConns(0)
-	pool.SetMaxIdleConns(pool.Stats().MaxOpenConnections)
-	return nil
+func (s *Store) renew() {
+	s.writers.SetMaxIdleConns(0)
+	s.writers.SetMaxIdleConns(s.writers.Stats().MaxOpenConnections)
 }
 
 // nowMillis returns an SQL expression for the database's clock, in milliseconds since 1970.
@@ -346,9 +306,7 @@ func (s *Store) repeat(ctx context.Context, transaction func() error) error {
 		err = transaction()
 		switch {
 		case errors.Is(err, driver.ErrBadConn): // nothing was done: the driver returns this error in no other case
-			if err := s.renew(); err != nil {
-				return err
-			}
+			s.renew()
 		case err == nil || !passing(err):
 			return err
 		}

@@ -132,8 +132,7 @@ func (s *Store) tables(ctx context.Context) (names []string, err error) {
 // caller must call done at the end.
 func (s *Store) migrationPool() (db *sql.DB, done func() error, err error) {
 	if s.sqlite {
-		db, err = s.write.DB()
-		return db, func() error { return nil }, err
+		return s.writers, func() error { return nil }, nil
 	}
 	// Of several servers, all instances try the same one first, since a server knows only its own locks.
 	connector, err := servers{s.mysql.config, slices.Sorted(slices.Values(s.mysql.hosts))}.connector()

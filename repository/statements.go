@@ -87,11 +87,7 @@ func (s *Store) transactInCalls(ctx context.Context, fn func(tx *gorm.DB) error)
 		return s.transact(ctx, fn)
 	}
 	return s.repeat(ctx, func() error {
-		pool, err := s.write.DB()
-		if err != nil {
-			return err
-		}
-		conn, err := pool.Conn(ctx)
+		conn, err := s.writers.Conn(ctx)
 		if err != nil {
 			return outages{s.write.Dialector}.Translate(err)
 		}
