@@ -20,12 +20,13 @@ const detailLength = 1000
 
 // Log adds an entry to the audit log: what an operator did, or what the engine found or repaired. detail is cut to detailLength.
 func (s *Store) Log(ctx context.Context, actor, action, subject, detail string) error {
-	return s.logAudit(s.write.WithContext(ctx), actor, action, subject, detail)
+	return wrap("log "+action, s.run(s.write.WithContext(ctx), s.logging(actor, action, subject, detail)))
 }
 
-func (s *Store) logAudit(tx *gorm.DB, actor, action, subject, detail string) error {
-	return wrap("log "+action, tx.Exec("INSERT INTO audit_log (at_ms, actor, action, subject, detail) VALUES ("+s.nowMillis()+", ?, ?, ?, ?)",
-		actor, action, subject, model.Excerpt(detail, detailLength)).Error)
+// logging returns the statement of Log.
+func (s *Store) logging(actor, action, subject, detail string) statement {
+	return do("INSERT INTO audit_log (at_ms, actor, action, subject, detail) VALUES ("+s.nowMillis()+", ?, ?, ?, ?)",
+		actor, action, subject, model.Excerpt(detail, detailLength))
 }
 
 // Operations lists the operations on a subject, the newest first. next is the cursor of the next page, and empty at the

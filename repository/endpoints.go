@@ -56,17 +56,15 @@ func (s *Store) CreateEndpoint(ctx context.Context, e model.Endpoint, most int, 
 		if err != nil {
 			return err
 		}
-		if there, err := cell[int](tx, "count endpoints", "SELECT COUNT(*) FROM endpoints"); err != nil || there >= most {
+		there, err := cell[int](tx, "count endpoints", "SELECT COUNT(*) FROM endpoints")
+		if ok = err == nil && there < most; !ok {
 			return err
 		}
 		made = model.Endpoint{ID: e.ID, URL: e.URL, Rate: e.Rate, State: model.EndpointOn, Secret: e.Secret, Position: last, CreatedAt: now}
-		err = tx.Exec(`INSERT INTO endpoints (id, url, rate, state, reason, secret, old_secret, old_until_ms, position, sending_to, tries,
+		return s.run(tx, do(`INSERT INTO endpoints (id, url, rate, state, reason, secret, old_secret, old_until_ms, position, sending_to, tries,
 			failing_since_ms, next_at_ms, leased_until_ms, created_at_ms) VALUES (?, ?, ?, ?, '', ?, '', 0, ?, 0, 0, 0, 0, 0, ?)`,
-			made.ID, made.URL, made.Rate, string(made.State), made.Secret, last, now.UnixMilli()).Error
-		if ok = err == nil; !ok {
-			return err
-		}
-		return s.logAudit(tx, actor, "create", model.EndpointSubject, e.ID+": "+e.URL)
+			made.ID, made.URL, made.Rate, string(made.State), made.Secret, last, now.UnixMilli()),
+			s.logging(actor, "create", model.EndpointSubject, e.ID+": "+e.URL))
 	})
 	return made, ok, wrap("create an endpoint", err)
 }
@@ -95,14 +93,13 @@ func (s *Store) ChangeEndpoint(ctx context.Context, id string, c model.EndpointC
 		if c.State != "" {
 			set, args = ", state = ?, reason = '', tries = 0, failing_since_ms = 0, next_at_ms = 0", append(args, string(c.State))
 		}
-		err = tx.Exec("UPDATE endpoints SET url = ?, rate = ?, secret = ?, old_secret = ?, old_until_ms = ?"+set+" WHERE id = ?", append(args, id)...).Error
+		err := s.run(tx, do("UPDATE endpoints SET url = ?, rate = ?, secret = ?, old_secret = ?, old_until_ms = ?"+set+" WHERE id = ?", append(args, id)...),
+			s.logging(actor, "change", model.EndpointSubject, what))
 		if err != nil {
 			return err
 		}
-		if changed, _, err = one(endpoints(tx, "id = ?", id)); err != nil {
-			return err
-		}
-		return s.logAudit(tx, actor, "change", model.EndpointSubject, what)
+		changed, _, err = one(endpoints(tx, "id = ?", id))
+		return err
 	})
 	return changed, ok, wrap("change an endpoint", err)
 }
@@ -114,10 +111,7 @@ func (s *Store) RemoveEndpoint(ctx context.Context, id, actor string) (ok bool, 
 		if ok = res.RowsAffected > 0; res.Error != nil || !ok {
 			return res.Error
 		}
-		if err := tx.Exec("DELETE FROM deliveries WHERE endpoint_id = ?", id).Error; err != nil {
-			return err
-		}
-		return s.logAudit(tx, actor, "remove", model.EndpointSubject, id)
+		return s.run(tx, do("DELETE FROM deliveries WHERE endpoint_id = ?", id), s.logging(actor, "remove", model.EndpointSubject, id))
 	})
 	return ok, wrap("remove an endpoint", err)
 }

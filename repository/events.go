@@ -24,9 +24,9 @@ const unnumbered = 500
 // subject is what an event is about: the id of an order or payment, and of its sale.
 type subject struct{ id, saleID string }
 
-// recording returns the statement that records events of one type, for at most one batch of orders. It returns none if all are of
+// recording returns the statement that records events of one type, for at most one batch of orders. It is empty if all are of
 // shadow sales, which have no events.
-func (s *Store) recording(what model.EventType, about ...subject) []statement {
+func (s *Store) recording(what model.EventType, about ...subject) statement {
 	ids := make([]string, 0, len(about))
 	for _, a := range about {
 		if !model.IsShadow(a.saleID) {
@@ -34,18 +34,9 @@ func (s *Store) recording(what model.EventType, about ...subject) []statement {
 		}
 	}
 	if len(ids) == 0 {
-		return nil
+		return statement{}
 	}
-	return []statement{{
-		"INSERT INTO events (type, at_ms, events, ids) VALUES (?, " + s.nowMillis() + ", ?, ?)",
-		[]any{string(what), len(ids), strings.Join(ids, " ")},
-	}}
-}
-
-// record records events in a transaction.
-func (s *Store) record(tx *gorm.DB, what model.EventType, about ...subject) error {
-	_, err := s.execute(tx, s.recording(what, about...)...)
-	return wrap("record events", err)
+	return do("INSERT INTO events (type, at_ms, events, ids) VALUES (?, "+s.nowMillis()+", ?, ?)", string(what), len(ids), strings.Join(ids, " "))
 }
 
 // RecordOnce records an event of a sale, unless the sale has had an event of this type before, or is a shadow sale.
@@ -81,13 +72,9 @@ func (s *Store) NumberEvents(ctx context.Context) (more bool, err error) {
 			last += r.Events
 			ids[i], cases = r.ID, append(cases, r.ID, last)
 		}
-		_, err = s.execute(tx,
-			statement{
-				"UPDATE events SET last = CASE id" + strings.Repeat(" WHEN ? THEN ?", len(rows)) + " END WHERE id IN " + places(len(ids)),
-				slices.Concat(cases, ids),
-			},
-			statement{"UPDATE event_feed SET last = ?", []any{last}})
-		return err
+		return s.run(tx,
+			do("UPDATE events SET last = CASE id"+strings.Repeat(" WHEN ? THEN ?", len(rows))+" END WHERE id IN "+places(len(ids)), slices.Concat(cases, ids)...),
+			do("UPDATE event_feed SET last = ?", last))
 	})
 	return len(rows) == unnumbered, wrap("number events", err)
 }

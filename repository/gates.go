@@ -55,11 +55,11 @@ func (s *Store) tellGate(tx *gorm.DB, saleID string, changes ...gateChange) erro
 	if err != nil {
 		return err
 	}
-	return s.tellGateOf(tx, saleID, stock, changes)
+	return wrap("record changes for the gate", s.run(tx, s.telling(saleID, stock, changes)...))
 }
 
-// tellGateOf is tellGate for a caller that knows the stock row as it is after the change.
-func (s *Store) tellGateOf(tx *gorm.DB, saleID string, stock lockedStock, changes []gateChange) error {
+// telling returns the statements of tellGate for a caller that knows the stock row as it is after the change.
+func (s *Store) telling(saleID string, stock lockedStock, changes []gateChange) []statement {
 	if stock.Epoch == 0 || stock.Lined == model.InLine {
 		return nil
 	}
@@ -68,8 +68,7 @@ func (s *Store) tellGateOf(tx *gorm.DB, saleID string, stock lockedStock, change
 	for _, c := range changes {
 		values = append(values, saleID, stock.Version, c.orderID, c.units, c.sold)
 	}
-	_, err := s.execute(tx, s.inserting("gate_changes (sale_id, version, order_id, units, sold)", places(columns), values, "")...)
-	return wrap("record changes for the gate", err)
+	return s.inserting("gate_changes (sale_id, version, order_id, units, sold)", places(columns), values, "")
 }
 
 // tellGateOfSold is tellGate for a batch that was sold without the gate. The offer was read before the transaction. With the

@@ -40,7 +40,7 @@ func (s *Store) insertingOrders(list []*model.Order) []statement {
 		values = append(values, o.ID, o.SaleID, o.UserID, o.Quantity, o.AmountCents, o.Currency, string(o.Status), string(o.Source),
 			o.Epoch, o.IdempotencyKey, o.CreatedAt.UnixMilli(), o.ExpiresAt.UnixMilli())
 	}
-	return append(s.inserting("orders ("+orderColumns+")", places(columns), values, ""), s.recording(model.EventConfirmed, about...)...)
+	return append(s.inserting("orders ("+orderColumns+")", places(columns), values, ""), s.recording(model.EventConfirmed, about...))
 }
 
 // knownOutcomes returns, by order id, the outcomes of those attempts that have an order or a durable refusal.
@@ -295,8 +295,8 @@ func (s *Store) end(ctx context.Context, orderID string, e ending) (order model.
 				return "", err
 			}
 		}
-		return model.Accepted, s.logAudit(tx, e.actor, e.action, order.SaleID,
-			fmt.Sprintf("order %s of %s: %s -> %s, quantity %d, %d cents", order.ID, order.UserID, from, e.status, order.Quantity, order.AmountCents))
+		return model.Accepted, s.run(tx, s.logging(e.actor, e.action, order.SaleID,
+			fmt.Sprintf("order %s of %s: %s -> %s, quantity %d, %d cents", order.ID, order.UserID, from, e.status, order.Quantity, order.AmountCents)))
 	})
 	return order, verdict, err
 }

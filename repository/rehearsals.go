@@ -61,16 +61,10 @@ func (s *Store) EraseSale(ctx context.Context, saleID string) error {
 		if err := eraseLarge(tx, saleID); err != nil {
 			return err
 		}
-		for _, statement := range []string{
-			"DELETE FROM gate_changes WHERE sale_id = ?", "DELETE FROM stock WHERE sale_id = ?",
-			"DELETE FROM sale_lines WHERE sale_id = ?", "DELETE FROM entries WHERE sale_id = ?", "DELETE FROM calls WHERE sale_id = ?",
-			"DELETE FROM audit_log WHERE subject = ?", "DELETE FROM sales WHERE id = ?",
-		} {
-			if err := tx.Exec(statement, saleID).Error; err != nil {
-				return err
-			}
-		}
-		return nil
+		return s.run(tx, each([]string{
+			"gate_changes WHERE sale_id", "stock WHERE sale_id", "sale_lines WHERE sale_id", "entries WHERE sale_id", "calls WHERE sale_id",
+			"audit_log WHERE subject", "sales WHERE id",
+		}, func(rows string) statement { return do("DELETE FROM "+rows+" = ?", saleID) })...)
 	}))
 }
 

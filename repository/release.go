@@ -47,7 +47,7 @@ func (s *Store) release(tx *gorm.DB, saleID string, from model.OrderStatus, list
 	if err := s.giveBack(tx, saleID, leaves, changes...); err != nil {
 		return err
 	}
-	return s.record(tx, eventOf(list[0].Status), about...)
+	return wrap("record events", s.run(tx, s.recording(eventOf(list[0].Status), about...)))
 }
 
 // giveBack makes the units of the changes available to all or, if the sale is in line, gives them to its line, and records the
@@ -81,21 +81,18 @@ func (s *Store) giveBack(tx *gorm.DB, saleID, leaves string, changes ...gateChan
 	if err != nil {
 		return err
 	}
-	if err := giveToLine(tx, campaigns[saleID], units); err != nil {
-		return err
-	}
 	stock.Version++
-	return s.tellGateOf(tx, saleID, stock, changes)
+	toLine := []statement{givingToLine(campaigns[saleID], units)}
+	return wrap("give units back", s.run(tx, append(toLine, s.telling(saleID, stock, changes)...)...))
 }
 
-// giveToLine gives a campaign's line, if there is one, units of one of the campaign's sales. The sale's stock row is locked
-// before the line's, as in every transaction that changes both.
-func giveToLine(tx *gorm.DB, campaignID string, units int64) error {
+// givingToLine returns the statement that gives a campaign's line, if there is one, units of one of the campaign's sales. The
+// sale's stock row is locked before the line's, as in every transaction that changes both.
+func givingToLine(campaignID string, units int64) statement {
 	if campaignID == "" {
-		return nil
+		return statement{}
 	}
-	err := tx.Exec("UPDATE stock SET quota = quota + ?, reserved = reserved + ?, version = version + 1 WHERE sale_id = ?", units, units, campaignID).Error
-	return wrap("give units to the line of campaign "+campaignID, err)
+	return do("UPDATE stock SET quota = quota + ?, reserved = reserved + ?, version = version + 1 WHERE sale_id = ?", units, units, campaignID)
 }
 
 // returnUnits takes units from the users' rows in buyers. units must come from byUser.

@@ -192,15 +192,12 @@ func (s *Store) createSale(tx *gorm.DB, sale model.Sale, quota int64, actor stri
 	if model.IsShadow(sale.ID) != (sale.Status == model.SaleShadow) {
 		return fmt.Errorf("create sale: %s does not fit the status %s", sale.ID, sale.Status)
 	}
-	err := tx.Exec(`INSERT INTO sales (id, code, title, description, image_url, price_cents, original_price_cents, currency,
+	creating := do(`INSERT INTO sales (id, code, title, description, image_url, price_cents, original_price_cents, currency,
 		limit_per_user, pay_timeout_seconds, starts_at_ms, ends_at_ms, status, revision, shards, campaign_id, variant, place, created_at_ms)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, NULLIF(?, ''), ?, ?, `+s.nowMillis()+`)`,
 		sale.ID, sale.Code, sale.Title, sale.Description, sale.ImageURL, sale.PriceCents, sale.OriginalPriceCents,
 		sale.Currency, sale.LimitPerUser, sale.PayTimeoutSeconds, sale.StartsAt.UnixMilli(), sale.EndsAt.UnixMilli(),
-		string(cmp.Or(sale.Status, model.SaleLive)), max(sale.Shards, 1), sale.Campaign.ID, sale.Variant, sale.Place).Error
-	if err != nil {
-		return fmt.Errorf("create sale: %w", err)
-	}
+		string(cmp.Or(sale.Status, model.SaleLive)), max(sale.Shards, 1), sale.Campaign.ID, sale.Variant, sale.Place)
 	open, reserved, lined := quota, int64(0), model.Unlined
 	switch {
 	case sale.Mode == model.ModeLine || sale.Mode == model.ModeDraw:
@@ -208,17 +205,11 @@ func (s *Store) createSale(tx *gorm.DB, sale model.Sale, quota int64, actor stri
 	case sale.WaitingList:
 		lined = model.LinedAtSoldOut
 	}
-	err = tx.Exec("INSERT INTO stock (sale_id, quota, available, reserved, called, held, paid, version, epoch, epoch_at_ms, gate_version, wrong_epoch, terms, "+
-		"refusing_until_ms, returning_at_ms, lined, spent_calls, lapsed_calls) VALUES (?, ?, ?, ?, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, ?, 0, 0)", sale.ID, quota, open, reserved, lined).Error
-	if err != nil {
-		return fmt.Errorf("create stock: %w", err)
-	}
-	if err := createLine(tx, sale); err != nil {
-		return err
-	}
+	stocking := do("INSERT INTO stock (sale_id, quota, available, reserved, called, held, paid, version, epoch, epoch_at_ms, gate_version, wrong_epoch, terms, "+
+		"refusing_until_ms, returning_at_ms, lined, spent_calls, lapsed_calls) VALUES (?, ?, ?, ?, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, ?, 0, 0)", sale.ID, quota, open, reserved, lined)
 	detail := fmt.Sprintf("title %s; quota %d; price_cents %d; currency %s; limit_per_user %d; pay_timeout_seconds %d; starts_at %s; ends_at %s",
 		excerpt(sale.Title), quota, sale.PriceCents, sale.Currency, sale.LimitPerUser, sale.PayTimeoutSeconds, instant(sale.StartsAt), instant(sale.EndsAt))
-	return s.logAudit(tx, actor, "create", sale.ID, detail)
+	return wrap("create sale", s.run(tx, creating, stocking, creatingLine(sale), s.logging(actor, "create", sale.ID, detail)))
 }
 
 // ChangeSale applies a change and returns the changed sale. Every change raises the version of the stock row, so that an
@@ -269,18 +260,15 @@ func (s *Store) changeSale(tx *gorm.DB, change model.SaleChange) (offer model.Of
 	if verdict := change.Edit(sale); verdict != model.Accepted {
 		return offer, verdict, nil
 	}
-	if verdict, err := changeLine(tx, before, &offer, now); err != nil || verdict != model.Accepted {
+	if verdict, err := s.changeLine(tx, before, &offer, now); err != nil || verdict != model.Accepted {
 		return offer, verdict, err
 	}
 	sale.Revision++
-	err = tx.Exec(`UPDATE sales SET title = ?, description = ?, image_url = ?, limit_per_user = ?,
+	return offer, model.Accepted, wrap("change sale", s.run(tx, do(`UPDATE sales SET title = ?, description = ?, image_url = ?, limit_per_user = ?,
 		starts_at_ms = ?, ends_at_ms = ?, status = ?, revision = ? WHERE id = ?`,
 		sale.Title, sale.Description, sale.ImageURL, sale.LimitPerUser,
-		sale.StartsAt.UnixMilli(), sale.EndsAt.UnixMilli(), string(sale.Status), sale.Revision, sale.ID).Error
-	if err != nil {
-		return offer, "", fmt.Errorf("change sale: %w", err)
-	}
-	return offer, model.Accepted, s.logAudit(tx, change.Actor, change.Action, sale.ID, changes(before, offer))
+		sale.StartsAt.UnixMilli(), sale.EndsAt.UnixMilli(), string(sale.Status), sale.Revision, sale.ID),
+		s.logging(change.Actor, change.Action, sale.ID, changes(before, offer))))
 }
 
 // changes describes, for the audit log, which fields of a sale differ, and their old and new values.

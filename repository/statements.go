@@ -38,6 +38,15 @@ func (s *Store) calls(list ...statement) []statement {
 	return []statement{{strings.Join(queries, "; "), args}}
 }
 
+// do returns a statement with its arguments.
+func do(query string, args ...any) statement { return statement{query, args} }
+
+// run executes statements, in as few calls as possible.
+func (s *Store) run(tx *gorm.DB, list ...statement) error {
+	_, err := s.execute(tx, list...)
+	return err
+}
+
 // execute executes statements, in as few calls as possible, and returns the number of rows that the last one changed. It
 // bypasses GORM, which would inspect each argument by reflection.
 func (s *Store) execute(tx *gorm.DB, list ...statement) (changed int64, err error) {
