@@ -70,15 +70,17 @@ func (s *Store) CheckSchema(ctx context.Context) error {
 }
 
 func (s *Store) migrate(ctx context.Context, run func(*goose.Provider) error) (err error) {
-	dialect := goose.DialectMySQL
-	if s.sqlite {
-		dialect = goose.DialectSQLite3
+	db, dialect := s.writers, goose.DialectSQLite3
+	if !s.sqlite {
+		// Of several servers, all instances try the same one first, since a server knows only its own locks.
+		connector, err := servers{s.mysql.config, slices.Sorted(slices.Values(s.mysql.hosts))}.connector()
+		if err != nil {
+			return fmt.Errorf("migrate: %w", err)
+		}
+		// The statements of this pool have no time limit, because a step may take long on a large table.
+		db, dialect = s.open(repeatable{connector}), goose.DialectMySQL
+		defer func() { err = errors.Join(err, db.Close()) }()
 	}
-	db, done, err := s.migrationPool()
-	if err != nil {
-		return fmt.Errorf("migrate: %w", err)
-	}
-	defer func() { err = errors.Join(err, done()) }()
 	files, err := fs.Sub(migrations.FS, s.dialect("mysql", "sqlite"))
 	if err != nil {
 		return err
@@ -126,21 +128,6 @@ func (s *Store) tables(ctx context.Context) (names []string, err error) {
 	return column[string](s.read.WithContext(ctx), "list the tables", s.dialect(
 		"SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() ORDER BY TABLE_NAME",
 		"SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"))
-}
-
-// migrationPool returns a pool whose statements have no time limit, because a step may take long on a large table. The
-// caller must call done at the end.
-func (s *Store) migrationPool() (db *sql.DB, done func() error, err error) {
-	if s.sqlite {
-		return s.writers, func() error { return nil }, nil
-	}
-	// Of several servers, all instances try the same one first, since a server knows only its own locks.
-	connector, err := servers{s.mysql.config, slices.Sorted(slices.Values(s.mysql.hosts))}.connector()
-	if err != nil {
-		return nil, nil, err
-	}
-	db = s.open(repeatable{connector})
-	return db, db.Close, nil
 }
 
 // repeatable makes connections for steps that may have been begun before.

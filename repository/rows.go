@@ -98,10 +98,7 @@ func (s *Store) newest(ctx context.Context, table, where, cursor string, limit i
 		"SELECT created_at_ms, id FROM "+table+" WHERE "+where+" AND created_at_ms <= ? AND (created_at_ms < ? OR id < ?) "+
 			"ORDER BY created_at_ms DESC, id DESC LIMIT ?", at, at, id, limit+1)
 	rows, next = cut(rows, limit, func(last *row) string { return cursorOf(last.at, last.id) })
-	for _, r := range rows {
-		ids = append(ids, r.id)
-	}
-	return ids, next, err
+	return each(rows, func(r row) string { return r.id }), next, err
 }
 
 // cursorOf returns the cursor of a page whose last row has this time and id.
