@@ -159,7 +159,7 @@ func (s *Store) fill(db *gorm.DB, list []model.Event, ids []string) error {
 		return nil
 	}
 	rows, err := scan(db, "read the orders of events", func(o *model.Order) []any {
-		return []any{&o.ID, &o.SaleID, &o.UserID, &o.Quantity, &o.AmountCents, &o.Currency, &o.Status, millis{&o.CreatedAt}, millis{&o.ExpiresAt}}
+		return []any{&o.ID, &o.SaleID, &o.UserID, &o.Quantity, &o.AmountCents, &o.Currency, &o.Status, millis(&o.CreatedAt), millis(&o.ExpiresAt)}
 	}, "SELECT id, sale_id, user_id, quantity, amount_cents, currency, status, created_at_ms, expires_at_ms FROM orders WHERE id IN ?", orderIDs)
 	byID := byKey(rows, func(o model.Order) string { return o.ID })
 	for i := range list {

@@ -36,15 +36,10 @@ const salesWithStock = `sales JOIN stock ON stock.sale_id = sales.id LEFT JOIN s
 func offerFields(o *model.Offer) []any {
 	return append([]any{
 		&o.ID, &o.Code, &o.Title, &o.Description, &o.ImageURL, &o.PriceCents, &o.OriginalPriceCents, &o.Currency,
-		&o.LimitPerUser, &o.PayTimeoutSeconds,
-		millis{&o.StartsAt},
-		millis{&o.EndsAt},
-		&o.Status, &o.Revision, &o.Shards,
+		&o.LimitPerUser, &o.PayTimeoutSeconds, millis(&o.StartsAt), millis(&o.EndsAt), &o.Status, &o.Revision, &o.Shards,
 		optional(&o.Campaign.ID), &o.Variant, &o.Place, optional(&o.Campaign.Title), optional(&o.Campaign.Description),
 		optional(&o.Campaign.ImageURL), optional(&o.Campaign.LimitPerUser),
-		&o.Mode,
-		millis{&o.EntriesAt},
-		optional(&o.CallSeconds), optional(&o.WaitingList), optional(&o.Line.Commitment),
+		&o.Mode, millis(&o.EntriesAt), optional(&o.CallSeconds), optional(&o.WaitingList), optional(&o.Line.Commitment),
 		optional(&o.Line.Root), optional(&o.Line.Seed), optional(&o.Line.Secret),
 		optional(&o.EntryWork), optional(&o.Beacon), optional(&o.Line.Round), optional(&o.Line.Signature), optional(&o.Line.Randomness),
 	}, stockFields(&o.Stock, &o.Line)...)
@@ -55,15 +50,14 @@ func stockFields(s *model.Stock, l *model.Line) []any {
 	return []any{
 		&s.SaleID, &s.Quota, &s.Available, &s.Reserved, &s.Called, &s.Held, &s.Paid, &s.Version, &s.Epoch, &s.GateVersion, &s.WrongEpoch, &s.Terms, &s.Lined,
 		&s.SpentCalls, &s.LapsedCalls, optional(&l.Phase), optional(&l.Entries), optional(&l.Sealed), optional(&l.Serving),
-		millis{&l.FirstAt},
-		optional(&l.Stopped),
+		millis(&l.FirstAt), optional(&l.Stopped),
 	}
 }
 
 // offers reads the sales that where, the SQL after WHERE, selects, with their stock. now is the database's clock, or the zero
 // time if no row matched.
 func (s *Store) offers(db *gorm.DB, where string, args ...any) (list []model.Offer, now time.Time, err error) {
-	list, err = scan(db, "read sales", func(o *model.Offer) []any { return append(offerFields(o), millis{&now}) },
+	list, err = scan(db, "read sales", func(o *model.Offer) []any { return append(offerFields(o), millis(&now)) },
 		"SELECT "+offerColumns+s.nowMillis()+" FROM "+salesWithStock+" WHERE "+where, args...)
 	return list, now, err
 }
