@@ -52,13 +52,11 @@ func (s *Store) Operations(ctx context.Context, subject, cursor string, limit in
 // expired.
 func (s *Store) Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error) {
 	db, now := s.write.WithContext(ctx), s.nowMillis()
-	if err := db.Exec(s.insertIgnore()+" INTO leases (name, holder, until_ms) VALUES (?, '', 0)", name).Error; err != nil {
-		return false, fmt.Errorf("lease %s: %w", name, err)
-	}
-	err := db.Exec("UPDATE leases SET holder = ?, until_ms = "+now+" + ? WHERE name = ? AND (holder = ? OR until_ms < "+now+" OR until_ms > "+now+" + ?)",
-		holder, ttl.Milliseconds(), name, holder, ttl.Milliseconds()).Error
+	err := s.run(db, do(s.insertIgnore()+" INTO leases (name, holder, until_ms) VALUES (?, '', 0)", name),
+		do("UPDATE leases SET holder = ?, until_ms = "+now+" + ? WHERE name = ? AND (holder = ? OR until_ms < "+now+" OR until_ms > "+now+" + ?)",
+			holder, ttl.Milliseconds(), name, holder, ttl.Milliseconds()))
 	if err != nil {
-		return false, fmt.Errorf("lease %s: %w", name, err)
+		return false, wrap("lease "+name, err)
 	}
 	// The holder is read back, because the number of changed rows is no evidence: on MySQL an UPDATE to the same values
 	// changes no row.
@@ -73,21 +71,16 @@ const OrderIDKey = "order-ids"
 func (s *Store) DataKey(ctx context.Context, name string) ([]byte, error) {
 	fresh := make([]byte, 32)
 	_, _ = rand.Read(fresh) // documented to never fail
-	db := s.write.WithContext(ctx)
-	err := db.Exec("INSERT INTO data_keys (name, value) VALUES (?, ?)", name, hex.EncodeToString(fresh)).Error
+	err := s.write.WithContext(ctx).Exec("INSERT INTO data_keys (name, value) VALUES (?, ?)", name, hex.EncodeToString(fresh)).Error
 	if err != nil && !errors.Is(err, gorm.ErrDuplicatedKey) {
 		return nil, fmt.Errorf("make the key %s: %w", name, err)
 	}
-	return keptKey(db, name)
+	return s.KeptKey(ctx, name)
 }
 
 // KeptKey returns the key that DataKey has made under a name, or nil if there is none yet.
 func (s *Store) KeptKey(ctx context.Context, name string) ([]byte, error) {
-	return keptKey(s.read.WithContext(ctx), name)
-}
-
-func keptKey(db *gorm.DB, name string) ([]byte, error) {
-	text, ok, err := one(column[string](db, "read the key "+name, "SELECT value FROM data_keys WHERE name = ?", name))
+	text, ok, err := one(column[string](s.read.WithContext(ctx), "read the key "+name, "SELECT value FROM data_keys WHERE name = ?", name))
 	if err != nil || !ok {
 		return nil, err
 	}

@@ -125,16 +125,6 @@ var statusAfter = map[model.EventType]model.OrderStatus{
 	model.EventExpired: model.OrderExpired, model.EventRefunded: model.OrderRefunded,
 }
 
-// eventOf is the event of an order that has just got a status.
-func eventOf(status model.OrderStatus) model.EventType {
-	for event, after := range statusAfter {
-		if after == status {
-			return event
-		}
-	}
-	return ""
-}
-
 // fill adds to each event of a list what it is about: its sale; its order, unless it is an event of a sale; and its payment, if
 // it is an EventRefundDue. ids has the id that the row has for each event.
 func (s *Store) fill(db *gorm.DB, list []model.Event, ids []string) error {

@@ -192,7 +192,6 @@ func (s *Store) CancelAny(ctx context.Context, orderID, actor string) (order mod
 // It selects at most limit orders, those that have been overdue for longest, and none of the sales in except. After a step
 // forward of that clock, orders made before the step have step.By more time.
 func (s *Store) Overdue(ctx context.Context, grace time.Duration, step model.ClockStep, limit int, except []string) (bySale map[string][]string, err error) {
-	var rows []struct{ ID, SaleID string }
 	query, args := "", []any{string(model.OrderPending), grace.Milliseconds()}
 	if step.By > 0 {
 		query = " AND (created_at_ms >= ? OR expires_at_ms <= " + s.nowMillis() + " - ?)"
@@ -201,16 +200,13 @@ func (s *Store) Overdue(ctx context.Context, grace time.Duration, step model.Clo
 	if len(except) > 0 {
 		query, args = query+" AND sale_id NOT IN ?", append(args, except)
 	}
-	err = s.read.WithContext(ctx).Raw("SELECT id, sale_id FROM orders WHERE status = ? AND expires_at_ms <= "+s.nowMillis()+" - ?"+
-		query+" ORDER BY expires_at_ms LIMIT ?", append(args, limit)...).Scan(&rows).Error
-	if err != nil {
-		return nil, fmt.Errorf("find orders to expire: %w", err)
-	}
+	ids, err := column[string](s.read.WithContext(ctx), "find orders to expire",
+		"SELECT id FROM orders WHERE status = ? AND expires_at_ms <= "+s.nowMillis()+" - ?"+query+" ORDER BY expires_at_ms LIMIT ?", append(args, limit)...)
 	bySale = map[string][]string{}
-	for _, r := range rows {
-		bySale[r.SaleID] = append(bySale[r.SaleID], r.ID)
+	for _, id := range ids {
+		bySale[model.SaleOf(id)] = append(bySale[model.SaleOf(id)], id)
 	}
-	return bySale, nil
+	return bySale, err
 }
 
 // Expire expires those of the orders that are still pending and that no other transaction has locked, releases their units, and

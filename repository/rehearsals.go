@@ -15,16 +15,9 @@ const keptRehearsals = 100
 // SaveRehearsal stores the result of a rehearsal, and deletes all but the newest keptRehearsals.
 func (s *Store) SaveRehearsal(ctx context.Context, r model.Rehearsal) error {
 	return wrap("store the rehearsal", s.transact(ctx, func(tx *gorm.DB) error {
-		err := tx.Exec("INSERT INTO rehearsals (at_ms, version, verdict, buyers, units, per_second, report) VALUES ("+s.nowMillis()+", ?, ?, ?, ?, ?, ?)",
-			r.Version, r.Verdict, r.Buyers, r.Units, r.PerSecond, string(r.Report)).Error
-		if err != nil {
-			return err
-		}
-		oldest, err := cell[int64](tx, "find the oldest", "SELECT id FROM rehearsals ORDER BY id DESC LIMIT 1 OFFSET ?", keptRehearsals-1)
-		if err != nil {
-			return err
-		}
-		return tx.Exec("DELETE FROM rehearsals WHERE id < ?", oldest).Error
+		return s.run(tx, do("INSERT INTO rehearsals (at_ms, version, verdict, buyers, units, per_second, report) VALUES ("+s.nowMillis()+", ?, ?, ?, ?, ?, ?)",
+			r.Version, r.Verdict, r.Buyers, r.Units, r.PerSecond, string(r.Report)),
+			do("DELETE FROM rehearsals WHERE id < (SELECT id FROM (SELECT id FROM rehearsals ORDER BY id DESC LIMIT 1 OFFSET ?) AS oldest)", keptRehearsals-1))
 	}))
 }
 

@@ -47,7 +47,8 @@ func (s *Store) release(tx *gorm.DB, saleID string, from model.OrderStatus, list
 	if err := s.giveBack(tx, saleID, leaves, changes...); err != nil {
 		return err
 	}
-	return wrap("record events", s.run(tx, s.recording(eventOf(list[0].Status), about...)))
+	event := model.EventType("order." + list[0].Status) // of the status that a release gives
+	return wrap("record events", s.run(tx, s.recording(event, about...)))
 }
 
 // giveBack makes the units of the changes available to all or, if the sale is in line, gives them to its line, and records the
