@@ -230,15 +230,12 @@ func (s *Store) Ping(ctx context.Context) error {
 	if s.sqlite {
 		return s.readers.PingContext(ctx)
 	}
-	var is struct{ Server, Engine string }
-	if err := s.read.WithContext(ctx).Raw(readOnly).Scan(&is).Error; err != nil {
-		return wrap("ping", err)
-	}
-	if !slices.Contains(writable, is.Server) || !slices.Contains(writable, is.Engine) {
+	is, err := cell[string](s.read.WithContext(ctx), "ping", readOnly)
+	if err == nil && !slices.Contains(writable, is) {
 		s.renew()
 		return errReadOnly
 	}
-	return nil
+	return err
 }
 
 // renew closes the idle connections. They may lead to a server that is no longer the primary and whose data is out of
@@ -310,7 +307,7 @@ func (s *Store) repeat(ctx context.Context, transaction func() error) error {
 		case err == nil || !passing(err):
 			return err
 		}
-		if !pause.For(ctx, jitter(try)) {
+		if !pause.For(ctx, rand.N(retryPause<<min(try, 5))) { //nolint:gosec // no secret
 			return ctx.Err()
 		}
 	}
@@ -356,11 +353,6 @@ func (s *Store) oneInstant() *sql.TxOptions {
 		opts.Isolation = sql.LevelRepeatableRead
 	}
 	return opts
-}
-
-// jitter returns a random pause before a repeat. The longest possible pause grows with try.
-func jitter(try int) time.Duration {
-	return rand.N(retryPause << min(try, 5)) //nolint:gosec // no secret
 }
 
 // passing reports whether another transaction caused the error, so that a repeat may succeed.

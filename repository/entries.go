@@ -21,10 +21,13 @@ func (s *Store) Enter(ctx context.Context, saleID string, wishes []model.LineEnt
 		if err != nil {
 			return err
 		}
-		known, err := s.entriesOf(tx, saleID, wishes)
+		rows, err := scan(tx, "look for entries", func(e *model.LineEntry) []any { return []any{&e.UserID, &e.Number, &e.Quantity, &e.State} },
+			"SELECT user_id, number, quantity, state FROM entries WHERE sale_id = ? AND user_id IN ?",
+			saleID, each(wishes, func(wish model.LineEntry) string { return wish.UserID }))
 		if err != nil {
 			return err
 		}
+		known := byKey(rows, func(e model.LineEntry) string { return e.UserID }) // their calls were not read
 		var now time.Time
 		if verdict, now, err = s.mayEnter(tx, saleID, line, ok); err != nil {
 			return err
@@ -91,15 +94,6 @@ func (s *Store) mayEnter(tx *gorm.DB, saleID string, line lockedLine, ok bool) (
 		return model.Accepted, now, err
 	}
 	return model.NoLine, now, err
-}
-
-// entriesOf returns the entries that the users of wishes have, by user. Their calls are not read.
-func (s *Store) entriesOf(db *gorm.DB, saleID string, wishes []model.LineEntry) (map[string]model.LineEntry, error) {
-	users := each(wishes, func(wish model.LineEntry) string { return wish.UserID })
-	rows, err := scan(db, "look for entries", func(e *model.LineEntry) []any {
-		return []any{&e.UserID, &e.Number, &e.Quantity, &e.State}
-	}, "SELECT user_id, number, quantity, state FROM entries WHERE sale_id = ? AND user_id IN ?", saleID, users)
-	return byKey(rows, func(e model.LineEntry) string { return e.UserID }), err
 }
 
 // EntryOf reads a user's entry in a sale's line, with its call; ok is false if the user has none. In a line that is over, an

@@ -86,11 +86,10 @@ func (s *Store) lockFeed(tx *gorm.DB) (last int64, err error) {
 
 // eventRow is a row of events: those of one type in one transaction.
 type eventRow struct {
-	Last   int64 // number of the last of the events
-	Events int64
-	Type   model.EventType
-	AtMs   int64
-	IDs    string `gorm:"column:ids"`
+	first, last int64 // numbers of the events
+	what        model.EventType
+	at          time.Time
+	ids         string
 }
 
 // Events returns the events of the feed with the lowest numbers above after, at most limit, in the order of their numbers.
@@ -98,25 +97,25 @@ func (s *Store) Events(ctx context.Context, after int64, limit int) (list []mode
 	const rowsAtOnce = 20
 	db, ids := s.read.WithContext(ctx), []string(nil)
 	for at := after; len(list) < limit; {
-		var rows []eventRow
-		err := db.Raw("SELECT last, events, type, at_ms, ids FROM events WHERE last > ? ORDER BY last LIMIT ?", at, rowsAtOnce).Scan(&rows).Error
-		if err != nil || len(rows) == 0 {
-			if err != nil {
-				return nil, wrap("read events", err)
-			}
+		rows, err := scan(db, "read events", func(r *eventRow) []any { return []any{&r.first, &r.last, &r.what, millis(&r.at), &r.ids} },
+			"SELECT last - events + 1, last, type, at_ms, ids FROM events WHERE last > ? ORDER BY last LIMIT ?", at, rowsAtOnce)
+		if err != nil {
+			return nil, err
+		}
+		if len(rows) == 0 {
 			break
 		}
 		for _, r := range rows {
-			for i, id := range strings.Split(r.IDs, " ") {
-				if number := r.Last - r.Events + 1 + int64(i); number > after && len(list) < limit {
-					list = append(list, model.Event{Number: number, Type: r.Type, At: fromMillis(r.AtMs)})
+			for i, id := range strings.Split(r.ids, " ") {
+				if number := r.first + int64(i); number > after && len(list) < limit {
+					list = append(list, model.Event{Number: number, Type: r.what, At: r.at})
 					ids = append(ids, id)
 				}
 			}
-			at = r.Last
+			at = r.last
 		}
 	}
-	return list, s.fill(db, list, ids)
+	return list, fill(db, list, ids)
 }
 
 // statusAfter has the status of an order after an event, by the event's type. Events of other types change no order's status.
@@ -127,12 +126,21 @@ var statusAfter = map[model.EventType]model.OrderStatus{
 
 // fill adds to each event of a list what it is about: its sale; its order, unless it is an event of a sale; and its payment, if
 // it is an EventRefundDue. ids has the id that the row has for each event.
-func (s *Store) fill(db *gorm.DB, list []model.Event, ids []string) error {
-	payments, err := s.paymentsByID(db, list, ids)
-	if err != nil {
-		return err
+func fill(db *gorm.DB, list []model.Event, ids []string) error {
+	var orderIDs, paymentIDs []string
+	for i, e := range list {
+		if e.Type == model.EventRefundDue {
+			paymentIDs = append(paymentIDs, ids[i])
+		}
 	}
-	var orderIDs []string
+	payments := map[string]model.Payment{}
+	if len(paymentIDs) > 0 {
+		rows, err := findPayments(db, "payments.id IN ?", paymentIDs)
+		if err != nil {
+			return err
+		}
+		payments = byKey(rows, func(p model.Payment) string { return p.ID })
+	}
 	for i := range list {
 		switch e := &list[i]; {
 		case e.Type == model.EventRefundDue:
@@ -159,20 +167,6 @@ func (s *Store) fill(db *gorm.DB, list []model.Event, ids []string) error {
 		}
 	}
 	return err
-}
-
-func (s *Store) paymentsByID(db *gorm.DB, list []model.Event, ids []string) (map[string]model.Payment, error) {
-	var wanted []string
-	for i, e := range list {
-		if e.Type == model.EventRefundDue {
-			wanted = append(wanted, ids[i])
-		}
-	}
-	if len(wanted) == 0 {
-		return nil, nil
-	}
-	rows, err := findPayments(db, "payments.id IN ?", wanted)
-	return byKey(rows, func(p model.Payment) string { return p.ID }), err
 }
 
 // ForgetEvents deletes the oldest events of the feed and the oldest deliveries, as far as they are older than age, at most

@@ -109,10 +109,10 @@ func (s *Store) Orders(ctx context.Context, f model.OrderFilter) (list []model.O
 	below := int64(math.MaxInt64)
 	if f.Cursor != "" {
 		raw, err := base64.RawURLEncoding.DecodeString(f.Cursor)
-		if err != nil {
-			return nil, "", model.ErrBadCursor
+		if err == nil {
+			below, err = strconv.ParseInt(string(raw), 10, 64)
 		}
-		if below, err = strconv.ParseInt(string(raw), 10, 64); err != nil {
+		if err != nil {
 			return nil, "", model.ErrBadCursor
 		}
 	}
@@ -131,9 +131,16 @@ func (s *Store) Orders(ctx context.Context, f model.OrderFilter) (list []model.O
 // orderNumbers returns a query for the numbers of orders that f selects, below a number, the highest first and at most limit. The
 // only index that begins with the sale has the status next, so a list of all orders of a sale has one part for each status.
 func (s *Store) orderNumbers(f model.OrderFilter, below int64, limit int) (query string, args []any) {
-	statuses := []model.OrderStatus{f.Status}
-	if f.Status == "" && f.SaleID != "" && f.UserID == "" && f.ID == "" {
-		statuses = model.StoredStatuses
+	index, statuses := "", []model.OrderStatus{f.Status}
+	switch { // without the index, the databases sometimes read all orders of a sale, or all newer orders
+	case f.ID != "":
+		index = s.index("orders_id")
+	case f.UserID != "":
+		index = s.index("orders_user")
+	case f.SaleID != "":
+		if index = s.index("orders_status"); f.Status == "" {
+			statuses = model.StoredStatuses
+		}
 	}
 	for i, status := range statuses {
 		where := ""
@@ -145,25 +152,10 @@ func (s *Store) orderNumbers(f model.OrderFilter, below int64, limit int) (query
 			}
 		}
 		query += fmt.Sprintf(" UNION ALL SELECT number FROM (SELECT number FROM orders%s WHERE %snumber < ? ORDER BY number DESC LIMIT ?) AS part%d",
-			s.ordersIndex(f), where, i)
+			index, where, i)
 		args = append(args, below, limit)
 	}
 	return strings.TrimPrefix(query, " UNION ALL ") + " ORDER BY number DESC LIMIT ?", append(args, limit)
-}
-
-// ordersIndex returns the SQL that selects the index for a list. Without it, the databases sometimes read all orders of a sale,
-// or all newer orders.
-func (s *Store) ordersIndex(f model.OrderFilter) string {
-	switch {
-	case f.ID != "":
-		return s.index("orders_id")
-	case f.UserID != "":
-		return s.index("orders_user")
-	case f.SaleID != "":
-		return s.index("orders_status")
-	default:
-		return ""
-	}
 }
 
 // index returns the SQL that makes a SELECT use an index.

@@ -67,20 +67,15 @@ const eraseRows = 1000
 // eraseLarge erases the rows of which a sale may have many: orders with their payments, refusals and buyers.
 func eraseLarge(tx *gorm.DB, saleID string) error {
 	for _, part := range []struct{ table, key string }{{"orders", "id"}, {"refusals", "order_id"}, {"buyers", "user_id"}} {
-		for {
+		for more := true; more; {
 			keys, err := column[string](tx, "read "+part.table, "SELECT "+part.key+" FROM "+part.table+" WHERE sale_id = ? LIMIT ?", saleID, eraseRows)
-			if err != nil {
-				return err
+			if err == nil && part.table == "orders" {
+				err = erasePayments(tx, keys)
 			}
-			if len(keys) == 0 {
-				break
+			if err == nil {
+				err = tx.Exec("DELETE FROM "+part.table+" WHERE sale_id = ? AND "+part.key+" IN ?", saleID, keys).Error
 			}
-			if part.table == "orders" {
-				if err := erasePayments(tx, keys); err != nil {
-					return err
-				}
-			}
-			if err := tx.Exec("DELETE FROM "+part.table+" WHERE sale_id = ? AND "+part.key+" IN ?", saleID, keys).Error; err != nil {
+			if more = len(keys) == eraseRows; err != nil {
 				return err
 			}
 		}
