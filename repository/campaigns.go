@@ -101,7 +101,7 @@ func (s *Store) ChangeCampaign(ctx context.Context, change model.CampaignChange)
 			return "", err
 		}
 		for _, id := range sales { // in the order in which other transactions lock the stock rows
-			_, verdict, err := s.changeSale(tx, model.SaleChange{SaleID: id, Actor: change.Actor, Action: change.Action, Edit: change.EditSale})
+			_, verdict, err := s.changeSale(tx, campaign.ID, model.SaleChange{SaleID: id, Actor: change.Actor, Action: change.Action, Edit: change.EditSale})
 			if err != nil || verdict != model.Accepted {
 				return verdict, err
 			}

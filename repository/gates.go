@@ -77,11 +77,9 @@ func (s *Store) tellGateOfSold(tx *gorm.DB, offer model.Offer, b *attemptBatch) 
 	if offer.Stock.Epoch == 0 {
 		return nil
 	}
-	changes := make([]gateChange, len(b.open))
-	for at, i := range b.open {
-		changes[at] = gateChange{orderID: b.attempts[i].ID, units: -int64(b.attempts[i].Quantity), sold: true}
-	}
-	return s.tellGate(tx, offer.ID, changes...)
+	return s.tellGate(tx, offer.ID, each(b.open, func(i int) gateChange {
+		return gateChange{orderID: b.attempts[i].ID, units: -int64(b.attempts[i].Quantity), sold: true}
+	})...)
 }
 
 // GateChanges reads the changes that a gate has to be told if it has all changes up to the version after. It returns

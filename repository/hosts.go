@@ -14,14 +14,11 @@ import (
 // servers are the MySQL servers of an address: one, the nodes of a cluster, or a primary and its replicas.
 type servers struct {
 	config *mysqldriver.Config // of connections to any of them
-	hosts  []string            // as host:port; none: the config has the address, of a socket
+	hosts  []string            // as host:port, or one path of a socket
 }
 
 // connector returns what connects to the servers. Of several it uses one at a time, see hosts.
 func (s servers) connector() (driver.Connector, error) {
-	if len(s.hosts) == 0 {
-		return mysqldriver.NewConnector(s.config)
-	}
 	all := make([]driver.Connector, len(s.hosts))
 	for i, host := range s.hosts {
 		config := s.config.Clone()

@@ -87,11 +87,10 @@ func (s *Store) TendLine(ctx context.Context, saleID string) (offer model.Offer,
 		if verdict != model.Accepted && verdict != model.Ended {
 			return stopLine(tx, &offer)
 		}
+		var longer statement
 		gap := time.Duration(now.UnixMilli()-line.SeenAtMs) * time.Millisecond
 		if line.SeenAtMs > 0 && (line.Stopped || gap > outageTime || gap < 0) {
-			if err := tx.Exec("UPDATE calls SET until_ms = until_ms + ? WHERE sale_id = ?", gap.Milliseconds(), saleID).Error; err != nil {
-				return wrap("lengthen calls", err)
-			}
+			longer = do("UPDATE calls SET until_ms = until_ms + ? WHERE sale_id = ?", gap.Milliseconds(), saleID)
 		}
 		switch {
 		case verdict == model.Ended:
@@ -104,8 +103,8 @@ func (s *Store) TendLine(ctx context.Context, saleID string) (offer model.Offer,
 			return nil
 		}
 		offer.Line.Phase, offer.Line.Sealed, offer.Line.Stopped = phase, sealed, false
-		return wrap("look after a line", tx.Exec("UPDATE sale_lines SET phase = ?, sealed = ?, seen_at_ms = ?, stopped = 0 WHERE sale_id = ?",
-			string(phase), sealed, now.UnixMilli(), saleID).Error)
+		return s.run(tx, longer, do("UPDATE sale_lines SET phase = ?, sealed = ?, seen_at_ms = ?, stopped = 0 WHERE sale_id = ?",
+			string(phase), sealed, now.UnixMilli(), saleID))
 	})
 	return offer, wrap("look after the line of sale "+saleID, err)
 }
@@ -298,7 +297,7 @@ func endingCalls(sale model.Sale, numbers []any, state model.EntryState, units, 
 	saleID, ordered, taken := sale.LineID(), "held = held + ?", statement{}
 	if saleID != sale.ID {
 		ordered = "quota = quota - ?"
-		taken = statement{"UPDATE stock SET reserved = reserved - ?, held = held + ?, version = version + 1 WHERE sale_id = ?", []any{held, held, sale.ID}}
+		taken = do("UPDATE stock SET reserved = reserved - ?, held = held + ?, version = version + 1 WHERE sale_id = ?", held, held, sale.ID)
 	}
 	spent, lapsed := 0, 0
 	if state == model.EntrySpent {
@@ -309,20 +308,15 @@ func endingCalls(sale model.Sale, numbers []any, state model.EntryState, units, 
 	}
 	return []statement{
 		taken,
-		{"DELETE FROM calls WHERE sale_id = ? AND number IN " + places(len(numbers)), slices.Concat([]any{saleID}, numbers)},
+		do("DELETE FROM calls WHERE sale_id = ? AND number IN "+places(len(numbers)), slices.Concat([]any{saleID}, numbers)...),
 		entriesBecome(saleID, numbers, state),
-		{
-			"UPDATE stock SET called = called - ?, reserved = reserved + ?, " + ordered + ", spent_calls = spent_calls + ?, " +
-				"lapsed_calls = lapsed_calls + ?, version = version + 1 WHERE sale_id = ?",
-			[]any{units, units - held, held, spent, lapsed, saleID},
-		},
+		do("UPDATE stock SET called = called - ?, reserved = reserved + ?, "+ordered+", spent_calls = spent_calls + ?, "+
+			"lapsed_calls = lapsed_calls + ?, version = version + 1 WHERE sale_id = ?", units, units-held, held, spent, lapsed, saleID),
 	}
 }
 
 func entriesBecome(saleID string, numbers []any, state model.EntryState) statement {
-	return statement{
-		"UPDATE entries SET state = ? WHERE sale_id = ? AND number IN " + places(len(numbers)), slices.Concat([]any{string(state), saleID}, numbers),
-	}
+	return do("UPDATE entries SET state = ? WHERE sale_id = ? AND number IN "+places(len(numbers)), slices.Concat([]any{string(state), saleID}, numbers)...)
 }
 
 // Draw makes orders of the entries with these numbers, as long as the draw has units. The numbers are those of the ranks from

@@ -70,7 +70,7 @@ func mysqlServers(text string) (s servers, err error) {
 	cfg.User = u.User.Username()
 	cfg.Passwd, _ = u.User.Password()
 	if cfg.Net = "tcp"; len(hosts) == 0 {
-		cfg.Net, cfg.Addr = "unix", parameters.Get("socket")
+		cfg.Net, hosts = "unix", []string{parameters.Get("socket")}
 	}
 	if cfg.TLS, err = clientTLS(parameters); err != nil {
 		return s, fmt.Errorf("database: %w", err)

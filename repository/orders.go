@@ -219,9 +219,9 @@ func (s *Store) Expire(ctx context.Context, saleID string, orderIDs []string) (r
 		if err := s.release(tx, saleID, model.OrderPending, list...); err != nil {
 			return err
 		}
-		for _, o := range list {
-			released = append(released, model.Release{OrderID: o.ID, UserID: o.UserID, Units: o.Quantity})
-		}
+		released = each(list, func(o model.Order) model.Release {
+			return model.Release{OrderID: o.ID, UserID: o.UserID, Units: o.Quantity}
+		})
 		return nil
 	})
 	if err != nil {

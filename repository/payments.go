@@ -376,10 +376,8 @@ func (s *Store) reinstate(tx *gorm.DB, order model.Order) (taken bool, err error
 			return false, err
 		}
 		if from = "reserved"; offer.Campaign.ID != "" {
-			fromCampaign = statement{
-				"UPDATE stock SET reserved = reserved - ?, quota = quota - ?, version = version + 1 WHERE sale_id = ?",
-				[]any{order.Quantity, order.Quantity, offer.LineID()},
-			}
+			fromCampaign = do("UPDATE stock SET reserved = reserved - ?, quota = quota - ?, version = version + 1 WHERE sale_id = ?",
+				order.Quantity, order.Quantity, offer.LineID())
 		}
 	}
 	wanted := inCampaigns([]userUnits{{order.SaleID, order.UserID, order.Quantity}}, map[string]string{order.SaleID: offer.Campaign.ID})
@@ -401,7 +399,7 @@ func (s *Store) reinstate(tx *gorm.DB, order model.Order) (taken bool, err error
 	if res.RowsAffected == 0 {
 		return false, s.returnUnits(tx, wanted)
 	}
-	if _, err := s.execute(tx, fromCampaign); err != nil {
+	if err := s.run(tx, fromCampaign); err != nil {
 		return false, wrap("reinstate", err)
 	}
 	return true, s.tellGate(tx, order.SaleID, gateChange{orderID: order.ID, units: -int64(order.Quantity)})

@@ -44,7 +44,7 @@ func (s *Store) release(tx *gorm.DB, saleID string, from model.OrderStatus, list
 	if from == model.OrderPaid {
 		leaves = "paid = paid - ?"
 	}
-	if err := s.giveBack(tx, saleID, leaves, changes...); err != nil {
+	if err := s.giveBack(tx, saleID, campaigns[saleID], leaves, changes...); err != nil {
 		return err
 	}
 	event := model.EventType("order." + list[0].Status) // of the status that a release gives
@@ -53,8 +53,9 @@ func (s *Store) release(tx *gorm.DB, saleID string, from model.OrderStatus, list
 
 // giveBack makes the units of the changes available to all or, if the sale is in line, gives them to its line, and records the
 // changes for the gate. leaves is the part of an UPDATE of stock that takes the units from where they are; its only argument is
-// their number. giveBack fails with errRefusing while instances refuse requests on the sale from memory.
-func (s *Store) giveBack(tx *gorm.DB, saleID, leaves string, changes ...gateChange) error {
+// their number. The sale belongs to the campaign, unless campaignID is empty. giveBack fails with errRefusing while instances
+// refuse requests on the sale from memory.
+func (s *Store) giveBack(tx *gorm.DB, saleID, campaignID, leaves string, changes ...gateChange) error {
 	units := int64(0)
 	for _, c := range changes {
 		units += c.units
@@ -78,12 +79,8 @@ func (s *Store) giveBack(tx *gorm.DB, saleID, leaves string, changes ...gateChan
 	if res.Error != nil {
 		return fmt.Errorf("give units back: %w", res.Error)
 	}
-	campaigns, err := s.campaignsOf(tx, saleID)
-	if err != nil {
-		return err
-	}
 	stock.Version++
-	toLine := []statement{givingToLine(campaigns[saleID], units)}
+	toLine := []statement{givingToLine(campaignID, units)}
 	return wrap("give units back", s.run(tx, append(toLine, s.telling(saleID, stock, changes)...)...))
 }
 

@@ -220,19 +220,20 @@ func (s *Store) ChangeSale(ctx context.Context, change model.SaleChange) (offer 
 		if _, _, err := s.lockLine(tx, cmp.Or(campaigns[change.SaleID], change.SaleID)); err != nil {
 			return "", err
 		}
-		offer, verdict, err = s.changeSale(tx, change)
+		offer, verdict, err = s.changeSale(tx, campaigns[change.SaleID], change)
 		return verdict, err
 	})
 	return offer, verdict, err
 }
 
-// changeSale is ChangeSale in a transaction that has locked the sale's line, if there is one.
-func (s *Store) changeSale(tx *gorm.DB, change model.SaleChange) (offer model.Offer, verdict model.Verdict, err error) {
+// changeSale is ChangeSale in a transaction that has locked the sale's line, if there is one. The sale belongs to the campaign,
+// unless campaignID is empty.
+func (s *Store) changeSale(tx *gorm.DB, campaignID string, change model.SaleChange) (offer model.Offer, verdict model.Verdict, err error) {
 	if _, ok, err := s.lockStock(tx, change.SaleID); err != nil || !ok {
 		return offer, model.NotFound, err
 	}
 	if change.AddQuota != 0 {
-		err = s.giveBack(tx, change.SaleID, "quota = quota + ?, "+s.nextTerms(), gateChange{units: change.AddQuota})
+		err = s.giveBack(tx, change.SaleID, campaignID, "quota = quota + ?, "+s.nextTerms(), gateChange{units: change.AddQuota})
 	} else {
 		err = tx.Exec("UPDATE stock SET "+s.nextTerms()+", "+nextGateVersion+" WHERE sale_id = ?", change.SaleID).Error
 	}
