@@ -179,11 +179,8 @@ func (o outages) Translate(err error) error {
 func (outages) Explain(query string, _ ...any) string { return query }
 
 func outage(err error) bool {
-	if _, ok := errors.AsType[*mysqldriver.MySQLError](err); ok {
-		return !broken(err)
-	}
-	if e, ok := errors.AsType[*gosqlite.Error](err); ok {
-		return !broken(err) && e.Code()&0xff != 9 // SQLITE_INTERRUPT: the caller's context ended
+	if mysql, sqlite := codes(err); mysql != 0 || sqlite != 0 {
+		return !broken(err) && sqlite&0xff != 9 // SQLITE_INTERRUPT: the caller's context ended
 	}
 	_, network := errors.AsType[net.Error](err)
 	return network || errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysqldriver.ErrInvalidConn) ||
@@ -355,36 +352,40 @@ func (s *Store) oneInstant() *sql.TxOptions {
 	return opts
 }
 
-// passing reports whether another transaction caused the error, so that a repeat may succeed.
-func passing(err error) bool {
-	if errors.Is(err, gorm.ErrDuplicatedKey) {
-		return true // another writer inserted the row meanwhile; the repeat finds it
-	}
+// codes returns the number of an error of MySQL, or the extended code of an error of SQLite. Both are 0 for any other error.
+func codes(err error) (mysql, sqlite int) {
 	if e, ok := errors.AsType[*mysqldriver.MySQLError](err); ok {
-		return slices.Contains([]uint16{1213, 1205, 1020, 1317}, e.Number) // deadlock, lock wait, changed since read, interrupted
+		return int(e.Number), 0
 	}
 	if e, ok := errors.AsType[*gosqlite.Error](err); ok {
-		return e.Code()&0xff == 5 // SQLITE_BUSY
+		return 0, e.Code()
 	}
-	return false
+	return 0, 0
+}
+
+// passing reports whether another transaction caused the error, so that a repeat may succeed.
+func passing(err error) bool {
+	mysql, sqlite := codes(err)
+	return errors.Is(err, gorm.ErrDuplicatedKey) || // another writer inserted the row meanwhile; the repeat finds it
+		slices.Contains([]int{1213, 1205, 1020, 1317}, mysql) || // deadlock, lock wait, changed since read, interrupted
+		sqlite&0xff == 5 // SQLITE_BUSY
 }
 
 // broken reports whether the statement itself can never succeed, for example because of a violated constraint or a
 // missing column. Any other error may be temporary: a lost connection, a full disk, a time-out.
 func broken(err error) bool {
-	if errors.Is(err, gorm.ErrDuplicatedKey) || errors.Is(err, gorm.ErrCheckConstraintViolated) {
-		return true
-	}
-	if e, ok := errors.AsType[*mysqldriver.MySQLError](err); ok {
-		switch e.Number { // null, no such column, syntax, no such table, range, no default, value, length, checks
-		case 1048, 1054, 1064, 1146, 1264, 1364, 1366, 1406, 3819, 4025:
-			return true
-		}
-	}
-	if e, ok := errors.AsType[*gosqlite.Error](err); ok {
-		return e.Code()&0xff == 19 || e.Code()&0xff == 1 // SQLITE_CONSTRAINT, SQLITE_ERROR
-	}
-	return false
+	mysql, sqlite := codes(err)
+	return errors.Is(err, gorm.ErrDuplicatedKey) || errors.Is(err, gorm.ErrCheckConstraintViolated) ||
+		// null, no such column, syntax, no such table, range, no default, value, length, checks
+		slices.Contains([]int{1048, 1054, 1064, 1146, 1264, 1364, 1366, 1406, 3819, 4025}, mysql) ||
+		sqlite&0xff == 19 || sqlite&0xff == 1 // SQLITE_CONSTRAINT, SQLITE_ERROR
+}
+
+// violated reports whether a statement failed because of a CHECK constraint. MySQL's error has the number 3819, and
+// MariaDB's 4025.
+func violated(err error) bool {
+	mysql, sqlite := codes(err)
+	return mysql == 3819 || mysql == 4025 || sqlite == 275 // SQLITE_CONSTRAINT_CHECK
 }
 
 // wrap adds the name of the failed operation to err. It returns nil if err is nil.

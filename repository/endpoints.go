@@ -45,10 +45,6 @@ func (s *Store) CreateEndpoint(ctx context.Context, e model.Endpoint, most int, 
 		}
 	}
 	err = s.transact(ctx, func(tx *gorm.DB) error {
-		now, err := s.nowOn(tx)
-		if err != nil {
-			return err
-		}
 		last, err := s.lockFeed(tx)
 		if err != nil {
 			return err
@@ -57,11 +53,14 @@ func (s *Store) CreateEndpoint(ctx context.Context, e model.Endpoint, most int, 
 		if ok = err == nil && there < most; !ok {
 			return err
 		}
-		made = model.Endpoint{ID: e.ID, URL: e.URL, Rate: e.Rate, State: model.EndpointOn, Secret: e.Secret, Position: last, CreatedAt: now}
-		return s.run(tx, do(`INSERT INTO endpoints (id, url, rate, state, reason, secret, old_secret, old_until_ms, position, sending_to, tries,
-			failing_since_ms, next_at_ms, leased_until_ms, created_at_ms) VALUES (?, ?, ?, ?, '', ?, '', 0, ?, 0, 0, 0, 0, 0, ?)`,
-			made.ID, made.URL, made.Rate, string(made.State), made.Secret, last, now.UnixMilli()),
+		err = s.run(tx, do(`INSERT INTO endpoints (id, url, rate, state, reason, secret, old_secret, old_until_ms, position, sending_to, tries,
+			failing_since_ms, next_at_ms, leased_until_ms, created_at_ms) VALUES (?, ?, ?, ?, '', ?, '', 0, ?, 0, 0, 0, 0, 0, `+s.nowMillis()+`)`,
+			e.ID, e.URL, e.Rate, string(model.EndpointOn), e.Secret, last),
 			s.logging(actor, "create", model.EndpointSubject, e.ID+": "+e.URL))
+		if err == nil {
+			made, _, err = one(endpoints(tx, "id = ?", e.ID))
+		}
+		return err
 	})
 	return made, ok, wrap("create an endpoint", err)
 }

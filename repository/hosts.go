@@ -164,7 +164,7 @@ const notReady = 1047
 // outsideCluster replaces the error of a node that has left the primary component by one by which the pool leaves the node. The
 // node has not executed the statement.
 func outsideCluster(err error) error {
-	if e, ok := errors.AsType[*mysqldriver.MySQLError](err); ok && e.Number == notReady {
+	if mysql, _ := codes(err); mysql == notReady {
 		return driver.ErrBadConn
 	}
 	return err

@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"slices"
 
-	mysqldriver "github.com/go-sql-driver/mysql"
 	"github.com/pressly/goose/v3"
 
 	"flashsale/migrations"
@@ -146,12 +145,12 @@ type repeatableConn struct{ conn }
 
 // doneBefore are the numbers of the errors by which a server says that the table, column or key that a statement makes is
 // there already, or that the one that it removes is gone. A server executes such a statement as a whole or not at all.
-var doneBefore = []uint16{1050, 1051, 1060, 1061, 1091}
+var doneBefore = []int{1050, 1051, 1060, 1061, 1091}
 
 // ExecContext is part of driver.ExecerContext. It passes over a statement that was executed before.
 func (c repeatableConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	done, err := c.conn.ExecContext(ctx, query, args)
-	if refused, ok := errors.AsType[*mysqldriver.MySQLError](err); ok && slices.Contains(doneBefore, refused.Number) {
+	if mysql, _ := codes(err); slices.Contains(doneBefore, mysql) {
 		return driver.ResultNoRows, nil
 	}
 	return done, err

@@ -117,13 +117,11 @@ func (s *Store) ShadowSales(ctx context.Context) (ids []string, err error) {
 // schema returns the newest applied step of the schema, and the newest step that this binary has. It does not ask goose, because
 // goose would create its table.
 func (s *Store) schema(ctx context.Context) (applied, newest int64, err error) {
-	folder := s.dialect("mysql", "sqlite")
-	files, err := fs.Glob(migrations.FS, folder+"/*.sql")
+	files, err := fs.Glob(migrations.FS, s.dialect("mysql", "sqlite")+"/*.sql")
 	if err != nil || len(files) == 0 {
 		return 0, 0, fmt.Errorf("list the migrations: %d: %w", len(files), err)
 	}
-	number, _, _ := strings.Cut(strings.TrimPrefix(files[len(files)-1], folder+"/"), "_") // the names are sorted
-	if newest, err = strconv.ParseInt(number, 10, 64); err != nil {
+	if newest, err = goose.NumericComponent(files[len(files)-1]); err != nil { // the names are sorted
 		return 0, 0, fmt.Errorf("list the migrations: %w", err)
 	}
 	there, err := s.tables(ctx)

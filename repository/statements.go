@@ -4,14 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	gosqlite "github.com/glebarez/go-sqlite"
-	mysqldriver "github.com/go-sql-driver/mysql"
 	"gorm.io/gorm"
 )
 
@@ -158,14 +155,4 @@ func (s *Store) kill(ctx context.Context, r *statements) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 	_ = s.write.WithContext(ctx).Exec("KILL QUERY ?", r.connection).Error // the connection may have been lost
-}
-
-// violated reports whether a statement failed because of a CHECK constraint. MySQL's error has the number 3819, and
-// MariaDB's 4025.
-func violated(err error) bool {
-	if e, ok := errors.AsType[*mysqldriver.MySQLError](err); ok {
-		return e.Number == 3819 || e.Number == 4025
-	}
-	e, ok := errors.AsType[*gosqlite.Error](err)
-	return ok && e.Code() == 275 // SQLITE_CONSTRAINT_CHECK
 }
