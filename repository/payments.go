@@ -402,7 +402,7 @@ func (s *Store) reinstate(tx *gorm.DB, order model.Order) (taken bool, err error
 	if err := s.run(tx, fromCampaign); err != nil {
 		return false, wrap("reinstate", err)
 	}
-	return true, s.tellGate(tx, order.SaleID, gateChange{orderID: order.ID, units: -int64(order.Quantity)})
+	return true, s.tellGate(tx, order.SaleID, model.GateChange{OrderID: order.ID, Units: -int64(order.Quantity)})
 }
 
 // idleLine locks a sale's line, and reports whether the line has this many units that nobody waits for.

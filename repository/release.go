@@ -17,14 +17,14 @@ import (
 // orders, buyers, stock, as in every transaction on an order that exists. release fails as giveBack does.
 func (s *Store) release(tx *gorm.DB, saleID string, from model.OrderStatus, list ...model.Order) error {
 	ids, about := make([]string, len(list)), make([]subject, len(list))
-	units, changes := make([]userUnits, len(list)), make([]gateChange, len(list))
+	units, changes := make([]userUnits, len(list)), make([]model.GateChange, len(list))
 	for i, o := range list {
 		if !from.CanBecome(o.Status) {
 			return fmt.Errorf("release orders: order %s cannot go from %s to %s", o.ID, from, o.Status)
 		}
 		ids[i], about[i] = o.ID, subject{o.ID, saleID}
 		units[i] = userUnits{saleID, o.UserID, o.Quantity}
-		changes[i] = gateChange{orderID: o.ID, units: int64(o.Quantity)}
+		changes[i] = model.GateChange{OrderID: o.ID, Units: int64(o.Quantity)}
 	}
 	res := tx.Exec("UPDATE orders SET status = ? WHERE id IN ? AND status = ?", string(list[0].Status), ids, string(from))
 	if res.Error != nil {
@@ -55,10 +55,10 @@ func (s *Store) release(tx *gorm.DB, saleID string, from model.OrderStatus, list
 // changes for the gate. leaves is the part of an UPDATE of stock that takes the units from where they are; its only argument is
 // their number. The sale belongs to the campaign, unless campaignID is empty. giveBack fails with errRefusing while instances
 // refuse requests on the sale from memory.
-func (s *Store) giveBack(tx *gorm.DB, saleID, campaignID, leaves string, changes ...gateChange) error {
+func (s *Store) giveBack(tx *gorm.DB, saleID, campaignID, leaves string, changes ...model.GateChange) error {
 	units := int64(0)
 	for _, c := range changes {
-		units += c.units
+		units += c.Units
 	}
 	stock, _, err := s.lockStock(tx, saleID)
 	if err != nil {

@@ -233,7 +233,7 @@ func (s *Store) changeSale(tx *gorm.DB, campaignID string, change model.SaleChan
 		return offer, model.NotFound, err
 	}
 	if change.AddQuota != 0 {
-		err = s.giveBack(tx, change.SaleID, campaignID, "quota = quota + ?, "+s.nextTerms(), gateChange{units: change.AddQuota})
+		err = s.giveBack(tx, change.SaleID, campaignID, "quota = quota + ?, "+s.nextTerms(), model.GateChange{Units: change.AddQuota})
 	} else {
 		err = tx.Exec("UPDATE stock SET "+s.nextTerms()+", "+nextGateVersion+" WHERE sale_id = ?", change.SaleID).Error
 	}
