@@ -92,11 +92,12 @@ func buyers(db *gorm.DB, saleID string) iter.Seq2[[]model.Buyer, error] {
 // there is no such sale.
 func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok bool, err error) {
 	books.Orders, books.Units = map[model.OrderStatus]int64{model.OrderRejected: 0}, map[model.OrderStatus]int64{model.OrderRejected: 0}
-	byStatus := func(status model.OrderStatus) func(rows, units int64) {
-		return func(rows, units int64) {
-			if rows > 0 {
-				books.Orders[status], books.Units[status] = books.Orders[status]+rows, books.Units[status]+units
+	withStatus := func(status model.OrderStatus) func(page sum) {
+		return func(page sum) {
+			if page.rows > 0 {
+				books.Orders[status], books.Units[status] = books.Orders[status]+page.rows, books.Units[status]+page.units
 			}
+			books.WrongTurns += page.wrong
 		}
 	}
 	err = s.snapshot(ctx, func(tx *gorm.DB) error {
@@ -107,28 +108,44 @@ func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok
 		if books.Stock = offer.Stock; offer.LineID() == offer.ID { // otherwise the line is in the books of the sale that has it
 			books.Line = offer.Line
 		}
-		numbered := []rowsAfter[int64]{
-			{"SELECT number AS place, units FROM calls WHERE number > ? AND sale_id = ? ORDER BY number", -1, []any{saleID}, unitsIn(&books.CalledUnits)},
+		numbered := []rowsAfter[int64]{{
+			`SELECT number AS place, units, CASE WHEN EXISTS (SELECT 1 FROM entries WHERE entries.sale_id = calls.sale_id AND entries.number = calls.number
+				AND entries.user_id = calls.user_id AND state = 'waiting') THEN 0 ELSE 1 END AS wrong
+				FROM calls WHERE number > ? AND sale_id = ? ORDER BY number`,
+			-1, []any{saleID}, func(page sum) {
+				books.CalledUnits, books.WrongCalls = books.CalledUnits+page.units, books.WrongCalls+page.wrong
+			},
+		}}
+		wrongTurn := "0"
+		if offer.HasLine() {
+			numbered = append(numbered, rowsAfter[int64]{
+				"SELECT number AS place, 0 AS units, 0 AS wrong FROM entries WHERE number > ? AND sale_id = ? ORDER BY number",
+				-1, []any{saleID}, func(page sum) { books.Entries += page.rows },
+			})
+			// In the modes line and draw each order belongs to an entry. A rush with a waiting list also has orders without an
+			// entry, from before it was in line.
+			wrongTurn = `CASE WHEN EXISTS (SELECT 1 FROM sales JOIN entries ON entries.sale_id = COALESCE(campaign_id, sales.id)
+				WHERE sales.id = orders.sale_id AND entries.user_id = orders.user_id AND state = 'spent') THEN 0 ELSE 1 END`
+			if offer.Mode == model.ModeRush {
+				wrongTurn = "CASE WHEN source NOT IN ('line', 'draw') THEN 0 ELSE " + wrongTurn + " END"
+			}
 		}
 		for _, status := range model.StoredStatuses {
-			numbered = append(numbered, rowsAfter[int64]{"SELECT number AS place, quantity AS units FROM orders" + s.index("orders_status") +
-				" WHERE number > ? AND sale_id = ? AND status = ? ORDER BY number", 0, []any{saleID, string(status)}, byStatus(status)})
-		}
-		if offer.HasLine() {
-			numbered = append(numbered, s.lineBooks(offer.Sale, &books)...)
+			numbered = append(numbered, rowsAfter[int64]{"SELECT number AS place, quantity AS units, " + wrongTurn + " AS wrong FROM orders" + s.index("orders_status") +
+				" WHERE number > ? AND sale_id = ? AND status = ? ORDER BY number", 0, []any{saleID, string(status)}, withStatus(status)})
 		}
 		named := []rowsAfter[string]{{
-			"SELECT order_id AS place, quantity AS units FROM refusals WHERE order_id > ? AND order_id < ? ORDER BY order_id",
-			saleID, []any{saleID + behindSale}, byStatus(model.OrderRejected),
+			"SELECT order_id AS place, quantity AS units, 0 AS wrong FROM refusals WHERE order_id > ? AND order_id < ? ORDER BY order_id",
+			saleID, []any{saleID + behindSale}, withStatus(model.OrderRejected),
 		}}
 		if offer.IsCampaignLine() { // its rows in buyers are of the whole campaign
 			books.CampaignUnits = offer.Stock.Quota
 			books.CampaignSales, err = cell[int64](tx, "sum the sales of a campaign",
 				"SELECT COALESCE(SUM(reserved), 0) FROM stock JOIN sales ON sales.id = sale_id WHERE campaign_id = ? AND "+forBuyers, offer.ID)
 		} else if named = append(named, buyersUnits(saleID, &books.BuyersUnits)); offer.Campaign.ID != "" {
-			var common []rowsAfter[string]
-			common, err = s.campaignBooks(tx, offer.Campaign.ID, &books)
-			named = append(named, common...)
+			var ofSales []rowsAfter[string]
+			ofSales, err = s.campaignBooks(tx, offer.Campaign.ID, &books)
+			named = append(named, ofSales...)
 		}
 		if err == nil {
 			err = sums(tx, sumRows, numbered...)
@@ -141,63 +158,42 @@ func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok
 	return books, ok, wrap("read the books of sale "+saleID, err)
 }
 
-func buyersUnits(saleID string, sum *int64) rowsAfter[string] {
-	return rowsAfter[string]{"SELECT user_id AS place, units FROM buyers WHERE user_id > ? AND sale_id = ? ORDER BY user_id", "", []any{saleID}, unitsIn(sum)}
+func buyersUnits(saleID string, units *int64) rowsAfter[string] {
+	return rowsAfter[string]{
+		"SELECT user_id AS place, units, 0 AS wrong FROM buyers WHERE user_id > ? AND sale_id = ? ORDER BY user_id",
+		"", []any{saleID}, func(page sum) { *units += page.units },
+	}
 }
 
-// campaignBooks counts the users for whom the campaign's units differ from the sum of its sales' units, and returns what else is
-// to be summed: the campaign's units and its sales' units, each over the users. It counts only users with a row of the campaign;
-// a user who has units in a sale but no such row makes the sums differ.
+// campaignBooks sums the campaign's units over the users, and counts those for whom the campaign's units differ from the sum of its
+// sales' units. It returns the queries for its sales' units. It counts only users with a row of the campaign; a user who has units
+// in a sale but no such row makes the sums differ.
 func (s *Store) campaignBooks(tx *gorm.DB, campaignID string, books *model.Books) ([]rowsAfter[string], error) {
 	sales, err := column[string](tx, "read the sales of a campaign", "SELECT id FROM sales WHERE campaign_id = ? AND "+forBuyers, campaignID)
 	if err != nil {
 		return nil, err
 	}
-	queries := []rowsAfter[string]{buyersUnits(campaignID, &books.CampaignUnits)}
-	for _, id := range sales {
-		queries = append(queries, buyersUnits(id, &books.CampaignSales))
-	}
-	return queries, sums(tx, sumRows/model.MaxVariants, rowsAfter[string]{`SELECT user_id AS place, CASE WHEN units = COALESCE((SELECT SUM(units) FROM buyers AS one
-			WHERE one.user_id = buyers.user_id AND one.sale_id IN (SELECT id FROM sales WHERE campaign_id = buyers.sale_id AND ` + forBuyers + `)), 0) THEN 0 ELSE 1 END AS units
-		FROM buyers WHERE user_id > ? AND sale_id = ? ORDER BY user_id`, "", []any{campaignID}, unitsIn(&books.CampaignWrong)})
+	ofSales := each(sales, func(id string) rowsAfter[string] { return buyersUnits(id, &books.CampaignSales) })
+	return ofSales, sums(tx, sumRows/model.MaxVariants, rowsAfter[string]{
+		`SELECT user_id AS place, units, CASE WHEN units = COALESCE((SELECT SUM(units) FROM buyers AS one
+			WHERE one.user_id = buyers.user_id AND one.sale_id IN (SELECT id FROM sales WHERE campaign_id = buyers.sale_id AND ` + forBuyers + `)), 0) THEN 0 ELSE 1 END AS wrong
+			FROM buyers WHERE user_id > ? AND sale_id = ? ORDER BY user_id`,
+		"", []any{campaignID}, func(page sum) {
+			books.CampaignUnits, books.CampaignWrong = books.CampaignUnits+page.units, books.CampaignWrong+page.wrong
+		},
+	})
 }
 
-// lineBooks returns what must agree between a sale's line, its calls and its orders. In the modes line and draw each order
-// belongs to an entry; a rush with a waiting list also has orders without an entry, from before it was in line.
-func (s *Store) lineBooks(sale model.Sale, books *model.Books) []rowsAfter[int64] {
-	others := "0"
-	if sale.Mode == model.ModeRush {
-		others = "source NOT IN ('line', 'draw')"
-	}
-	queries := []rowsAfter[int64]{
-		{"SELECT number AS place, 1 AS units FROM entries WHERE number > ? AND sale_id = ? ORDER BY number", -1, []any{sale.ID}, unitsIn(&books.Entries)},
-		{`SELECT number AS place, CASE WHEN EXISTS (SELECT 1 FROM entries WHERE entries.sale_id = calls.sale_id AND entries.number = calls.number
-			AND entries.user_id = calls.user_id AND state = 'waiting') THEN 0 ELSE 1 END AS units
-			FROM calls WHERE number > ? AND sale_id = ? ORDER BY number`, -1, []any{sale.ID}, unitsIn(&books.WrongCalls)},
-	}
-	for _, status := range model.StoredStatuses {
-		queries = append(queries, rowsAfter[int64]{"SELECT number AS place, CASE WHEN " + others + ` OR EXISTS (SELECT 1
-			FROM sales JOIN entries ON entries.sale_id = COALESCE(campaign_id, sales.id)
-			WHERE sales.id = orders.sale_id AND entries.user_id = orders.user_id AND state = 'spent') THEN 0 ELSE 1 END AS units
-			FROM orders` + s.index("orders_status") + " WHERE number > ? AND sale_id = ? AND status = ? ORDER BY number",
-			0, []any{sale.ID, string(status)}, unitsIn(&books.WrongTurns)})
-	}
-	return queries
-}
-
-// rowsAfter is a query of the rows with a place above after, in the order of the places. Its rows are (place, units). Its
-// arguments are after and, behind it, the others. add gets the number of rows in each page, and the sum of their units.
+// rowsAfter is a query of the rows with a place above after, in the order of the places. Its rows are (place, units, wrong); wrong is
+// 1 if the row contradicts another table. Its arguments are after and, behind it, the others. add gets the sum of each page.
 type rowsAfter[K any] struct {
 	query  string
 	after  K
 	others []any
-	add    func(rows, units int64)
+	add    func(page sum)
 }
 
-// unitsIn returns an add of rowsAfter that adds the units of all pages to sum.
-func unitsIn(sum *int64) func(rows, units int64) {
-	return func(_, units int64) { *sum += units }
-}
+type sum struct{ rows, units, wrong int64 }
 
 // sums counts the rows of each query and adds up their units. Each of its statements reads a page of every query that has rows
 // left, at most rowsAtOnce rows in all.
@@ -205,13 +201,14 @@ func sums[K any](tx *gorm.DB, rowsAtOnce int64, queries ...rowsAfter[K]) error {
 	for len(queries) > 0 {
 		texts, args, most := make([]string, len(queries)), []any(nil), rowsAtOnce/int64(len(queries))
 		for i, q := range queries {
-			texts[i] = fmt.Sprintf("SELECT %d AS i, COUNT(*) AS counted, COALESCE(SUM(units), 0) AS sum, MAX(place) AS last FROM (%s LIMIT ?) AS page", i, q.query)
+			texts[i] = fmt.Sprintf(`SELECT %d AS i, COUNT(*) AS counted, COALESCE(SUM(units), 0) AS sum, COALESCE(SUM(wrong), 0) AS wrong, MAX(place) AS last
+				FROM (%s LIMIT ?) AS page`, i, q.query)
 			args = append(append(append(args, q.after), q.others...), most)
 		}
 		var pages []struct {
-			I            int
-			Counted, Sum int64
-			Last         K
+			I                   int
+			Counted, Sum, Wrong int64
+			Last                K
 		}
 		if err := tx.Raw(strings.Join(texts, " UNION ALL "), args...).Scan(&pages).Error; err != nil {
 			return err
@@ -219,7 +216,7 @@ func sums[K any](tx *gorm.DB, rowsAtOnce int64, queries ...rowsAfter[K]) error {
 		var open []rowsAfter[K]
 		for _, p := range pages {
 			q := queries[p.I]
-			if q.add(p.Counted, p.Sum); p.Counted == most {
+			if q.add(sum{p.Counted, p.Sum, p.Wrong}); p.Counted == most {
 				q.after = p.Last
 				open = append(open, q)
 			}

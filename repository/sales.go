@@ -151,24 +151,22 @@ func (l *LiveSales) readAll(ctx context.Context, linger time.Duration) ([]model.
 // SaleCodes returns, for the catalog's Bloom filter, the short codes of the sales made since a time, by id. The map also has the
 // campaigns made since then, under their ids. asked is the time of the query by the database's clock.
 func (s *Store) SaleCodes(ctx context.Context, since time.Time) (codes map[string]string, asked time.Time, err error) {
-	var rows []struct {
-		ID, Code string
-		NowMs    int64
+	type row struct {
+		id, code string
+		now      time.Time
 	}
-	err = s.read.WithContext(ctx).Raw("SELECT '' AS id, '' AS code, "+s.nowMillis()+" AS now_ms UNION ALL SELECT id, code, 0 FROM sales WHERE created_at_ms >= ? "+
-		"UNION ALL SELECT id, id, 0 FROM campaigns WHERE created_at_ms >= ?", since.UnixMilli(), since.UnixMilli()).Scan(&rows).Error
-	if err != nil {
-		return nil, since, fmt.Errorf("read sale ids: %w", err)
-	}
+	rows, err := scan(s.read.WithContext(ctx), "read sale ids", func(r *row) []any { return []any{&r.id, &r.code, millis(&r.now)} },
+		"SELECT '', '', "+s.nowMillis()+" UNION ALL SELECT id, code, 0 FROM sales WHERE created_at_ms >= ? "+
+			"UNION ALL SELECT id, id, 0 FROM campaigns WHERE created_at_ms >= ?", since.UnixMilli(), since.UnixMilli())
 	codes, asked = make(map[string]string, len(rows)), since
 	for _, r := range rows {
-		if r.NowMs > 0 {
-			asked = fromMillis(r.NowMs)
+		if r.id == "" {
+			asked = r.now
 			continue
 		}
-		codes[r.ID] = r.Code
+		codes[r.id] = r.code
 	}
-	return codes, asked, nil
+	return codes, asked, err
 }
 
 // SaleByCode returns the id of the sale that a short link leads to, or an empty id if there is none.
