@@ -266,9 +266,10 @@ func (a *App) wire(ctx context.Context) error {
 	a.streams, a.lab = handler.NewStreams(offers, a.now), &handler.Lab{Stores: labStores(&a.settings), Consoles: consoles}
 	orders := &service.Orders{Desk: db, Ledger: db, IDs: a.IDs, Catalog: a.Catalog, Gate: a.gate, Gates: a.gates}
 	payments, holds, err := a.takeMoney(db, pages, orders)
-	if err := errors.Join(err, a.watch()); err != nil {
+	if err != nil {
 		return err
 	}
+	a.watch()
 	var trace gin.HandlerFunc // nil without tracing
 	if a.tracing != nil {
 		trace = middleware.Trace(a.tracing.Tracer()) //nolint:contextcheck // each request has its own context
@@ -397,12 +398,8 @@ func (a *App) Furnish(ctx context.Context) (password string, err error) {
 }
 
 // watch registers the metrics whose values are read from other parts at each scrape.
-func (a *App) watch() error {
-	pools, err := a.Stores.Database.Pools()
-	if err != nil {
-		return err
-	}
-	for name, pool := range pools {
+func (a *App) watch() {
+	for name, pool := range a.Stores.Database.Pools() {
 		a.metrics.WatchPool(name, pool)
 	}
 	a.metrics.Watch(metrics.Sources{
@@ -416,7 +413,6 @@ func (a *App) watch() error {
 		Breaker: func() bool { return a.Strategy.Healthy() == nil },
 		Streams: a.streams.Open, Bypassed: a.Settler.Bypassed,
 	})
-	return nil
 }
 
 func (a *App) checks() []handler.Check {

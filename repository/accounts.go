@@ -33,7 +33,7 @@ func (s *Store) SetPassword(ctx context.Context, name, hash string) error {
 
 func accounts(db *gorm.DB, where string, args ...any) ([]model.Account, error) {
 	return scan(db, "read accounts", func(a *model.Account) []any {
-		return []any{&a.ID, &a.Name, &a.PasswordHash, &a.Role, millis{&a.CreatedAt}, millis{&a.UsedAt}}
+		return []any{&a.ID, &a.Name, &a.PasswordHash, &a.Role, millis(&a.CreatedAt), millis(&a.UsedAt)}
 	}, "SELECT id, name, password_hash, role, created_at_ms, used_at_ms FROM users WHERE "+where, args...)
 }
 
@@ -57,7 +57,7 @@ func (s *Store) CreateStaff(ctx context.Context, a model.Account, actor string) 
 		if ok, err = s.createAccount(tx, a); err != nil || !ok {
 			return err
 		}
-		return s.logAudit(tx, actor, "create", model.StaffSubject, fmt.Sprintf("%s, %s", a.ID, a.Role))
+		return s.run(tx, s.logging(actor, "create", model.StaffSubject, fmt.Sprintf("%s, %s", a.ID, a.Role)))
 	})
 	return ok, err
 }
@@ -74,12 +74,10 @@ func (s *Store) ChangeStaff(ctx context.Context, name string, role model.Role, h
 			what = fmt.Sprintf("%s -> %s", account.Role, role)
 		}
 		account.Role, account.PasswordHash = cmp.Or(role, account.Role), cmp.Or(hash, account.PasswordHash)
-		if err := tx.Exec("UPDATE users SET role = ?, password_hash = ? WHERE id = ?", string(account.Role), account.PasswordHash, account.ID).Error; err != nil {
-			return fmt.Errorf("change %s: %w", account.ID, err)
-		}
-		return s.logAudit(tx, actor, "change", model.StaffSubject, account.ID+": "+what)
+		return s.run(tx, do("UPDATE users SET role = ?, password_hash = ? WHERE id = ?", string(account.Role), account.PasswordHash, account.ID),
+			s.logging(actor, "change", model.StaffSubject, account.ID+": "+what))
 	})
-	return account, ok, err
+	return account, ok, wrap("change "+name, err)
 }
 
 // RemoveStaff removes a member of the staff, or a key, and returns the removed account; ok is false if no account of the staff
@@ -89,12 +87,9 @@ func (s *Store) RemoveStaff(ctx context.Context, name, actor string) (account mo
 		if account, ok, err = s.lockStaff(tx, name); err != nil || !ok {
 			return err
 		}
-		if err := tx.Exec("DELETE FROM users WHERE id = ?", account.ID).Error; err != nil {
-			return fmt.Errorf("remove %s: %w", account.ID, err)
-		}
-		return s.logAudit(tx, actor, "remove", model.StaffSubject, account.ID)
+		return s.run(tx, do("DELETE FROM users WHERE id = ?", account.ID), s.logging(actor, "remove", model.StaffSubject, account.ID))
 	})
-	return account, ok, err
+	return account, ok, wrap("remove "+name, err)
 }
 
 func (s *Store) lockStaff(tx *gorm.DB, name string) (account model.Account, ok bool, err error) {

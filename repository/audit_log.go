@@ -20,12 +20,13 @@ const detailLength = 1000
 
 // Log adds an entry to the audit log: what an operator did, or what the engine found or repaired. detail is cut to detailLength.
 func (s *Store) Log(ctx context.Context, actor, action, subject, detail string) error {
-	return s.logAudit(s.write.WithContext(ctx), actor, action, subject, detail)
+	return wrap("log "+action, s.run(s.write.WithContext(ctx), s.logging(actor, action, subject, detail)))
 }
 
-func (s *Store) logAudit(tx *gorm.DB, actor, action, subject, detail string) error {
-	return wrap("log "+action, tx.Exec("INSERT INTO audit_log (at_ms, actor, action, subject, detail) VALUES ("+s.nowMillis()+", ?, ?, ?, ?)",
-		actor, action, subject, model.Excerpt(detail, detailLength)).Error)
+// logging returns the statement of Log.
+func (s *Store) logging(actor, action, subject, detail string) statement {
+	return do("INSERT INTO audit_log (at_ms, actor, action, subject, detail) VALUES ("+s.nowMillis()+", ?, ?, ?, ?)",
+		actor, action, subject, model.Excerpt(detail, detailLength))
 }
 
 // Operations lists the operations on a subject, the newest first. next is the cursor of the next page, and empty at the
@@ -40,7 +41,7 @@ func (s *Store) Operations(ctx context.Context, subject, cursor string, limit in
 	}
 	var id int64 // of the last row that was read
 	list, err = scan(s.read.WithContext(ctx), "list operations", func(e *model.AuditEntry) []any {
-		return []any{millis{&e.At}, &e.Actor, &e.Action, &e.Detail, &id}
+		return []any{millis(&e.At), &e.Actor, &e.Action, &e.Detail, &id}
 	}, "SELECT at_ms, actor, action, detail, id FROM audit_log WHERE subject = ? AND id < ? ORDER BY id DESC LIMIT ?", subject, before, limit+1)
 	list, next = cut(list, limit, func(*model.AuditEntry) string { return strconv.FormatInt(id+1, 10) }) // id: the row behind the page
 	return list, next, err
@@ -51,13 +52,11 @@ func (s *Store) Operations(ctx context.Context, subject, cursor string, limit in
 // expired.
 func (s *Store) Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error) {
 	db, now := s.write.WithContext(ctx), s.nowMillis()
-	if err := db.Exec(s.insertIgnore()+" INTO leases (name, holder, until_ms) VALUES (?, '', 0)", name).Error; err != nil {
-		return false, fmt.Errorf("lease %s: %w", name, err)
-	}
-	err := db.Exec("UPDATE leases SET holder = ?, until_ms = "+now+" + ? WHERE name = ? AND (holder = ? OR until_ms < "+now+" OR until_ms > "+now+" + ?)",
-		holder, ttl.Milliseconds(), name, holder, ttl.Milliseconds()).Error
+	err := s.run(db, do(s.insertIgnore()+" INTO leases (name, holder, until_ms) VALUES (?, '', 0)", name),
+		do("UPDATE leases SET holder = ?, until_ms = "+now+" + ? WHERE name = ? AND (holder = ? OR until_ms < "+now+" OR until_ms > "+now+" + ?)",
+			holder, ttl.Milliseconds(), name, holder, ttl.Milliseconds()))
 	if err != nil {
-		return false, fmt.Errorf("lease %s: %w", name, err)
+		return false, wrap("lease "+name, err)
 	}
 	// The holder is read back, because the number of changed rows is no evidence: on MySQL an UPDATE to the same values
 	// changes no row.
@@ -72,21 +71,16 @@ const OrderIDKey = "order-ids"
 func (s *Store) DataKey(ctx context.Context, name string) ([]byte, error) {
 	fresh := make([]byte, 32)
 	_, _ = rand.Read(fresh) // documented to never fail
-	db := s.write.WithContext(ctx)
-	err := db.Exec("INSERT INTO data_keys (name, value) VALUES (?, ?)", name, hex.EncodeToString(fresh)).Error
+	err := s.write.WithContext(ctx).Exec("INSERT INTO data_keys (name, value) VALUES (?, ?)", name, hex.EncodeToString(fresh)).Error
 	if err != nil && !errors.Is(err, gorm.ErrDuplicatedKey) {
 		return nil, fmt.Errorf("make the key %s: %w", name, err)
 	}
-	return keptKey(db, name)
+	return s.KeptKey(ctx, name)
 }
 
 // KeptKey returns the key that DataKey has made under a name, or nil if there is none yet.
 func (s *Store) KeptKey(ctx context.Context, name string) ([]byte, error) {
-	return keptKey(s.read.WithContext(ctx), name)
-}
-
-func keptKey(db *gorm.DB, name string) ([]byte, error) {
-	text, ok, err := one(column[string](db, "read the key "+name, "SELECT value FROM data_keys WHERE name = ?", name))
+	text, ok, err := one(column[string](s.read.WithContext(ctx), "read the key "+name, "SELECT value FROM data_keys WHERE name = ?", name))
 	if err != nil || !ok {
 		return nil, err
 	}

@@ -35,7 +35,7 @@ func (s *Store) CreateCampaign(ctx context.Context, campaign model.Campaign, sal
 			}
 		}
 		detail := fmt.Sprintf("title %s; limit_per_user %d; %d sales", excerpt(campaign.Title), campaign.LimitPerUser, len(sales))
-		return s.logAudit(tx, actor, "create", campaign.ID, detail)
+		return s.run(tx, s.logging(actor, "create", campaign.ID, detail))
 	})
 	return wrap("create campaign", err)
 }
@@ -65,10 +65,8 @@ func (s *Store) AddToCampaign(
 		if err := s.createSale(tx, sale.Sale, sale.Quota, actor); err != nil {
 			return "", err
 		}
-		if err := giveToLine(tx, campaignID, sale.Quota); err != nil {
-			return "", err
-		}
-		return model.Accepted, s.logAudit(tx, actor, "add_variant", campaignID, fmt.Sprintf("%s: quota %d", excerpt(sale.Variant), sale.Quota))
+		return model.Accepted, s.run(tx, givingToLine(campaignID, sale.Quota),
+			s.logging(actor, "add_variant", campaignID, fmt.Sprintf("%s: quota %d", excerpt(sale.Variant), sale.Quota)))
 	})
 	return verdict, wrap("add a sale to campaign "+campaignID, err)
 }
@@ -103,13 +101,13 @@ func (s *Store) ChangeCampaign(ctx context.Context, change model.CampaignChange)
 			return "", err
 		}
 		for _, id := range sales { // in the order in which other transactions lock the stock rows
-			_, verdict, err := s.changeSale(tx, model.SaleChange{SaleID: id, Actor: change.Actor, Action: change.Action, Edit: change.EditSale})
+			_, verdict, err := s.changeSale(tx, campaign.ID, model.SaleChange{SaleID: id, Actor: change.Actor, Action: change.Action, Edit: change.EditSale})
 			if err != nil || verdict != model.Accepted {
 				return verdict, err
 			}
 		}
 		detail := fmt.Sprintf("title %s; limit_per_user %d", excerpt(campaign.Title), campaign.LimitPerUser)
-		return model.Accepted, s.logAudit(tx, change.Actor, change.Action, campaign.ID, detail)
+		return model.Accepted, s.run(tx, s.logging(change.Actor, change.Action, campaign.ID, detail))
 	})
 	return verdict, wrap("change campaign "+change.CampaignID, err)
 }

@@ -91,158 +91,137 @@ func buyers(db *gorm.DB, saleID string) iter.Seq2[[]model.Buyer, error] {
 // Books reads the stock of a sale and the sums that must agree with it, as of the same time, see model.Books; ok is false if
 // there is no such sale.
 func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok bool, err error) {
-	books = model.Books{Orders: map[model.OrderStatus]int64{}, Units: map[model.OrderStatus]int64{}}
+	books.Orders, books.Units = map[model.OrderStatus]int64{model.OrderRejected: 0}, map[model.OrderStatus]int64{model.OrderRejected: 0}
+	withStatus := func(status model.OrderStatus) func(page sum) {
+		return func(page sum) {
+			if page.rows > 0 {
+				books.Orders[status], books.Units[status] = books.Orders[status]+page.rows, books.Units[status]+page.units
+			}
+			books.WrongTurns += page.wrong
+		}
+	}
 	err = s.snapshot(ctx, func(tx *gorm.DB) error {
 		var offer model.Offer
 		if offer, _, ok, err = s.offerOn(tx, saleID); err != nil || !ok {
 			return err
 		}
-		books.Stock = offer.Stock
-		numbered := make([]rowsAfter[int64], len(model.StoredStatuses), len(model.StoredStatuses)+1)
-		for i, status := range model.StoredStatuses {
-			numbered[i] = rowsAfter[int64]{"SELECT number AS place, quantity AS units FROM orders" + s.index("orders_status") +
-				" WHERE number > ? AND sale_id = ? AND status = ? ORDER BY number", 0, []any{saleID, string(status)}}
+		if books.Stock = offer.Stock; offer.LineID() == offer.ID { // otherwise the line is in the books of the sale that has it
+			books.Line = offer.Line
 		}
-		calls := rowsAfter[int64]{"SELECT number AS place, units FROM calls WHERE number > ? AND sale_id = ? ORDER BY number", -1, []any{saleID}}
-		list, err := sums(tx, sumRows, append(numbered, calls)...)
-		if err != nil {
-			return err
-		}
-		for i, status := range model.StoredStatuses {
-			if list[i].rows > 0 {
-				books.Orders[status], books.Units[status] = list[i].rows, list[i].units
+		numbered := []rowsAfter[int64]{{
+			`SELECT number AS place, units, CASE WHEN EXISTS (SELECT 1 FROM entries WHERE entries.sale_id = calls.sale_id AND entries.number = calls.number
+				AND entries.user_id = calls.user_id AND state = 'waiting') THEN 0 ELSE 1 END AS wrong
+				FROM calls WHERE number > ? AND sale_id = ? ORDER BY number`,
+			-1, []any{saleID}, func(page sum) {
+				books.CalledUnits, books.WrongCalls = books.CalledUnits+page.units, books.WrongCalls+page.wrong
+			},
+		}}
+		wrongTurn := "0"
+		if offer.HasLine() {
+			numbered = append(numbered, rowsAfter[int64]{
+				"SELECT number AS place, 0 AS units, 0 AS wrong FROM entries WHERE number > ? AND sale_id = ? ORDER BY number",
+				-1, []any{saleID}, func(page sum) { books.Entries += page.rows },
+			})
+			// In the modes line and draw each order belongs to an entry. A rush with a waiting list also has orders without an
+			// entry, from before it was in line.
+			wrongTurn = `CASE WHEN EXISTS (SELECT 1 FROM sales JOIN entries ON entries.sale_id = COALESCE(campaign_id, sales.id)
+				WHERE sales.id = orders.sale_id AND entries.user_id = orders.user_id AND state = 'spent') THEN 0 ELSE 1 END`
+			if offer.Mode == model.ModeRush {
+				wrongTurn = "CASE WHEN source NOT IN ('line', 'draw') THEN 0 ELSE " + wrongTurn + " END"
 			}
 		}
-		books.CalledUnits = list[len(numbered)].units
-		list, err = sums(tx, sumRows,
-			rowsAfter[string]{"SELECT order_id AS place, quantity AS units FROM refusals WHERE order_id > ? AND order_id < ? ORDER BY order_id", saleID, []any{saleID + behindSale}},
-			buyersUnits(saleID))
-		if err != nil {
-			return err
+		for _, status := range model.StoredStatuses {
+			numbered = append(numbered, rowsAfter[int64]{"SELECT number AS place, quantity AS units, " + wrongTurn + " AS wrong FROM orders" + s.index("orders_status") +
+				" WHERE number > ? AND sale_id = ? AND status = ? ORDER BY number", 0, []any{saleID, string(status)}, withStatus(status)})
 		}
-		books.Orders[model.OrderRejected], books.Units[model.OrderRejected] = list[0].rows, list[0].units
-		books.BuyersUnits, books.Line = list[1].units, offer.Line
-		if offer.LineID() != offer.ID {
-			books.Line = model.Line{} // the line is in the books of the sale that has it
-		}
-		switch {
-		case offer.IsCampaignLine():
-			books.BuyersUnits, books.CampaignUnits = 0, offer.Stock.Quota // its rows in buyers are of the whole campaign
+		named := []rowsAfter[string]{{
+			"SELECT order_id AS place, quantity AS units, 0 AS wrong FROM refusals WHERE order_id > ? AND order_id < ? ORDER BY order_id",
+			saleID, []any{saleID + behindSale}, withStatus(model.OrderRejected),
+		}}
+		if offer.IsCampaignLine() { // its rows in buyers are of the whole campaign
+			books.CampaignUnits = offer.Stock.Quota
 			books.CampaignSales, err = cell[int64](tx, "sum the sales of a campaign",
 				"SELECT COALESCE(SUM(reserved), 0) FROM stock JOIN sales ON sales.id = sale_id WHERE campaign_id = ? AND "+forBuyers, offer.ID)
-		case offer.Campaign.ID != "":
-			err = s.campaignBooks(tx, offer.Campaign.ID, &books)
+		} else if named = append(named, buyersUnits(saleID, &books.BuyersUnits)); offer.Campaign.ID != "" {
+			var ofSales []rowsAfter[string]
+			ofSales, err = s.campaignBooks(tx, offer.Campaign.ID, &books)
+			named = append(named, ofSales...)
 		}
-		if err == nil && offer.HasLine() {
-			err = s.lineBooks(tx, offer.Sale, &books)
+		if err == nil {
+			err = sums(tx, sumRows, numbered...)
+		}
+		if err == nil {
+			err = sums(tx, sumRows, named...)
 		}
 		return err
 	})
 	return books, ok, wrap("read the books of sale "+saleID, err)
 }
 
-func buyersUnits(saleID string) rowsAfter[string] {
-	return rowsAfter[string]{"SELECT user_id AS place, units FROM buyers WHERE user_id > ? AND sale_id = ? ORDER BY user_id", "", []any{saleID}}
+func buyersUnits(saleID string, units *int64) rowsAfter[string] {
+	return rowsAfter[string]{
+		"SELECT user_id AS place, units, 0 AS wrong FROM buyers WHERE user_id > ? AND sale_id = ? ORDER BY user_id",
+		"", []any{saleID}, func(page sum) { *units += page.units },
+	}
 }
 
-// campaignBooks reads the campaign's units and its sales' units, each summed over the users, and counts the users for whom the
-// two differ. It counts only users with a row of the campaign; a user who has units in a sale but no such row makes the sums
-// differ.
-func (s *Store) campaignBooks(tx *gorm.DB, campaignID string, books *model.Books) error {
+// campaignBooks sums the campaign's units over the users, and counts those for whom the campaign's units differ from the sum of its
+// sales' units. It returns the queries for its sales' units. It counts only users with a row of the campaign; a user who has units
+// in a sale but no such row makes the sums differ.
+func (s *Store) campaignBooks(tx *gorm.DB, campaignID string, books *model.Books) ([]rowsAfter[string], error) {
 	sales, err := column[string](tx, "read the sales of a campaign", "SELECT id FROM sales WHERE campaign_id = ? AND "+forBuyers, campaignID)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	queries := []rowsAfter[string]{buyersUnits(campaignID)}
-	for _, id := range sales {
-		queries = append(queries, buyersUnits(id))
-	}
-	list, err := sums(tx, sumRows, queries...)
-	if err != nil {
-		return err
-	}
-	books.CampaignUnits = list[0].units
-	for _, of := range list[1:] {
-		books.CampaignSales += of.units
-	}
-	list, err = sums(tx, sumRows/model.MaxVariants, rowsAfter[string]{`SELECT user_id AS place, CASE WHEN units = COALESCE((SELECT SUM(units) FROM buyers AS one
-			WHERE one.user_id = buyers.user_id AND one.sale_id IN (SELECT id FROM sales WHERE campaign_id = buyers.sale_id AND ` + forBuyers + `)), 0) THEN 0 ELSE 1 END AS units
-		FROM buyers WHERE user_id > ? AND sale_id = ? ORDER BY user_id`, "", []any{campaignID}})
-	if err == nil {
-		books.CampaignWrong = list[0].units
-	}
-	return err
+	ofSales := each(sales, func(id string) rowsAfter[string] { return buyersUnits(id, &books.CampaignSales) })
+	return ofSales, sums(tx, sumRows/model.MaxVariants, rowsAfter[string]{
+		`SELECT user_id AS place, units, CASE WHEN units = COALESCE((SELECT SUM(units) FROM buyers AS one
+			WHERE one.user_id = buyers.user_id AND one.sale_id IN (SELECT id FROM sales WHERE campaign_id = buyers.sale_id AND ` + forBuyers + `)), 0) THEN 0 ELSE 1 END AS wrong
+			FROM buyers WHERE user_id > ? AND sale_id = ? ORDER BY user_id`,
+		"", []any{campaignID}, func(page sum) {
+			books.CampaignUnits, books.CampaignWrong = books.CampaignUnits+page.units, books.CampaignWrong+page.wrong
+		},
+	})
 }
 
-// lineBooks reads what must agree between a sale's line, its calls and its orders. In the modes line and draw each order
-// belongs to an entry; a rush with a waiting list also has orders without an entry, from before it was in line.
-func (s *Store) lineBooks(tx *gorm.DB, sale model.Sale, books *model.Books) error {
-	others := "0"
-	if sale.Mode == model.ModeRush {
-		others = "source NOT IN ('line', 'draw')"
-	}
-	queries := []rowsAfter[int64]{
-		{"SELECT number AS place, 1 AS units FROM entries WHERE number > ? AND sale_id = ? ORDER BY number", -1, []any{sale.ID}},
-		{`SELECT number AS place, CASE WHEN EXISTS (SELECT 1 FROM entries WHERE entries.sale_id = calls.sale_id AND entries.number = calls.number
-			AND entries.user_id = calls.user_id AND state = 'waiting') THEN 0 ELSE 1 END AS units
-			FROM calls WHERE number > ? AND sale_id = ? ORDER BY number`, -1, []any{sale.ID}},
-	}
-	for _, status := range model.StoredStatuses {
-		queries = append(queries, rowsAfter[int64]{"SELECT number AS place, CASE WHEN " + others + ` OR EXISTS (SELECT 1
-			FROM sales JOIN entries ON entries.sale_id = COALESCE(campaign_id, sales.id)
-			WHERE sales.id = orders.sale_id AND entries.user_id = orders.user_id AND state = 'spent') THEN 0 ELSE 1 END AS units
-			FROM orders` + s.index("orders_status") + " WHERE number > ? AND sale_id = ? AND status = ? ORDER BY number", 0, []any{sale.ID, string(status)}})
-	}
-	list, err := sums(tx, sumRows, queries...)
-	if err != nil {
-		return err
-	}
-	books.Entries, books.WrongCalls = list[0].rows, list[1].units
-	for _, of := range list[2:] {
-		books.WrongTurns += of.units
-	}
-	return nil
-}
-
-// rowsAfter is a query of the rows with a place above after, in the order of the places. Its rows are (place, units). Its
-// arguments are after and, behind it, the others.
+// rowsAfter is a query of the rows with a place above after, in the order of the places. Its rows are (place, units, wrong); wrong is
+// 1 if the row contradicts another table. Its arguments are after and, behind it, the others. add gets the sum of each page.
 type rowsAfter[K any] struct {
 	query  string
 	after  K
 	others []any
+	add    func(page sum)
 }
 
-type sum struct{ rows, units int64 }
+type sum struct{ rows, units, wrong int64 }
 
 // sums counts the rows of each query and adds up their units. Each of its statements reads a page of every query that has rows
 // left, at most rowsAtOnce rows in all.
-func sums[K any](tx *gorm.DB, rowsAtOnce int64, queries ...rowsAfter[K]) ([]sum, error) {
-	list, open := make([]sum, len(queries)), make([]int, len(queries))
-	for i := range open {
-		open[i] = i
-	}
-	for len(open) > 0 {
-		texts, args, most := make([]string, len(open)), []any(nil), rowsAtOnce/int64(len(open))
-		for at, i := range open {
-			q := queries[i]
-			texts[at] = fmt.Sprintf("SELECT %d AS i, COUNT(*) AS counted, COALESCE(SUM(units), 0) AS sum, MAX(place) AS last FROM (%s LIMIT ?) AS page", i, q.query)
+func sums[K any](tx *gorm.DB, rowsAtOnce int64, queries ...rowsAfter[K]) error {
+	for len(queries) > 0 {
+		texts, args, most := make([]string, len(queries)), []any(nil), rowsAtOnce/int64(len(queries))
+		for i, q := range queries {
+			texts[i] = fmt.Sprintf(`SELECT %d AS i, COUNT(*) AS counted, COALESCE(SUM(units), 0) AS sum, COALESCE(SUM(wrong), 0) AS wrong, MAX(place) AS last
+				FROM (%s LIMIT ?) AS page`, i, q.query)
 			args = append(append(append(args, q.after), q.others...), most)
 		}
 		var pages []struct {
-			I            int
-			Counted, Sum int64
-			Last         K
+			I                   int
+			Counted, Sum, Wrong int64
+			Last                K
 		}
 		if err := tx.Raw(strings.Join(texts, " UNION ALL "), args...).Scan(&pages).Error; err != nil {
-			return nil, err
+			return err
 		}
-		open = open[:0]
+		var open []rowsAfter[K]
 		for _, p := range pages {
-			list[p.I].rows, list[p.I].units, queries[p.I].after = list[p.I].rows+p.Counted, list[p.I].units+p.Sum, p.Last
-			if p.Counted == most {
-				open = append(open, p.I)
+			q := queries[p.I]
+			if q.add(sum{p.Counted, p.Sum, p.Wrong}); p.Counted == most {
+				q.after = p.Last
+				open = append(open, q)
 			}
 		}
+		queries = open
 	}
-	return list, nil
+	return nil
 }

@@ -60,14 +60,16 @@ const (
 
 // Store is the database. Its methods are safe for concurrent use.
 type Store struct {
-	write  *gorm.DB // SQLite: the only connection that writes. MySQL: the pool
-	read   *gorm.DB // SQLite: connections that only read. MySQL: the same pool
-	sqlite bool
-	hosts  *hosts                         // nil: the address does not name several servers
-	galera bool                           // the server is a node of a Galera cluster
-	lock   chan struct{}                  // held by each writing transaction; nil: no lock, see Exclusive
-	mysql  *servers                       // MySQL: without the limits on a statement's time, for migrations
-	open   func(driver.Connector) *sql.DB // MySQL: makes a pool
+	write   *gorm.DB // SQLite: the only connection that writes. MySQL: the pool
+	read    *gorm.DB // SQLite: connections that only read. MySQL: the same pool
+	writers *sql.DB  // the pool of write
+	readers *sql.DB  // the pool of read
+	sqlite  bool
+	hosts   *hosts                         // nil: the address does not name several servers
+	galera  bool                           // the server is a node of a Galera cluster
+	lock    chan struct{}                  // held by each writing transaction; nil: no lock, see Exclusive
+	mysql   *servers                       // MySQL: without the limits on a statement's time, for migrations
+	open    func(driver.Connector) *sql.DB // MySQL: makes a pool
 
 	observe   observe.All
 	lookUps   *batch.Batcher[model.Attempt, *model.Order] // the calls of Order, in batches
@@ -107,17 +109,14 @@ func OpenBy(ctx context.Context, address string, maxConns int, open func(driver.
 	return s, nil
 }
 
-// dsnConnector is a driver.Connector for a driver that provides none.
-type dsnConnector struct {
-	driver driver.Driver
-	dsn    string
-}
+// sqliteDSN makes connections to SQLite, whose driver provides no driver.Connector.
+type sqliteDSN string
 
 // Connect is part of driver.Connector.
-func (c dsnConnector) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.dsn) }
+func (d sqliteDSN) Connect(context.Context) (driver.Conn, error) { return d.Driver().Open(string(d)) }
 
 // Driver is part of driver.Connector.
-func (c dsnConnector) Driver() driver.Driver { return c.driver }
+func (sqliteDSN) Driver() driver.Driver { return &gosqlite.Driver{} }
 
 func openSQLite(ctx context.Context, path string, open func(driver.Connector) *sql.DB) (*Store, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
@@ -125,54 +124,39 @@ func openSQLite(ctx context.Context, path string, open func(driver.Connector) *s
 	}
 	// synchronous=FULL: a confirmed order survives a power cut, not only a crash of the process.
 	dsn := path + "?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
-	named, err := sql.Open(sqlite.DriverName, dsn) // only to get its driver; it never connects
+	s := &Store{writers: open(sqliteDSN(dsn)), readers: open(sqliteDSN(dsn + "&_pragma=query_only(1)")), sqlite: true}
+	var err error
+	if s.write, err = overPool(ctx, sqlite.Dialector{Conn: s.writers}, s.writers, 1); err == nil {
+		s.read, err = overPool(ctx, sqlite.Dialector{Conn: s.readers}, s.readers, sqliteReaders)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("open the database: %w", err)
+		return nil, errors.Join(err, s.readers.Close(), s.writers.Close())
 	}
-	defer func() { _ = named.Close() }()
-	pool := func(dsn string, conns int) (*gorm.DB, error) {
-		return openPool(ctx, sqlite.Dialector{DSN: dsn, Conn: open(dsnConnector{named.Driver(), dsn})}, conns)
-	}
-	write, err := pool(dsn, 1)
-	if err != nil {
-		return nil, err
-	}
-	read, err := pool(dsn+"&_pragma=query_only(1)", sqliteReaders)
-	if err != nil {
-		return nil, errors.Join(err, closePool(write))
-	}
-	return &Store{write: write, read: read, sqlite: true}, nil
+	return s, nil
 }
 
-func openPool(ctx context.Context, dialector gorm.Dialector, conns int) (*gorm.DB, error) {
+// overPool returns GORM over a pool of at most conns connections, with which the dialector was made.
+func overPool(ctx context.Context, dialector gorm.Dialector, pool *sql.DB, conns int) (*gorm.DB, error) {
+	pool.SetMaxOpenConns(conns)
+	pool.SetMaxIdleConns(conns)
+	pool.SetConnMaxLifetime(connLifetime)
 	db, err := gorm.Open(outages{dialector}, &gorm.Config{
 		TranslateError:         true,
 		SkipDefaultTransaction: true,
 		Logger:                 logger.Discard, // every error is returned; the last caller logs it once
 	})
+	if err == nil {
+		// GORM itself translates the errors of statements, but not those of Rows. This callback translates these.
+		err = db.Callback().Row().After("gorm:row").Register("outages", func(db *gorm.DB) {
+			if db.Error != nil {
+				db.Error = outages{dialector}.Translate(db.Error)
+			}
+		})
+	}
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
-	// GORM itself translates the errors of statements, but not those of Rows. This callback translates these.
-	err = db.Callback().Row().After("gorm:row").Register("outages", func(db *gorm.DB) {
-		if db.Error != nil {
-			db.Error = outages{dialector}.Translate(db.Error)
-		}
-	})
-	if err != nil {
-		return nil, fmt.Errorf("open the database: %w", err)
-	}
-	pool, err := db.DB()
-	if err != nil {
-		return nil, fmt.Errorf("open the database: %w", err)
-	}
-	pool.SetMaxOpenConns(conns)
-	pool.SetMaxIdleConns(conns)
-	pool.SetConnMaxLifetime(connLifetime)
-	if err := pool.PingContext(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("reach the database: %w", err), pool.Close())
-	}
-	return db, nil
+	return db, wrap("reach the database", pool.PingContext(ctx))
 }
 
 // outages is a dialect that wraps errors in model.ErrUnavailable if the statement itself does not cause them: a lost or refused
@@ -195,23 +179,12 @@ func (o outages) Translate(err error) error {
 func (outages) Explain(query string, _ ...any) string { return query }
 
 func outage(err error) bool {
-	if _, ok := errors.AsType[*mysqldriver.MySQLError](err); ok {
-		return !broken(err)
-	}
-	if e, ok := errors.AsType[*gosqlite.Error](err); ok {
-		return !broken(err) && e.Code()&0xff != 9 // SQLITE_INTERRUPT: the caller's context ended
+	if mysql, sqlite := codes(err); mysql != 0 || sqlite != 0 {
+		return !broken(err) && sqlite&0xff != 9 // SQLITE_INTERRUPT: the caller's context ended
 	}
 	_, network := errors.AsType[net.Error](err)
 	return network || errors.Is(err, driver.ErrBadConn) || errors.Is(err, mysqldriver.ErrInvalidConn) ||
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
-}
-
-func closePool(db *gorm.DB) error {
-	pool, err := db.DB()
-	if err != nil {
-		return err
-	}
-	return pool.Close()
 }
 
 // Exclusive returns a Store of the same database whose writing transactions each hold lock, a channel with room for one.
@@ -234,23 +207,15 @@ func (s *Store) Observed(observers ...observe.Observer) *Store {
 func (s *Store) Close() error {
 	s.lookUps.Close(closeGrace)
 	s.lined.Close(closeGrace)
-	if s.sqlite {
-		return errors.Join(closePool(s.read), closePool(s.write))
-	}
-	return closePool(s.write)
+	return errors.Join(s.readers.Close(), s.writers.Close())
 }
 
 // Pools returns the connection pools by their use, for their statistics: "all" on MySQL, "write" and "read" on SQLite.
-func (s *Store) Pools() (map[string]*sql.DB, error) {
-	write, err := s.write.DB()
-	if err != nil {
-		return nil, err
+func (s *Store) Pools() map[string]*sql.DB {
+	if s.sqlite {
+		return map[string]*sql.DB{"write": s.writers, "read": s.readers}
 	}
-	if !s.sqlite {
-		return map[string]*sql.DB{"all": write}, nil
-	}
-	read, err := s.read.DB()
-	return map[string]*sql.DB{"write": write, "read": read}, err
+	return map[string]*sql.DB{"all": s.writers}
 }
 
 // errReadOnly means that the database accepts no writes, for example because it was the primary and is now a replica.
@@ -260,32 +225,21 @@ var errReadOnly = fmt.Errorf("%w: the database is read-only", model.ErrUnavailab
 // connections, and returns model.ErrUnavailable.
 func (s *Store) Ping(ctx context.Context) error {
 	if s.sqlite {
-		pool, err := s.read.DB()
-		if err != nil {
-			return err
-		}
-		return pool.PingContext(ctx)
+		return s.readers.PingContext(ctx)
 	}
-	var is struct{ Server, Engine string }
-	if err := s.read.WithContext(ctx).Raw(readOnly).Scan(&is).Error; err != nil {
-		return wrap("ping", err)
+	is, err := cell[string](s.read.WithContext(ctx), "ping", readOnly)
+	if err == nil && !slices.Contains(writable, is) {
+		s.renew()
+		return errReadOnly
 	}
-	if !slices.Contains(writable, is.Server) || !slices.Contains(writable, is.Engine) {
-		return errors.Join(errReadOnly, s.renew())
-	}
-	return nil
+	return err
 }
 
 // renew closes the idle connections. They may lead to a server that is no longer the primary and whose data is out of
 // date.
-func (s *Store) renew() error {
-	pool, err := s.write.DB()
-	if err != nil {
-		return err
-	}
-	pool.SetMaxIdleConns(0)
-	pool.SetMaxIdleConns(pool.Stats().MaxOpenConnections)
-	return nil
+func (s *Store) renew() {
+	s.writers.SetMaxIdleConns(0)
+	s.writers.SetMaxIdleConns(s.writers.Stats().MaxOpenConnections)
 }
 
 // nowMillis returns an SQL expression for the database's clock, in milliseconds since 1970.
@@ -305,7 +259,7 @@ func (s *Store) dialect(mysql, sqlite string) string {
 func (s *Store) Now(ctx context.Context) (time.Time, error) { return s.nowOn(s.read.WithContext(ctx)) }
 
 func (s *Store) nowOn(db *gorm.DB) (time.Time, error) {
-	now, _, err := one(scan(db, "read the database's clock", func(now *time.Time) []any { return []any{millis{now}} }, "SELECT "+s.nowMillis()))
+	now, _, err := one(scan(db, "read the database's clock", func(now *time.Time) []any { return []any{millis(now)} }, "SELECT "+s.nowMillis()))
 	return now, err
 }
 
@@ -346,13 +300,11 @@ func (s *Store) repeat(ctx context.Context, transaction func() error) error {
 		err = transaction()
 		switch {
 		case errors.Is(err, driver.ErrBadConn): // nothing was done: the driver returns this error in no other case
-			if err := s.renew(); err != nil {
-				return err
-			}
+			s.renew()
 		case err == nil || !passing(err):
 			return err
 		}
-		if !pause.For(ctx, jitter(try)) {
+		if !pause.For(ctx, rand.N(retryPause<<min(try, 5))) { //nolint:gosec // no secret
 			return ctx.Err()
 		}
 	}
@@ -400,41 +352,40 @@ func (s *Store) oneInstant() *sql.TxOptions {
 	return opts
 }
 
-// jitter returns a random pause before a repeat. The longest possible pause grows with try.
-func jitter(try int) time.Duration {
-	return rand.N(retryPause << min(try, 5)) //nolint:gosec // no secret
+// codes returns the number of an error of MySQL, or the extended code of an error of SQLite. Both are 0 for any other error.
+func codes(err error) (mysql, sqlite int) {
+	if e, ok := errors.AsType[*mysqldriver.MySQLError](err); ok {
+		return int(e.Number), 0
+	}
+	if e, ok := errors.AsType[*gosqlite.Error](err); ok {
+		return 0, e.Code()
+	}
+	return 0, 0
 }
 
 // passing reports whether another transaction caused the error, so that a repeat may succeed.
 func passing(err error) bool {
-	if errors.Is(err, gorm.ErrDuplicatedKey) {
-		return true // another writer inserted the row meanwhile; the repeat finds it
-	}
-	if e, ok := errors.AsType[*mysqldriver.MySQLError](err); ok {
-		return slices.Contains([]uint16{1213, 1205, 1020, 1317}, e.Number) // deadlock, lock wait, changed since read, interrupted
-	}
-	if e, ok := errors.AsType[*gosqlite.Error](err); ok {
-		return e.Code()&0xff == 5 // SQLITE_BUSY
-	}
-	return false
+	mysql, sqlite := codes(err)
+	return errors.Is(err, gorm.ErrDuplicatedKey) || // another writer inserted the row meanwhile; the repeat finds it
+		slices.Contains([]int{1213, 1205, 1020, 1317}, mysql) || // deadlock, lock wait, changed since read, interrupted
+		sqlite&0xff == 5 // SQLITE_BUSY
 }
 
 // broken reports whether the statement itself can never succeed, for example because of a violated constraint or a
 // missing column. Any other error may be temporary: a lost connection, a full disk, a time-out.
 func broken(err error) bool {
-	if errors.Is(err, gorm.ErrDuplicatedKey) || errors.Is(err, gorm.ErrCheckConstraintViolated) {
-		return true
-	}
-	if e, ok := errors.AsType[*mysqldriver.MySQLError](err); ok {
-		switch e.Number { // null, no such column, syntax, no such table, range, no default, value, length, checks
-		case 1048, 1054, 1064, 1146, 1264, 1364, 1366, 1406, 3819, 4025:
-			return true
-		}
-	}
-	if e, ok := errors.AsType[*gosqlite.Error](err); ok {
-		return e.Code()&0xff == 19 || e.Code()&0xff == 1 // SQLITE_CONSTRAINT, SQLITE_ERROR
-	}
-	return false
+	mysql, sqlite := codes(err)
+	return errors.Is(err, gorm.ErrDuplicatedKey) || errors.Is(err, gorm.ErrCheckConstraintViolated) ||
+		// null, no such column, syntax, no such table, range, no default, value, length, checks
+		slices.Contains([]int{1048, 1054, 1064, 1146, 1264, 1364, 1366, 1406, 3819, 4025}, mysql) ||
+		sqlite&0xff == 19 || sqlite&0xff == 1 // SQLITE_CONSTRAINT, SQLITE_ERROR
+}
+
+// violated reports whether a statement failed because of a CHECK constraint. MySQL's error has the number 3819, and
+// MariaDB's 4025.
+func violated(err error) bool {
+	mysql, sqlite := codes(err)
+	return mysql == 3819 || mysql == 4025 || sqlite == 275 // SQLITE_CONSTRAINT_CHECK
 }
 
 // wrap adds the name of the failed operation to err. It returns nil if err is nil.

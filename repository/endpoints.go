@@ -29,11 +29,8 @@ func (s *Store) DueEndpoints(ctx context.Context) ([]model.Endpoint, error) {
 func endpoints(db *gorm.DB, where string, args ...any) ([]model.Endpoint, error) {
 	return scan(db, "read endpoints", func(e *model.Endpoint) []any {
 		return []any{
-			&e.ID, &e.URL, &e.Rate, &e.State, &e.Reason, &e.Secret, &e.OldSecret,
-			millis{&e.OldUntil},
-			&e.Position, &e.SendingTo, &e.Tries,
-			millis{&e.FailingSince},
-			millis{&e.CreatedAt},
+			&e.ID, &e.URL, &e.Rate, &e.State, &e.Reason, &e.Secret, &e.OldSecret, millis(&e.OldUntil),
+			&e.Position, &e.SendingTo, &e.Tries, millis(&e.FailingSince), millis(&e.CreatedAt),
 		}
 	}, `SELECT id, url, rate, state, reason, secret, old_secret, old_until_ms, position, sending_to, tries, failing_since_ms, created_at_ms
 		FROM endpoints WHERE `+where, args...)
@@ -48,25 +45,22 @@ func (s *Store) CreateEndpoint(ctx context.Context, e model.Endpoint, most int, 
 		}
 	}
 	err = s.transact(ctx, func(tx *gorm.DB) error {
-		now, err := s.nowOn(tx)
-		if err != nil {
-			return err
-		}
 		last, err := s.lockFeed(tx)
 		if err != nil {
 			return err
 		}
-		if there, err := cell[int](tx, "count endpoints", "SELECT COUNT(*) FROM endpoints"); err != nil || there >= most {
+		there, err := cell[int](tx, "count endpoints", "SELECT COUNT(*) FROM endpoints")
+		if ok = err == nil && there < most; !ok {
 			return err
 		}
-		made = model.Endpoint{ID: e.ID, URL: e.URL, Rate: e.Rate, State: model.EndpointOn, Secret: e.Secret, Position: last, CreatedAt: now}
-		err = tx.Exec(`INSERT INTO endpoints (id, url, rate, state, reason, secret, old_secret, old_until_ms, position, sending_to, tries,
-			failing_since_ms, next_at_ms, leased_until_ms, created_at_ms) VALUES (?, ?, ?, ?, '', ?, '', 0, ?, 0, 0, 0, 0, 0, ?)`,
-			made.ID, made.URL, made.Rate, string(made.State), made.Secret, last, now.UnixMilli()).Error
-		if ok = err == nil; !ok {
-			return err
+		err = s.run(tx, do(`INSERT INTO endpoints (id, url, rate, state, reason, secret, old_secret, old_until_ms, position, sending_to, tries,
+			failing_since_ms, next_at_ms, leased_until_ms, created_at_ms) VALUES (?, ?, ?, ?, '', ?, '', 0, ?, 0, 0, 0, 0, 0, `+s.nowMillis()+`)`,
+			e.ID, e.URL, e.Rate, string(model.EndpointOn), e.Secret, last),
+			s.logging(actor, "create", model.EndpointSubject, e.ID+": "+e.URL))
+		if err == nil {
+			made, _, err = one(endpoints(tx, "id = ?", e.ID))
 		}
-		return s.logAudit(tx, actor, "create", model.EndpointSubject, e.ID+": "+e.URL)
+		return err
 	})
 	return made, ok, wrap("create an endpoint", err)
 }
@@ -95,14 +89,13 @@ func (s *Store) ChangeEndpoint(ctx context.Context, id string, c model.EndpointC
 		if c.State != "" {
 			set, args = ", state = ?, reason = '', tries = 0, failing_since_ms = 0, next_at_ms = 0", append(args, string(c.State))
 		}
-		err = tx.Exec("UPDATE endpoints SET url = ?, rate = ?, secret = ?, old_secret = ?, old_until_ms = ?"+set+" WHERE id = ?", append(args, id)...).Error
+		err := s.run(tx, do("UPDATE endpoints SET url = ?, rate = ?, secret = ?, old_secret = ?, old_until_ms = ?"+set+" WHERE id = ?", append(args, id)...),
+			s.logging(actor, "change", model.EndpointSubject, what))
 		if err != nil {
 			return err
 		}
-		if changed, _, err = one(endpoints(tx, "id = ?", id)); err != nil {
-			return err
-		}
-		return s.logAudit(tx, actor, "change", model.EndpointSubject, what)
+		changed, _, err = one(endpoints(tx, "id = ?", id))
+		return err
 	})
 	return changed, ok, wrap("change an endpoint", err)
 }
@@ -114,10 +107,7 @@ func (s *Store) RemoveEndpoint(ctx context.Context, id, actor string) (ok bool, 
 		if ok = res.RowsAffected > 0; res.Error != nil || !ok {
 			return res.Error
 		}
-		if err := tx.Exec("DELETE FROM deliveries WHERE endpoint_id = ?", id).Error; err != nil {
-			return err
-		}
-		return s.logAudit(tx, actor, "remove", model.EndpointSubject, id)
+		return s.run(tx, do("DELETE FROM deliveries WHERE endpoint_id = ?", id), s.logging(actor, "remove", model.EndpointSubject, id))
 	})
 	return ok, wrap("remove an endpoint", err)
 }
@@ -196,6 +186,6 @@ func (s *Store) Delivery(ctx context.Context, endpointID string, id int64) (d mo
 
 func deliveries(db *gorm.DB, where string, args ...any) ([]model.Delivery, error) {
 	return scan(db, "read deliveries", func(d *model.Delivery) []any {
-		return []any{&d.ID, &d.EndpointID, &d.First, &d.Last, millis{&d.At}, &d.Took, &d.Status, &d.Answer}
+		return []any{&d.ID, &d.EndpointID, &d.First, &d.Last, millis(&d.At), &d.Took, &d.Status, &d.Answer}
 	}, "SELECT id, endpoint_id, first, last, at_ms, took_ms * 1000000, status, answer FROM deliveries WHERE "+where, args...)
 }

@@ -21,10 +21,13 @@ func (s *Store) Enter(ctx context.Context, saleID string, wishes []model.LineEnt
 		if err != nil {
 			return err
 		}
-		known, err := s.entriesOf(tx, saleID, wishes)
+		rows, err := scan(tx, "look for entries", func(e *model.LineEntry) []any { return []any{&e.UserID, &e.Number, &e.Quantity, &e.State} },
+			"SELECT user_id, number, quantity, state FROM entries WHERE sale_id = ? AND user_id IN ?",
+			saleID, each(wishes, func(wish model.LineEntry) string { return wish.UserID }))
 		if err != nil {
 			return err
 		}
+		known := byKey(rows, func(e model.LineEntry) string { return e.UserID }) // their calls were not read
 		var now time.Time
 		if verdict, now, err = s.mayEnter(tx, saleID, line, ok); err != nil {
 			return err
@@ -45,14 +48,10 @@ func (s *Store) Enter(ctx context.Context, saleID string, wishes []model.LineEnt
 		if len(values) == 0 {
 			return nil
 		}
-		_, err = s.execute(tx, append(
-			s.inserting("entries (sale_id, number, user_id, quantity, state, entered_at_ms)", places(6), values, ""),
-			// MySQL assigns from left to right, so what depends on the old number comes first.
-			statement{
-				"UPDATE sale_lines SET first_at_ms = CASE entries WHEN 0 THEN ? ELSE first_at_ms END, entries = ? WHERE sale_id = ?",
-				[]any{now.UnixMilli(), next, saleID},
-			})...)
-		return err
+		// MySQL assigns from left to right, so what depends on the old number comes first.
+		numbered := do("UPDATE sale_lines SET first_at_ms = CASE entries WHEN 0 THEN ? ELSE first_at_ms END, entries = ? WHERE sale_id = ?",
+			now.UnixMilli(), next, saleID)
+		return s.run(tx, append(s.inserting("entries (sale_id, number, user_id, quantity, state, entered_at_ms)", places(6), values, ""), numbered)...)
 	})
 	return entries, verdict, wrap("enter the line of sale "+saleID, err)
 }
@@ -97,21 +96,12 @@ func (s *Store) mayEnter(tx *gorm.DB, saleID string, line lockedLine, ok bool) (
 	return model.NoLine, now, err
 }
 
-// entriesOf returns the entries that the users of wishes have, by user. Their calls are not read.
-func (s *Store) entriesOf(db *gorm.DB, saleID string, wishes []model.LineEntry) (map[string]model.LineEntry, error) {
-	users := each(wishes, func(wish model.LineEntry) string { return wish.UserID })
-	rows, err := scan(db, "look for entries", func(e *model.LineEntry) []any {
-		return []any{&e.UserID, &e.Number, &e.Quantity, &e.State}
-	}, "SELECT user_id, number, quantity, state FROM entries WHERE sale_id = ? AND user_id IN ?", saleID, users)
-	return byKey(rows, func(e model.LineEntry) string { return e.UserID }), err
-}
-
 // EntryOf reads a user's entry in a sale's line, with its call; ok is false if the user has none. In a line that is over, an
 // entry that waited or was called has lost. An entry that its user left before the seal is shown as left.
 func (s *Store) EntryOf(ctx context.Context, saleID, userID string) (e model.LineEntry, ok bool, err error) {
 	var phase model.Phase
 	e, ok, err = one(scan(s.read.WithContext(ctx), "read an entry", func(e *model.LineEntry) []any {
-		return []any{&e.UserID, &e.Number, &e.Quantity, &e.State, optional(&e.Units), millis{&e.Until}, &phase}
+		return []any{&e.UserID, &e.Number, &e.Quantity, &e.State, optional(&e.Units), millis(&e.Until), &phase}
 	}, `SELECT entries.user_id, entries.number, quantity, state, units, until_ms, phase FROM entries
 		JOIN sale_lines ON sale_lines.sale_id = entries.sale_id
 		LEFT JOIN calls ON calls.sale_id = entries.sale_id AND calls.number = entries.number
@@ -156,19 +146,19 @@ func (s *Store) Leave(ctx context.Context, saleID, userID string) (model.Verdict
 		case phase == model.PhaseSealed && line.Mode == string(model.ModeDraw):
 			return model.EntriesClosed, nil
 		}
-		var entry, call []struct{ Number, Units int64 }
-		err = tx.Raw("SELECT number FROM entries WHERE sale_id = ? AND user_id = ? AND state = ?"+s.forUpdate(),
-			saleID, userID, string(model.EntryWaiting)).Scan(&entry).Error
-		if err != nil || len(entry) == 0 {
+		number, waits, err := one(column[int64](tx, "lock the entry", "SELECT number FROM entries WHERE sale_id = ? AND user_id = ? AND state = ?"+s.forUpdate(),
+			saleID, userID, string(model.EntryWaiting)))
+		if err != nil || !waits {
 			return model.NotFound, err
 		}
-		if err := tx.Raw("SELECT number, units FROM calls WHERE sale_id = ? AND number = ?"+s.forUpdate(), saleID, entry[0].Number).Scan(&call).Error; err != nil {
+		units, called, err := one(column[int64](tx, "lock the call", "SELECT units FROM calls WHERE sale_id = ? AND number = ?"+s.forUpdate(), saleID, number))
+		switch {
+		case err != nil:
 			return "", err
+		case called:
+			return model.Accepted, s.endCalls(tx, saleID, []any{number}, model.EntryLeft, units)
 		}
-		if len(call) > 0 {
-			return model.Accepted, s.endCalls(tx, saleID, []any{call[0].Number}, model.EntryLeft, call[0].Units)
-		}
-		return model.Accepted, tx.Exec("UPDATE entries SET state = ? WHERE sale_id = ? AND number = ?", string(state), saleID, entry[0].Number).Error
+		return model.Accepted, s.run(tx, entriesBecome(saleID, []any{number}, state))
 	})
 	return verdict, wrap("leave the line of sale "+saleID, err)
 }
@@ -190,18 +180,16 @@ func (s *Store) SellCalled(ctx context.Context, saleID string, attempts []model.
 // of a campaign has left. It locks the calls and the stock row. It adds the calls of the attempts that stay open to the supply.
 // It returns errOtherTerms if the sale was changed since the offer was read.
 func (s *Store) judgeCalls(tx *gorm.DB, b *attemptBatch, offer model.Offer, from *supply) error {
-	var rows []struct {
-		UserID        string
-		Number, Units int64
+	type call struct {
+		user          string
+		number, units int64
 	}
-	err := tx.Raw("SELECT user_id, number, units FROM calls WHERE sale_id = ? AND user_id IN ?"+s.forUpdate(), offer.LineID(), b.users()).Scan(&rows).Error
+	rows, err := scan(tx, "lock calls", func(c *call) []any { return []any{&c.user, &c.number, &c.units} },
+		"SELECT user_id, number, units FROM calls WHERE sale_id = ? AND user_id IN ?"+s.forUpdate(), offer.LineID(), b.users())
 	if err != nil {
 		return err
 	}
-	calls := make(map[string]int, len(rows)) // by user, the index in rows
-	for i, r := range rows {
-		calls[r.UserID] = i
-	}
+	calls := byKey(rows, func(c call) string { return c.user })
 	stock, err := s.lockTerms(tx, offer)
 	if err != nil {
 		return err
@@ -212,18 +200,18 @@ func (s *Store) judgeCalls(tx *gorm.DB, b *attemptBatch, offer model.Offer, from
 	}
 	b.open = slices.DeleteFunc(b.open, func(i int) bool {
 		a := b.attempts[i]
-		at, called := calls[a.UserID]
+		c, called := calls[a.UserID]
 		switch {
 		case !called:
 			b.refuse(i, model.NotYourTurn)
-		case int64(a.Quantity) > rows[at].Units:
+		case int64(a.Quantity) > c.units:
 			b.refuse(i, model.LimitReached)
 		case int64(a.Quantity) > left:
 			b.refuse(i, model.SoldOut)
 		default:
 			left -= int64(a.Quantity)
 			delete(calls, a.UserID) // another attempt of the same user has no call any more
-			from.spent, from.called = append(from.spent, rows[at].Number), from.called+rows[at].Units
+			from.spent, from.called = append(from.spent, c.number), from.called+c.units
 			return false
 		}
 		return true

@@ -24,9 +24,9 @@ const unnumbered = 500
 // subject is what an event is about: the id of an order or payment, and of its sale.
 type subject struct{ id, saleID string }
 
-// recording returns the statement that records events of one type, for at most one batch of orders. It returns none if all are of
+// recording returns the statement that records events of one type, for at most one batch of orders. It is empty if all are of
 // shadow sales, which have no events.
-func (s *Store) recording(what model.EventType, about ...subject) []statement {
+func (s *Store) recording(what model.EventType, about ...subject) statement {
 	ids := make([]string, 0, len(about))
 	for _, a := range about {
 		if !model.IsShadow(a.saleID) {
@@ -34,18 +34,9 @@ func (s *Store) recording(what model.EventType, about ...subject) []statement {
 		}
 	}
 	if len(ids) == 0 {
-		return nil
+		return statement{}
 	}
-	return []statement{{
-		"INSERT INTO events (type, at_ms, events, ids) VALUES (?, " + s.nowMillis() + ", ?, ?)",
-		[]any{string(what), len(ids), strings.Join(ids, " ")},
-	}}
-}
-
-// record records events in a transaction.
-func (s *Store) record(tx *gorm.DB, what model.EventType, about ...subject) error {
-	_, err := s.execute(tx, s.recording(what, about...)...)
-	return wrap("record events", err)
+	return do("INSERT INTO events (type, at_ms, events, ids) VALUES (?, "+s.nowMillis()+", ?, ?)", string(what), len(ids), strings.Join(ids, " "))
 }
 
 // RecordOnce records an event of a sale, unless the sale has had an event of this type before, or is a shadow sale.
@@ -81,13 +72,9 @@ func (s *Store) NumberEvents(ctx context.Context) (more bool, err error) {
 			last += r.Events
 			ids[i], cases = r.ID, append(cases, r.ID, last)
 		}
-		_, err = s.execute(tx,
-			statement{
-				"UPDATE events SET last = CASE id" + strings.Repeat(" WHEN ? THEN ?", len(rows)) + " END WHERE id IN " + places(len(ids)),
-				slices.Concat(cases, ids),
-			},
-			statement{"UPDATE event_feed SET last = ?", []any{last}})
-		return err
+		return s.run(tx,
+			do("UPDATE events SET last = CASE id"+strings.Repeat(" WHEN ? THEN ?", len(rows))+" END WHERE id IN "+places(len(ids)), slices.Concat(cases, ids)...),
+			do("UPDATE event_feed SET last = ?", last))
 	})
 	return len(rows) == unnumbered, wrap("number events", err)
 }
@@ -99,11 +86,10 @@ func (s *Store) lockFeed(tx *gorm.DB) (last int64, err error) {
 
 // eventRow is a row of events: those of one type in one transaction.
 type eventRow struct {
-	Last   int64 // number of the last of the events
-	Events int64
-	Type   model.EventType
-	AtMs   int64
-	IDs    string `gorm:"column:ids"`
+	first, last int64 // numbers of the events
+	what        model.EventType
+	at          time.Time
+	ids         string
 }
 
 // Events returns the events of the feed with the lowest numbers above after, at most limit, in the order of their numbers.
@@ -111,25 +97,25 @@ func (s *Store) Events(ctx context.Context, after int64, limit int) (list []mode
 	const rowsAtOnce = 20
 	db, ids := s.read.WithContext(ctx), []string(nil)
 	for at := after; len(list) < limit; {
-		var rows []eventRow
-		err := db.Raw("SELECT last, events, type, at_ms, ids FROM events WHERE last > ? ORDER BY last LIMIT ?", at, rowsAtOnce).Scan(&rows).Error
-		if err != nil || len(rows) == 0 {
-			if err != nil {
-				return nil, wrap("read events", err)
-			}
+		rows, err := scan(db, "read events", func(r *eventRow) []any { return []any{&r.first, &r.last, &r.what, millis(&r.at), &r.ids} },
+			"SELECT last - events + 1, last, type, at_ms, ids FROM events WHERE last > ? ORDER BY last LIMIT ?", at, rowsAtOnce)
+		if err != nil {
+			return nil, err
+		}
+		if len(rows) == 0 {
 			break
 		}
 		for _, r := range rows {
-			for i, id := range strings.Split(r.IDs, " ") {
-				if number := r.Last - r.Events + 1 + int64(i); number > after && len(list) < limit {
-					list = append(list, model.Event{Number: number, Type: r.Type, At: fromMillis(r.AtMs)})
+			for i, id := range strings.Split(r.ids, " ") {
+				if number := r.first + int64(i); number > after && len(list) < limit {
+					list = append(list, model.Event{Number: number, Type: r.what, At: r.at})
 					ids = append(ids, id)
 				}
 			}
-			at = r.Last
+			at = r.last
 		}
 	}
-	return list, s.fill(db, list, ids)
+	return list, fill(db, list, ids)
 }
 
 // statusAfter has the status of an order after an event, by the event's type. Events of other types change no order's status.
@@ -138,24 +124,23 @@ var statusAfter = map[model.EventType]model.OrderStatus{
 	model.EventExpired: model.OrderExpired, model.EventRefunded: model.OrderRefunded,
 }
 
-// eventOf is the event of an order that has just got a status.
-func eventOf(status model.OrderStatus) model.EventType {
-	for event, after := range statusAfter {
-		if after == status {
-			return event
-		}
-	}
-	return ""
-}
-
 // fill adds to each event of a list what it is about: its sale; its order, unless it is an event of a sale; and its payment, if
 // it is an EventRefundDue. ids has the id that the row has for each event.
-func (s *Store) fill(db *gorm.DB, list []model.Event, ids []string) error {
-	payments, err := s.paymentsByID(db, list, ids)
-	if err != nil {
-		return err
+func fill(db *gorm.DB, list []model.Event, ids []string) error {
+	var orderIDs, paymentIDs []string
+	for i, e := range list {
+		if e.Type == model.EventRefundDue {
+			paymentIDs = append(paymentIDs, ids[i])
+		}
 	}
-	var orderIDs []string
+	payments := map[string]model.Payment{}
+	if len(paymentIDs) > 0 {
+		rows, err := findPayments(db, "payments.id IN ?", paymentIDs)
+		if err != nil {
+			return err
+		}
+		payments = byKey(rows, func(p model.Payment) string { return p.ID })
+	}
 	for i := range list {
 		switch e := &list[i]; {
 		case e.Type == model.EventRefundDue:
@@ -172,7 +157,7 @@ func (s *Store) fill(db *gorm.DB, list []model.Event, ids []string) error {
 		return nil
 	}
 	rows, err := scan(db, "read the orders of events", func(o *model.Order) []any {
-		return []any{&o.ID, &o.SaleID, &o.UserID, &o.Quantity, &o.AmountCents, &o.Currency, &o.Status, millis{&o.CreatedAt}, millis{&o.ExpiresAt}}
+		return []any{&o.ID, &o.SaleID, &o.UserID, &o.Quantity, &o.AmountCents, &o.Currency, &o.Status, millis(&o.CreatedAt), millis(&o.ExpiresAt)}
 	}, "SELECT id, sale_id, user_id, quantity, amount_cents, currency, status, created_at_ms, expires_at_ms FROM orders WHERE id IN ?", orderIDs)
 	byID := byKey(rows, func(o model.Order) string { return o.ID })
 	for i := range list {
@@ -182,20 +167,6 @@ func (s *Store) fill(db *gorm.DB, list []model.Event, ids []string) error {
 		}
 	}
 	return err
-}
-
-func (s *Store) paymentsByID(db *gorm.DB, list []model.Event, ids []string) (map[string]model.Payment, error) {
-	var wanted []string
-	for i, e := range list {
-		if e.Type == model.EventRefundDue {
-			wanted = append(wanted, ids[i])
-		}
-	}
-	if len(wanted) == 0 {
-		return nil, nil
-	}
-	rows, err := findPayments(db, "payments.id IN ?", wanted)
-	return byKey(rows, func(p model.Payment) string { return p.ID }), err
 }
 
 // ForgetEvents deletes the oldest events of the feed and the oldest deliveries, as far as they are older than age, at most

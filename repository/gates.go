@@ -37,39 +37,32 @@ func (s *Store) RenewEpoch(ctx context.Context, saleID string, epoch int64) erro
 	return wrap("renew the epoch of sale "+saleID, err)
 }
 
-// gateChange is a row of gate_changes without its sale and version.
-type gateChange struct {
-	orderID string // empty: an added quota
-	units   int64
-	sold    bool
-}
-
 // nextGateVersion is the part of an UPDATE of stock that must go with tellGate. MySQL evaluates assignments from left
 // to right, so version comes last.
 const nextGateVersion = "gate_version = version + 1, version = version + 1"
 
 // tellGate records for the gate what this transaction has changed in a stock row. The change has locked the row. Nothing
-// is recorded for a sale that never had a gate, or that is in line: then the gate is closed for good.
-func (s *Store) tellGate(tx *gorm.DB, saleID string, changes ...gateChange) error {
+// is recorded for a sale that never had a gate, or that is in line: then the gate is closed for good. The Version and the
+// UserID of the changes are not used.
+func (s *Store) tellGate(tx *gorm.DB, saleID string, changes ...model.GateChange) error {
 	stock, _, err := s.lockStock(tx, saleID)
 	if err != nil {
 		return err
 	}
-	return s.tellGateOf(tx, saleID, stock, changes)
+	return wrap("record changes for the gate", s.run(tx, s.telling(saleID, stock, changes)...))
 }
 
-// tellGateOf is tellGate for a caller that knows the stock row as it is after the change.
-func (s *Store) tellGateOf(tx *gorm.DB, saleID string, stock lockedStock, changes []gateChange) error {
+// telling returns the statements of tellGate for a caller that knows the stock row as it is after the change.
+func (s *Store) telling(saleID string, stock model.Stock, changes []model.GateChange) []statement {
 	if stock.Epoch == 0 || stock.Lined == model.InLine {
 		return nil
 	}
 	const columns = 5
 	values := make([]any, 0, columns*len(changes))
 	for _, c := range changes {
-		values = append(values, saleID, stock.Version, c.orderID, c.units, c.sold)
+		values = append(values, saleID, stock.Version, c.OrderID, c.Units, c.Sold)
 	}
-	_, err := s.execute(tx, s.inserting("gate_changes (sale_id, version, order_id, units, sold)", places(columns), values, "")...)
-	return wrap("record changes for the gate", err)
+	return s.inserting("gate_changes (sale_id, version, order_id, units, sold)", places(columns), values, "")
 }
 
 // tellGateOfSold is tellGate for a batch that was sold without the gate. The offer was read before the transaction. With the
@@ -78,11 +71,9 @@ func (s *Store) tellGateOfSold(tx *gorm.DB, offer model.Offer, b *attemptBatch) 
 	if offer.Stock.Epoch == 0 {
 		return nil
 	}
-	changes := make([]gateChange, len(b.open))
-	for at, i := range b.open {
-		changes[at] = gateChange{orderID: b.attempts[i].ID, units: -int64(b.attempts[i].Quantity), sold: true}
-	}
-	return s.tellGate(tx, offer.ID, changes...)
+	return s.tellGate(tx, offer.ID, each(b.open, func(i int) model.GateChange {
+		return model.GateChange{OrderID: b.attempts[i].ID, Units: -int64(b.attempts[i].Quantity), Sold: true}
+	})...)
 }
 
 // GateChanges reads the changes that a gate has to be told if it has all changes up to the version after. It returns

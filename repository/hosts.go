@@ -14,14 +14,11 @@ import (
 // servers are the MySQL servers of an address: one, the nodes of a cluster, or a primary and its replicas.
 type servers struct {
 	config *mysqldriver.Config // of connections to any of them
-	hosts  []string            // as host:port; none: the config has the address, of a socket
+	hosts  []string            // as host:port, or one path of a socket
 }
 
 // connector returns what connects to the servers. Of several it uses one at a time, see hosts.
 func (s servers) connector() (driver.Connector, error) {
-	if len(s.hosts) == 0 {
-		return mysqldriver.NewConnector(s.config)
-	}
 	all := make([]driver.Connector, len(s.hosts))
 	for i, host := range s.hosts {
 		config := s.config.Clone()
@@ -167,7 +164,7 @@ const notReady = 1047
 // outsideCluster replaces the error of a node that has left the primary component by one by which the pool leaves the node. The
 // node has not executed the statement.
 func outsideCluster(err error) error {
-	if e, ok := errors.AsType[*mysqldriver.MySQLError](err); ok && e.Number == notReady {
+	if mysql, _ := codes(err); mysql == notReady {
 		return driver.ErrBadConn
 	}
 	return err
@@ -175,11 +172,11 @@ func outsideCluster(err error) error {
 
 // readOnly reads the two variables that say whether a server takes no writes. It reads them as text, since in some versions of
 // MariaDB they have more than two values.
-const readOnly = "SELECT CONCAT(@@global.read_only, '') AS server, CONCAT(@@global.innodb_read_only, '') AS engine"
+const readOnly = "SELECT CONCAT(@@global.read_only, ' ', @@global.innodb_read_only)"
 
 // writable are the values of the variables of readOnly on a server that takes writes. MySQL's super_read_only implies
 // read_only.
-var writable = []string{"0", "OFF"}
+var writable = []string{"0 0", "0 OFF", "OFF 0", "OFF OFF"}
 
 // takesWrites returns an error if a server takes no writes: a replica, or a node outside the primary component.
 func takesWrites(ctx context.Context, c driver.QueryerContext) error {
@@ -187,15 +184,13 @@ func takesWrites(ctx context.Context, c driver.QueryerContext) error {
 	if err != nil {
 		return err
 	}
-	values := make([]driver.Value, 2)
-	err = rows.Next(values)
+	is := make([]driver.Value, 1)
+	err = rows.Next(is)
 	if err := errors.Join(err, rows.Close()); err != nil {
 		return err
 	}
-	for _, value := range values {
-		if text, ok := value.([]byte); !ok || !slices.Contains(writable, string(text)) {
-			return errReadOnly
-		}
+	if text, ok := is[0].([]byte); !ok || !slices.Contains(writable, string(text)) {
+		return errReadOnly
 	}
 	return nil
 }

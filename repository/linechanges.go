@@ -18,7 +18,7 @@ import (
 // The verdict is Accepted, or that of mayChange, or EntriesClosed if it is too late for the change. The opening of the
 // entries of a line or draw can change until the seal. A waiting list can be turned on or off until the sale has ended or the
 // line is over, but off only while nobody has entered and, with a rush, the sale is not in line.
-func changeLine(tx *gorm.DB, before model.Offer, after *model.Offer, now time.Time) (model.Verdict, error) {
+func (s *Store) changeLine(tx *gorm.DB, before model.Offer, after *model.Offer, now time.Time) (model.Verdict, error) {
 	rush, listed := after.Mode == model.ModeRush, before.WaitingList != after.WaitingList
 	opens := !before.EntriesAt.Equal(after.EntriesAt)
 	if verdict := mayChange(before, *after, now); verdict != model.Accepted {
@@ -29,7 +29,7 @@ func changeLine(tx *gorm.DB, before model.Offer, after *model.Offer, now time.Ti
 			return "", err
 		}
 	}
-	var statements []statement
+	var changing statement
 	switch {
 	case !opens && !listed && before.CallSeconds == after.CallSeconds:
 		return model.Accepted, nil
@@ -39,27 +39,15 @@ func changeLine(tx *gorm.DB, before model.Offer, after *model.Offer, now time.Ti
 		return model.EntriesClosed, nil
 	case rush && listed && after.WaitingList:
 		after.Stock.Lined = model.LinedAtSoldOut
-		if err := createLine(tx, after.Sale); err != nil {
-			return "", err
-		}
-		statements = append(statements, statement{"UPDATE stock SET lined = ? WHERE sale_id = ?", []any{int(after.Stock.Lined), after.ID}})
+		changing = creatingLine(after.Sale)
 	case rush && listed:
 		after.Stock.Lined = model.Unlined
-		statements = append(statements,
-			statement{"DELETE FROM sale_lines WHERE sale_id = ?", []any{after.ID}},
-			statement{"UPDATE stock SET lined = ? WHERE sale_id = ?", []any{int(after.Stock.Lined), after.ID}})
+		changing = do("DELETE FROM sale_lines WHERE sale_id = ?", after.ID)
 	default:
-		statements = append(statements, statement{
-			"UPDATE sale_lines SET entries_at_ms = ?, call_seconds = ?, waiting_list = ? WHERE sale_id = ?",
-			[]any{toMillis(after.EntriesAt), after.CallSeconds, after.WaitingList, after.ID},
-		})
+		changing = do("UPDATE sale_lines SET entries_at_ms = ?, call_seconds = ?, waiting_list = ? WHERE sale_id = ?",
+			toMillis(after.EntriesAt), after.CallSeconds, after.WaitingList, after.ID)
 	}
-	for _, s := range statements {
-		if err := tx.Exec(s.query, s.args...).Error; err != nil {
-			return "", wrap("change a line", err)
-		}
-	}
-	return model.Accepted, nil
+	return model.Accepted, wrap("change a line", s.run(tx, changing, do("UPDATE stock SET lined = ? WHERE sale_id = ?", int(after.Stock.Lined), after.ID)))
 }
 
 // mayChange judges changes that could break a promise. The verdict is one of these:
@@ -95,7 +83,7 @@ func (s *Store) ExtendCalls(ctx context.Context, saleID string, by time.Duration
 		if calls = res.RowsAffected; res.Error != nil {
 			return "", res.Error
 		}
-		return model.Accepted, s.logAudit(tx, actor, "extend_calls", saleID, fmt.Sprintf("%d calls end %s later", calls, by))
+		return model.Accepted, s.run(tx, s.logging(actor, "extend_calls", saleID, fmt.Sprintf("%d calls end %s later", calls, by)))
 	})
 	return calls, verdict, wrap("extend calls of sale "+saleID, err)
 }
@@ -127,12 +115,9 @@ func (s *Store) VoidEntries(ctx context.Context, saleID string, rule model.VoidR
 		if voided = res.RowsAffected; res.Error != nil {
 			return "", res.Error
 		}
-		for _, part := range named {
-			if err := s.logAudit(tx, actor, "void_entries", saleID, fmt.Sprintf("%d entries in all; reason %q; %s", voided, rule.Reason, part)); err != nil {
-				return "", err
-			}
-		}
-		return model.Accepted, nil
+		return model.Accepted, s.run(tx, each(named, func(part string) statement {
+			return s.logging(actor, "void_entries", saleID, fmt.Sprintf("%d entries in all; reason %q; %s", voided, rule.Reason, part))
+		})...)
 	})
 	return voided, verdict, wrap("void entries of sale "+saleID, err)
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"iter"
 	"slices"
@@ -25,10 +26,11 @@ import (
 // are.
 const outageTime = 5 * time.Second
 
-// createLine creates the line of a sale, if the sale has one or may get one, and does not share the line of a campaign.
-func createLine(tx *gorm.DB, sale model.Sale) error {
+// creatingLine returns the statement that creates the line of a sale, if the sale has one or may get one, and does not share the
+// line of a campaign.
+func creatingLine(sale model.Sale) statement {
 	if !sale.HasLine() || sale.LineID() != sale.ID {
-		return nil
+		return statement{}
 	}
 	var secret, leafKey [32]byte
 	_, _ = rand.Read(secret[:]) // never fails
@@ -38,11 +40,10 @@ func createLine(tx *gorm.DB, sale model.Sale) error {
 	if sale.Mode == model.ModeRush {
 		phase = model.PhaseCalling // a waiting list has no order to seal
 	}
-	err := tx.Exec(`INSERT INTO sale_lines (sale_id, mode, entries_at_ms, call_seconds, waiting_list, phase, entries, sealed, serving,
+	return do(`INSERT INTO sale_lines (sale_id, mode, entries_at_ms, call_seconds, waiting_list, phase, entries, sealed, serving,
 		secret, leaf_key, commitment, root, seed, beacon, entry_work, seen_at_ms) VALUES (?, ?, ?, ?, ?, ?, 0, 0, 0, ?, ?, ?, '', '', ?, ?, 0)`,
 		sale.ID, string(sale.Mode), toMillis(sale.EntriesAt), sale.CallSeconds, sale.WaitingList, string(phase),
-		hex.EncodeToString(secret[:]), hex.EncodeToString(leafKey[:]), hex.EncodeToString(commitment[:]), sale.Beacon, sale.EntryWork).Error
-	return wrap("create line", err)
+		hex.EncodeToString(secret[:]), hex.EncodeToString(leafKey[:]), hex.EncodeToString(commitment[:]), sale.Beacon, sale.EntryWork)
 }
 
 // lockedLine is what a transaction needs of a line that it has locked.
@@ -86,11 +87,10 @@ func (s *Store) TendLine(ctx context.Context, saleID string) (offer model.Offer,
 		if verdict != model.Accepted && verdict != model.Ended {
 			return stopLine(tx, &offer)
 		}
+		var longer statement
 		gap := time.Duration(now.UnixMilli()-line.SeenAtMs) * time.Millisecond
 		if line.SeenAtMs > 0 && (line.Stopped || gap > outageTime || gap < 0) {
-			if err := tx.Exec("UPDATE calls SET until_ms = until_ms + ? WHERE sale_id = ?", gap.Milliseconds(), saleID).Error; err != nil {
-				return wrap("lengthen calls", err)
-			}
+			longer = do("UPDATE calls SET until_ms = until_ms + ? WHERE sale_id = ?", gap.Milliseconds(), saleID)
 		}
 		switch {
 		case verdict == model.Ended:
@@ -103,8 +103,8 @@ func (s *Store) TendLine(ctx context.Context, saleID string) (offer model.Offer,
 			return nil
 		}
 		offer.Line.Phase, offer.Line.Sealed, offer.Line.Stopped = phase, sealed, false
-		return wrap("look after a line", tx.Exec("UPDATE sale_lines SET phase = ?, sealed = ?, seen_at_ms = ?, stopped = 0 WHERE sale_id = ?",
-			string(phase), sealed, now.UnixMilli(), saleID).Error)
+		return s.run(tx, longer, do("UPDATE sale_lines SET phase = ?, sealed = ?, seen_at_ms = ?, stopped = 0 WHERE sale_id = ?",
+			string(phase), sealed, now.UnixMilli(), saleID))
 	})
 	return offer, wrap("look after the line of sale "+saleID, err)
 }
@@ -121,20 +121,16 @@ func stopLine(tx *gorm.DB, offer *model.Offer) error {
 
 // Sealing reads what the seal of a line needs.
 func (s *Store) Sealing(ctx context.Context, saleID string) (sealing model.Sealing, err error) {
-	var row struct {
-		Secret, LeafKey string
-		Sealed          int64
-		DrawLimit       int
-	}
-	err = s.read.WithContext(ctx).Raw("SELECT secret, leaf_key, sealed, draw_limit FROM sale_lines WHERE sale_id = ?", saleID).Scan(&row).Error
+	what, secret, leafKey := "read the seal of sale "+saleID, "", ""
+	sealing, _, err = one(scan(s.read.WithContext(ctx), what, func(to *model.Sealing) []any {
+		return []any{&secret, &leafKey, &to.Entries, &to.DrawLimit}
+	}, "SELECT secret, leaf_key, sealed, draw_limit FROM sale_lines WHERE sale_id = ?", saleID))
 	if err != nil {
-		return sealing, wrap("read the seal of sale "+saleID, err)
+		return sealing, err
 	}
-	sealing.Entries, sealing.DrawLimit = row.Sealed, row.DrawLimit
-	if _, err = hex.Decode(sealing.Secret[:], []byte(row.Secret)); err == nil {
-		_, err = hex.Decode(sealing.LeafKey[:], []byte(row.LeafKey))
-	}
-	return sealing, wrap("read the seal of sale "+saleID, err)
+	_, err = hex.Decode(sealing.Secret[:], []byte(secret))
+	_, errLeaf := hex.Decode(sealing.LeafKey[:], []byte(leafKey))
+	return sealing, wrap(what, errors.Join(err, errLeaf))
 }
 
 // LineEntries returns the entries of a line whose numbers are smaller than below, in pages and in the order of their numbers.
@@ -247,11 +243,9 @@ func (s *Store) Call(ctx context.Context, saleID string, serving int64, numbers 
 		if looked == 0 {
 			return nil
 		}
-		statements := append(s.inserting("calls (sale_id, number, user_id, units, until_ms)", places(5), values, ""),
-			statement{"UPDATE sale_lines SET serving = ? WHERE sale_id = ?", []any{serving + int64(looked), saleID}},
-			statement{"UPDATE stock SET reserved = reserved - ?, called = called + ?, version = version + 1 WHERE sale_id = ?", []any{units, units, saleID}})
-		_, err = s.execute(tx, statements...)
-		return err
+		return s.run(tx, append(s.inserting("calls (sale_id, number, user_id, units, until_ms)", places(5), values, ""),
+			do("UPDATE sale_lines SET serving = ? WHERE sale_id = ?", serving+int64(looked), saleID),
+			do("UPDATE stock SET reserved = reserved - ?, called = called + ?, version = version + 1 WHERE sale_id = ?", units, units, saleID))...)
 	})
 	return looked, left, wrap("call on sale "+saleID, err)
 }
@@ -293,8 +287,7 @@ func (s *Store) EndCalls(ctx context.Context, saleID string, all bool, limit int
 
 // endCalls ends calls in a sale's line that this transaction has locked. Their units belong to the line again.
 func (s *Store) endCalls(tx *gorm.DB, saleID string, numbers []any, state model.EntryState, units int64) error {
-	_, err := s.execute(tx, endingCalls(model.Sale{ID: saleID}, numbers, state, units, 0)...)
-	return wrap("end calls", err)
+	return wrap("end calls", s.run(tx, endingCalls(model.Sale{ID: saleID}, numbers, state, units, 0)...))
 }
 
 // endingCalls returns the statements that end calls, which have this many units. held is how many of the units are in orders on
@@ -304,7 +297,7 @@ func endingCalls(sale model.Sale, numbers []any, state model.EntryState, units, 
 	saleID, ordered, taken := sale.LineID(), "held = held + ?", statement{}
 	if saleID != sale.ID {
 		ordered = "quota = quota - ?"
-		taken = statement{"UPDATE stock SET reserved = reserved - ?, held = held + ?, version = version + 1 WHERE sale_id = ?", []any{held, held, sale.ID}}
+		taken = do("UPDATE stock SET reserved = reserved - ?, held = held + ?, version = version + 1 WHERE sale_id = ?", held, held, sale.ID)
 	}
 	spent, lapsed := 0, 0
 	if state == model.EntrySpent {
@@ -315,20 +308,15 @@ func endingCalls(sale model.Sale, numbers []any, state model.EntryState, units, 
 	}
 	return []statement{
 		taken,
-		{"DELETE FROM calls WHERE sale_id = ? AND number IN " + places(len(numbers)), slices.Concat([]any{saleID}, numbers)},
+		do("DELETE FROM calls WHERE sale_id = ? AND number IN "+places(len(numbers)), slices.Concat([]any{saleID}, numbers)...),
 		entriesBecome(saleID, numbers, state),
-		{
-			"UPDATE stock SET called = called - ?, reserved = reserved + ?, " + ordered + ", spent_calls = spent_calls + ?, " +
-				"lapsed_calls = lapsed_calls + ?, version = version + 1 WHERE sale_id = ?",
-			[]any{units, units - held, held, spent, lapsed, saleID},
-		},
+		do("UPDATE stock SET called = called - ?, reserved = reserved + ?, "+ordered+", spent_calls = spent_calls + ?, "+
+			"lapsed_calls = lapsed_calls + ?, version = version + 1 WHERE sale_id = ?", units, units-held, held, spent, lapsed, saleID),
 	}
 }
 
 func entriesBecome(saleID string, numbers []any, state model.EntryState) statement {
-	return statement{
-		"UPDATE entries SET state = ? WHERE sale_id = ? AND number IN " + places(len(numbers)), slices.Concat([]any{string(state), saleID}, numbers),
-	}
+	return do("UPDATE entries SET state = ? WHERE sale_id = ? AND number IN "+places(len(numbers)), slices.Concat([]any{string(state), saleID}, numbers)...)
 }
 
 // Draw makes orders of the entries with these numbers, as long as the draw has units. The numbers are those of the ranks from

@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"slices"
 
-	mysqldriver "github.com/go-sql-driver/mysql"
 	"github.com/pressly/goose/v3"
 
 	"flashsale/migrations"
@@ -70,15 +69,17 @@ func (s *Store) CheckSchema(ctx context.Context) error {
 }
 
 func (s *Store) migrate(ctx context.Context, run func(*goose.Provider) error) (err error) {
-	dialect := goose.DialectMySQL
-	if s.sqlite {
-		dialect = goose.DialectSQLite3
+	db, dialect := s.writers, goose.DialectSQLite3
+	if !s.sqlite {
+		// Of several servers, all instances try the same one first, since a server knows only its own locks.
+		connector, err := servers{s.mysql.config, slices.Sorted(slices.Values(s.mysql.hosts))}.connector()
+		if err != nil {
+			return fmt.Errorf("migrate: %w", err)
+		}
+		// The statements of this pool have no time limit, because a step may take long on a large table.
+		db, dialect = s.open(repeatable{connector}), goose.DialectMySQL
+		defer func() { err = errors.Join(err, db.Close()) }()
 	}
-	db, done, err := s.migrationPool()
-	if err != nil {
-		return fmt.Errorf("migrate: %w", err)
-	}
-	defer func() { err = errors.Join(err, done()) }()
 	files, err := fs.Sub(migrations.FS, s.dialect("mysql", "sqlite"))
 	if err != nil {
 		return err
@@ -128,22 +129,6 @@ func (s *Store) tables(ctx context.Context) (names []string, err error) {
 		"SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY name"))
 }
 
-// migrationPool returns a pool whose statements have no time limit, because a step may take long on a large table. The
-// caller must call done at the end.
-func (s *Store) migrationPool() (db *sql.DB, done func() error, err error) {
-	if s.sqlite {
-		db, err = s.write.DB()
-		return db, func() error { return nil }, err
-	}
-	// Of several servers, all instances try the same one first, since a server knows only its own locks.
-	connector, err := servers{s.mysql.config, slices.Sorted(slices.Values(s.mysql.hosts))}.connector()
-	if err != nil {
-		return nil, nil, err
-	}
-	db = s.open(repeatable{connector})
-	return db, db.Close, nil
-}
-
 // repeatable makes connections for steps that may have been begun before.
 type repeatable struct{ driver.Connector }
 
@@ -160,12 +145,12 @@ type repeatableConn struct{ conn }
 
 // doneBefore are the numbers of the errors by which a server says that the table, column or key that a statement makes is
 // there already, or that the one that it removes is gone. A server executes such a statement as a whole or not at all.
-var doneBefore = []uint16{1050, 1051, 1060, 1061, 1091}
+var doneBefore = []int{1050, 1051, 1060, 1061, 1091}
 
 // ExecContext is part of driver.ExecerContext. It passes over a statement that was executed before.
 func (c repeatableConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	done, err := c.conn.ExecContext(ctx, query, args)
-	if refused, ok := errors.AsType[*mysqldriver.MySQLError](err); ok && slices.Contains(doneBefore, refused.Number) {
+	if mysql, _ := codes(err); slices.Contains(doneBefore, mysql) {
 		return driver.ResultNoRows, nil
 	}
 	return done, err

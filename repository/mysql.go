@@ -41,12 +41,13 @@ func openMySQL(ctx context.Context, text string, maxConns int, open func(driver.
 	if err != nil {
 		return nil, fmt.Errorf("connect to the database: %w", err)
 	}
-	pool, err := openPool(ctx, mysql.New(mysql.Config{Conn: open(connector), SkipInitializeWithVersion: true}), maxConns)
+	pool := open(connector)
+	db, err := overPool(ctx, mysql.New(mysql.Config{Conn: pool, SkipInitializeWithVersion: true}), pool, maxConns)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, pool.Close())
 	}
 	several, _ := connector.(*hosts)
-	return &Store{write: pool, read: pool, mysql: &unlimited, open: open, hosts: several, galera: galera}, nil
+	return &Store{write: db, read: db, writers: pool, readers: pool, mysql: &unlimited, open: open, hosts: several, galera: galera}, nil
 }
 
 // mysqlServers converts an address of MySQL to the driver's settings. Open lists the parameters. No error contains the
@@ -69,7 +70,7 @@ func mysqlServers(text string) (s servers, err error) {
 	cfg.User = u.User.Username()
 	cfg.Passwd, _ = u.User.Password()
 	if cfg.Net = "tcp"; len(hosts) == 0 {
-		cfg.Net, cfg.Addr = "unix", parameters.Get("socket")
+		cfg.Net, hosts = "unix", []string{parameters.Get("socket")}
 	}
 	if cfg.TLS, err = clientTLS(parameters); err != nil {
 		return s, fmt.Errorf("database: %w", err)

@@ -23,9 +23,7 @@ const orderColumns = "id, sale_id, user_id, quantity, amount_cents, currency, st
 func orderFields(o *model.Order) []any {
 	return []any{
 		&o.ID, &o.SaleID, &o.UserID, &o.Quantity, &o.AmountCents, &o.Currency, &o.Status, &o.Source, &o.Epoch, &o.IdempotencyKey,
-		millis{&o.CreatedAt},
-		millis{&o.ExpiresAt},
-		millis{&o.PaidAt},
+		millis(&o.CreatedAt), millis(&o.ExpiresAt), millis(&o.PaidAt),
 	}
 }
 
@@ -39,7 +37,7 @@ func (s *Store) insertingOrders(list []*model.Order) []statement {
 		values = append(values, o.ID, o.SaleID, o.UserID, o.Quantity, o.AmountCents, o.Currency, string(o.Status), string(o.Source),
 			o.Epoch, o.IdempotencyKey, o.CreatedAt.UnixMilli(), o.ExpiresAt.UnixMilli())
 	}
-	return append(s.inserting("orders ("+orderColumns+")", places(columns), values, ""), s.recording(model.EventConfirmed, about...)...)
+	return append(s.inserting("orders ("+orderColumns+")", places(columns), values, ""), s.recording(model.EventConfirmed, about...))
 }
 
 // knownOutcomes returns, by order id, the outcomes of those attempts that have an order or a durable refusal.
@@ -101,10 +99,10 @@ func (s *Store) Orders(ctx context.Context, f model.OrderFilter) (list []model.O
 	below := int64(math.MaxInt64)
 	if f.Cursor != "" {
 		raw, err := base64.RawURLEncoding.DecodeString(f.Cursor)
-		if err != nil {
-			return nil, "", model.ErrBadCursor
+		if err == nil {
+			below, err = strconv.ParseInt(string(raw), 10, 64)
 		}
-		if below, err = strconv.ParseInt(string(raw), 10, 64); err != nil {
+		if err != nil {
 			return nil, "", model.ErrBadCursor
 		}
 	}
@@ -123,9 +121,16 @@ func (s *Store) Orders(ctx context.Context, f model.OrderFilter) (list []model.O
 // orderNumbers returns a query for the numbers of orders that f selects, below a number, the highest first and at most limit. The
 // only index that begins with the sale has the status next, so a list of all orders of a sale has one part for each status.
 func (s *Store) orderNumbers(f model.OrderFilter, below int64, limit int) (query string, args []any) {
-	statuses := []model.OrderStatus{f.Status}
-	if f.Status == "" && f.SaleID != "" && f.UserID == "" && f.ID == "" {
-		statuses = model.StoredStatuses
+	index, statuses := "", []model.OrderStatus{f.Status}
+	switch { // without the index, the databases sometimes read all orders of a sale, or all newer orders
+	case f.ID != "":
+		index = s.index("orders_id")
+	case f.UserID != "":
+		index = s.index("orders_user")
+	case f.SaleID != "":
+		if index = s.index("orders_status"); f.Status == "" {
+			statuses = model.StoredStatuses
+		}
 	}
 	for i, status := range statuses {
 		where := ""
@@ -137,25 +142,10 @@ func (s *Store) orderNumbers(f model.OrderFilter, below int64, limit int) (query
 			}
 		}
 		query += fmt.Sprintf(" UNION ALL SELECT number FROM (SELECT number FROM orders%s WHERE %snumber < ? ORDER BY number DESC LIMIT ?) AS part%d",
-			s.ordersIndex(f), where, i)
+			index, where, i)
 		args = append(args, below, limit)
 	}
 	return strings.TrimPrefix(query, " UNION ALL ") + " ORDER BY number DESC LIMIT ?", append(args, limit)
-}
-
-// ordersIndex returns the SQL that selects the index for a list. Without it, the databases sometimes read all orders of a sale,
-// or all newer orders.
-func (s *Store) ordersIndex(f model.OrderFilter) string {
-	switch {
-	case f.ID != "":
-		return s.index("orders_id")
-	case f.UserID != "":
-		return s.index("orders_user")
-	case f.SaleID != "":
-		return s.index("orders_status")
-	default:
-		return ""
-	}
 }
 
 // index returns the SQL that makes a SELECT use an index.
@@ -184,7 +174,6 @@ func (s *Store) CancelAny(ctx context.Context, orderID, actor string) (order mod
 // It selects at most limit orders, those that have been overdue for longest, and none of the sales in except. After a step
 // forward of that clock, orders made before the step have step.By more time.
 func (s *Store) Overdue(ctx context.Context, grace time.Duration, step model.ClockStep, limit int, except []string) (bySale map[string][]string, err error) {
-	var rows []struct{ ID, SaleID string }
 	query, args := "", []any{string(model.OrderPending), grace.Milliseconds()}
 	if step.By > 0 {
 		query = " AND (created_at_ms >= ? OR expires_at_ms <= " + s.nowMillis() + " - ?)"
@@ -193,16 +182,13 @@ func (s *Store) Overdue(ctx context.Context, grace time.Duration, step model.Clo
 	if len(except) > 0 {
 		query, args = query+" AND sale_id NOT IN ?", append(args, except)
 	}
-	err = s.read.WithContext(ctx).Raw("SELECT id, sale_id FROM orders WHERE status = ? AND expires_at_ms <= "+s.nowMillis()+" - ?"+
-		query+" ORDER BY expires_at_ms LIMIT ?", append(args, limit)...).Scan(&rows).Error
-	if err != nil {
-		return nil, fmt.Errorf("find orders to expire: %w", err)
-	}
+	ids, err := column[string](s.read.WithContext(ctx), "find orders to expire",
+		"SELECT id FROM orders WHERE status = ? AND expires_at_ms <= "+s.nowMillis()+" - ?"+query+" ORDER BY expires_at_ms LIMIT ?", append(args, limit)...)
 	bySale = map[string][]string{}
-	for _, r := range rows {
-		bySale[r.SaleID] = append(bySale[r.SaleID], r.ID)
+	for _, id := range ids {
+		bySale[model.SaleOf(id)] = append(bySale[model.SaleOf(id)], id)
 	}
-	return bySale, nil
+	return bySale, err
 }
 
 // Expire expires those of the orders that are still pending and that no other transaction has locked, releases their units, and
@@ -223,9 +209,9 @@ func (s *Store) Expire(ctx context.Context, saleID string, orderIDs []string) (r
 		if err := s.release(tx, saleID, model.OrderPending, list...); err != nil {
 			return err
 		}
-		for _, o := range list {
-			released = append(released, model.Release{OrderID: o.ID, UserID: o.UserID, Units: o.Quantity})
-		}
+		released = each(list, func(o model.Order) model.Release {
+			return model.Release{OrderID: o.ID, UserID: o.UserID, Units: o.Quantity}
+		})
 		return nil
 	})
 	if err != nil {
@@ -285,8 +271,8 @@ func (s *Store) end(ctx context.Context, orderID string, e ending) (order model.
 				return "", err
 			}
 		}
-		return model.Accepted, s.logAudit(tx, e.actor, e.action, order.SaleID,
-			fmt.Sprintf("order %s of %s: %s -> %s, quantity %d, %d cents", order.ID, order.UserID, from, e.status, order.Quantity, order.AmountCents))
+		return model.Accepted, s.run(tx, s.logging(e.actor, e.action, order.SaleID,
+			fmt.Sprintf("order %s of %s: %s -> %s, quantity %d, %d cents", order.ID, order.UserID, from, e.status, order.Quantity, order.AmountCents)))
 	})
 	return order, verdict, err
 }

@@ -3,7 +3,6 @@ package repository
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -37,10 +36,7 @@ func findPayments(db *gorm.DB, where string, args ...any) ([]model.Payment, erro
 	return scan(db, "read payments", func(p *model.Payment) []any {
 		return []any{
 			&p.ID, &p.OrderID, &p.UserID, &p.Quantity, &p.Provider, optional(&p.Reference), optional(&p.ProviderTxnID), &p.AmountCents, &p.Currency,
-			&p.Status,
-			millis{&p.CreatedAt},
-			millis{&p.ExpiresAt},
-			&p.Tries,
+			&p.Status, millis(&p.CreatedAt), millis(&p.ExpiresAt), &p.Tries,
 		}
 	}, `SELECT payments.id, order_id, user_id, quantity, provider, reference, provider_txn_id, payments.amount_cents,
 		COALESCE(payments.currency, orders.currency), payments.status, payments.created_at_ms, payments.expires_at_ms, tries
@@ -249,12 +245,12 @@ func (s *Store) ApplyReport(
 			}
 			moved = expired && order.Status == model.OrderPaid
 		}
-		err = tx.Exec("UPDATE payments SET provider_txn_id = ?, status = ?, look_at_ms = NULL, tries = 0, amount_cents = ?, currency = ? WHERE id = ?",
-			report.TxnID(), string(status), money.Cents, money.Currency, row.ID).Error
-		if err == nil && status == model.PaymentRefundDue {
-			err = s.record(tx, model.EventRefundDue, subject{row.ID, order.SaleID})
+		var due statement
+		if status == model.PaymentRefundDue {
+			due = s.recording(model.EventRefundDue, subject{row.ID, order.SaleID})
 		}
-		return model.Accepted, wrap("record a payment", err)
+		return model.Accepted, wrap("record a payment", s.run(tx, do(`UPDATE payments SET provider_txn_id = ?, status = ?, look_at_ms = NULL, tries = 0,
+			amount_cents = ?, currency = ? WHERE id = ?`, report.TxnID(), string(status), money.Cents, money.Currency, row.ID), due))
 	})
 	if verdict == model.Accepted && recorded {
 		verdict = model.AmountMismatch
@@ -266,16 +262,14 @@ func (s *Store) ApplyReport(
 // for a refund instead, so that the refunder asks the provider. If the money had paid the order, the order becomes refunded, its
 // units return, and moved is true.
 func (s *Store) returnMoney(tx *gorm.DB, order *model.Order, row model.Payment, owed bool) (moved bool, err error) {
+	var log statement
 	switch row.Status {
 	case model.PaymentSucceeded:
 		order.Status, moved = model.OrderRefunded, true
 		if err := s.release(tx, order.SaleID, model.OrderPaid, *order); err != nil {
 			return false, err
 		}
-		err := s.logAudit(tx, row.Provider, "refund", order.SaleID, fmt.Sprintf("order %s of %s: its money was sent back", order.ID, order.UserID))
-		if err != nil {
-			return false, err
-		}
+		log = s.logging(row.Provider, "refund", order.SaleID, fmt.Sprintf("order %s of %s: its money was sent back", order.ID, order.UserID))
 	case model.PaymentRefundDue:
 	default: // the money was sent back already, or none came
 		return false, nil
@@ -284,7 +278,7 @@ func (s *Store) returnMoney(tx *gorm.DB, order *model.Order, row model.Payment, 
 	if owed {
 		status = model.PaymentRefundDue
 	}
-	return moved, wrap("record a refund", tx.Exec("UPDATE payments SET status = ?, look_at_ms = NULL WHERE id = ?", string(status), row.ID).Error)
+	return moved, wrap("record a refund", s.run(tx, log, do("UPDATE payments SET status = ?, look_at_ms = NULL WHERE id = ?", string(status), row.ID)))
 }
 
 // RefundFailed records that money which a provider has sent back has not arrived. The money is due for a refund, to be tried
@@ -308,13 +302,13 @@ func (s *Store) RefundFailed(ctx context.Context, provider, txnID string) (again
 		if !again && row.Status != model.PaymentRefundDue { // the order keeps the money: only a part of it was to go back
 			return nil
 		}
-		err = tx.Exec("UPDATE payments SET status = ?, tries = tries + 1, look_at_ms = "+s.nowMillis()+" + ? WHERE id = ?",
-			string(model.PaymentRefundDue), refundPause(row.Tries).Milliseconds(), row.ID).Error
-		if err != nil || !again {
-			return err
+		list := []statement{do("UPDATE payments SET status = ?, tries = tries + 1, look_at_ms = "+s.nowMillis()+" + ? WHERE id = ?",
+			string(model.PaymentRefundDue), refundPause(row.Tries).Milliseconds(), row.ID)}
+		if again {
+			found := fmt.Sprintf("order %s of %s: its money has not arrived, and will be sent again", order.ID, order.UserID)
+			list = append(list, s.logging(row.Provider, "refund_failed", order.SaleID, found), s.recording(model.EventRefundDue, subject{row.ID, order.SaleID}))
 		}
-		found := fmt.Sprintf("order %s of %s: its money has not arrived, and will be sent again", order.ID, order.UserID)
-		return errors.Join(s.logAudit(tx, row.Provider, "refund_failed", order.SaleID, found), s.record(tx, model.EventRefundDue, subject{row.ID, order.SaleID}))
+		return s.run(tx, list...)
 	})
 	return again, wrap("record that a refund has failed", err)
 }
@@ -366,7 +360,7 @@ func (s *Store) keepMoney(tx *gorm.DB, order *model.Order) (status model.Payment
 		return "", fmt.Errorf("pay order %s: it was not %s", order.ID, order.Status)
 	}
 	order.Status, order.PaidAt = model.OrderPaid, now
-	return model.PaymentSucceeded, s.record(tx, model.EventPaid, subject{order.ID, order.SaleID})
+	return model.PaymentSucceeded, s.run(tx, s.recording(model.EventPaid, subject{order.ID, order.SaleID}))
 }
 
 // reinstate takes the units of an expired order again. taken is false if the user's limit or the stock does not allow
@@ -382,10 +376,8 @@ func (s *Store) reinstate(tx *gorm.DB, order model.Order) (taken bool, err error
 			return false, err
 		}
 		if from = "reserved"; offer.Campaign.ID != "" {
-			fromCampaign = statement{
-				"UPDATE stock SET reserved = reserved - ?, quota = quota - ?, version = version + 1 WHERE sale_id = ?",
-				[]any{order.Quantity, order.Quantity, offer.LineID()},
-			}
+			fromCampaign = do("UPDATE stock SET reserved = reserved - ?, quota = quota - ?, version = version + 1 WHERE sale_id = ?",
+				order.Quantity, order.Quantity, offer.LineID())
 		}
 	}
 	wanted := inCampaigns([]userUnits{{order.SaleID, order.UserID, order.Quantity}}, map[string]string{order.SaleID: offer.Campaign.ID})
@@ -407,10 +399,10 @@ func (s *Store) reinstate(tx *gorm.DB, order model.Order) (taken bool, err error
 	if res.RowsAffected == 0 {
 		return false, s.returnUnits(tx, wanted)
 	}
-	if _, err := s.execute(tx, fromCampaign); err != nil {
+	if err := s.run(tx, fromCampaign); err != nil {
 		return false, wrap("reinstate", err)
 	}
-	return true, s.tellGate(tx, order.SaleID, gateChange{orderID: order.ID, units: -int64(order.Quantity)})
+	return true, s.tellGate(tx, order.SaleID, model.GateChange{OrderID: order.ID, Units: -int64(order.Quantity)})
 }
 
 // idleLine locks a sale's line, and reports whether the line has this many units that nobody waits for.
@@ -433,10 +425,8 @@ func (s *Store) refundLater(tx *gorm.DB, order model.Order) error {
 	if err != nil || !kept {
 		return err
 	}
-	if err := tx.Exec("UPDATE payments SET status = ? WHERE id = ?", string(model.PaymentRefundDue), row.ID).Error; err != nil {
-		return fmt.Errorf("mark the refund due: %w", err)
-	}
-	return s.record(tx, model.EventRefundDue, subject{row.ID, order.SaleID})
+	return wrap("mark the refund due", s.run(tx, do("UPDATE payments SET status = ? WHERE id = ?", string(model.PaymentRefundDue), row.ID),
+		s.recording(model.EventRefundDue, subject{row.ID, order.SaleID})))
 }
 
 // RefundsDue lists at most limit payments at a provider whose money is due for a refund and to be sent now: first those that need

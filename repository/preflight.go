@@ -80,46 +80,33 @@ func (s *Store) Server(ctx context.Context, now func() time.Time) (facts Server,
 		return facts, err
 	}
 
-	var rows []struct{ VariableName, Value string }
-	err = s.read.WithContext(ctx).Raw("SHOW VARIABLES WHERE Variable_name IN ?", variables).Scan(&rows).Error
-	if err != nil {
-		return facts, fmt.Errorf("read the server's variables: %w", err)
+	if facts.Variables, err = s.shown(ctx, "SHOW VARIABLES", variables...); err != nil {
+		return facts, err
 	}
-	facts.Variables = make(map[string]string, len(rows))
-	for _, r := range rows {
-		facts.Variables[strings.ToLower(r.VariableName)] = r.Value
-	}
-	cipher, err := s.status(ctx, "Ssl_cipher")
+	status, err := s.shown(ctx, "SHOW STATUS", "Ssl_cipher", "Threads_connected", "wsrep_cluster_size")
 	if err != nil {
 		return facts, err
 	}
-	facts.Encrypted = cipher != ""
-	if facts.Connections, err = s.count(ctx, "Threads_connected"); err == nil && s.galera {
-		facts.Nodes, err = s.count(ctx, "wsrep_cluster_size")
+	facts.Encrypted = status["ssl_cipher"] != ""
+	if facts.Connections, err = strconv.Atoi(status["threads_connected"]); err == nil && s.galera {
+		facts.Nodes, err = strconv.Atoi(status["wsrep_cluster_size"])
 	}
 	if s.hosts != nil {
 		facts.Servers = s.hosts.look(ctx)
 	}
-	return facts, err
+	return facts, wrap("read the server's status", err)
 }
 
-// count returns a status variable that is a number.
-func (s *Store) count(ctx context.Context, name string) (n int, err error) {
-	value, err := s.status(ctx, name)
-	if err == nil {
-		n, err = strconv.Atoi(value)
+// shown returns some of the variables that a SHOW statement lists, by their names in lower case.
+func (s *Store) shown(ctx context.Context, show string, names ...string) (map[string]string, error) {
+	type variable struct{ name, value string }
+	list, err := scan(s.read.WithContext(ctx), show, func(v *variable) []any { return []any{&v.name, &v.value} },
+		show+" WHERE Variable_name IN ?", names)
+	values := make(map[string]string, len(list))
+	for _, v := range list {
+		values[strings.ToLower(v.name)] = v.value
 	}
-	return n, wrap("read the server's status "+name, err)
-}
-
-// status returns a status variable of the server, or of the session if it has its own.
-func (s *Store) status(ctx context.Context, name string) (value string, err error) {
-	var rows []struct{ Value string }
-	err = s.read.WithContext(ctx).Raw("SHOW STATUS LIKE ?", name).Scan(&rows).Error
-	if err != nil || len(rows) != 1 {
-		return "", fmt.Errorf("read the server's status %s: %d rows: %w", name, len(rows), err)
-	}
-	return rows[0].Value, nil
+	return values, err
 }
 
 // ShadowSales lists the ids of all shadow sales, including those that an operator has closed.
@@ -130,13 +117,11 @@ func (s *Store) ShadowSales(ctx context.Context) (ids []string, err error) {
 // schema returns the newest applied step of the schema, and the newest step that this binary has. It does not ask goose, because
 // goose would create its table.
 func (s *Store) schema(ctx context.Context) (applied, newest int64, err error) {
-	folder := s.dialect("mysql", "sqlite")
-	files, err := fs.Glob(migrations.FS, folder+"/*.sql")
+	files, err := fs.Glob(migrations.FS, s.dialect("mysql", "sqlite")+"/*.sql")
 	if err != nil || len(files) == 0 {
 		return 0, 0, fmt.Errorf("list the migrations: %d: %w", len(files), err)
 	}
-	number, _, _ := strings.Cut(strings.TrimPrefix(files[len(files)-1], folder+"/"), "_") // the names are sorted
-	if newest, err = strconv.ParseInt(number, 10, 64); err != nil {
+	if newest, err = goose.NumericComponent(files[len(files)-1]); err != nil { // the names are sorted
 		return 0, 0, fmt.Errorf("list the migrations: %w", err)
 	}
 	there, err := s.tables(ctx)

@@ -15,16 +15,9 @@ const keptRehearsals = 100
 // SaveRehearsal stores the result of a rehearsal, and deletes all but the newest keptRehearsals.
 func (s *Store) SaveRehearsal(ctx context.Context, r model.Rehearsal) error {
 	return wrap("store the rehearsal", s.transact(ctx, func(tx *gorm.DB) error {
-		err := tx.Exec("INSERT INTO rehearsals (at_ms, version, verdict, buyers, units, per_second, report) VALUES ("+s.nowMillis()+", ?, ?, ?, ?, ?, ?)",
-			r.Version, r.Verdict, r.Buyers, r.Units, r.PerSecond, string(r.Report)).Error
-		if err != nil {
-			return err
-		}
-		oldest, err := cell[int64](tx, "find the oldest", "SELECT id FROM rehearsals ORDER BY id DESC LIMIT 1 OFFSET ?", keptRehearsals-1)
-		if err != nil {
-			return err
-		}
-		return tx.Exec("DELETE FROM rehearsals WHERE id < ?", oldest).Error
+		return s.run(tx, do("INSERT INTO rehearsals (at_ms, version, verdict, buyers, units, per_second, report) VALUES ("+s.nowMillis()+", ?, ?, ?, ?, ?, ?)",
+			r.Version, r.Verdict, r.Buyers, r.Units, r.PerSecond, string(r.Report)),
+			do("DELETE FROM rehearsals WHERE id < (SELECT id FROM (SELECT id FROM rehearsals ORDER BY id DESC LIMIT 1 OFFSET ?) AS oldest)", keptRehearsals-1))
 	}))
 }
 
@@ -46,7 +39,7 @@ func (s *Store) Rehearsals(ctx context.Context) ([]model.Rehearsal, error) {
 
 func (s *Store) rehearsals(ctx context.Context, report, where string, args ...any) ([]model.Rehearsal, error) {
 	return scan(s.read.WithContext(ctx), "read the rehearsals", func(r *model.Rehearsal) []any {
-		return []any{&r.ID, millis{&r.At}, &r.Version, &r.Verdict, &r.Buyers, &r.Units, &r.PerSecond, &r.Report}
+		return []any{&r.ID, millis(&r.At), &r.Version, &r.Verdict, &r.Buyers, &r.Units, &r.PerSecond, &r.Report}
 	}, "SELECT id, at_ms, version, verdict, buyers, units, per_second, "+report+" FROM rehearsals WHERE "+where, args...)
 }
 
@@ -61,16 +54,10 @@ func (s *Store) EraseSale(ctx context.Context, saleID string) error {
 		if err := eraseLarge(tx, saleID); err != nil {
 			return err
 		}
-		for _, statement := range []string{
-			"DELETE FROM gate_changes WHERE sale_id = ?", "DELETE FROM stock WHERE sale_id = ?",
-			"DELETE FROM sale_lines WHERE sale_id = ?", "DELETE FROM entries WHERE sale_id = ?", "DELETE FROM calls WHERE sale_id = ?",
-			"DELETE FROM audit_log WHERE subject = ?", "DELETE FROM sales WHERE id = ?",
-		} {
-			if err := tx.Exec(statement, saleID).Error; err != nil {
-				return err
-			}
-		}
-		return nil
+		return s.run(tx, each([]string{
+			"gate_changes WHERE sale_id", "stock WHERE sale_id", "sale_lines WHERE sale_id", "entries WHERE sale_id", "calls WHERE sale_id",
+			"audit_log WHERE subject", "sales WHERE id",
+		}, func(rows string) statement { return do("DELETE FROM "+rows+" = ?", saleID) })...)
 	}))
 }
 
@@ -80,20 +67,15 @@ const eraseRows = 1000
 // eraseLarge erases the rows of which a sale may have many: orders with their payments, refusals and buyers.
 func eraseLarge(tx *gorm.DB, saleID string) error {
 	for _, part := range []struct{ table, key string }{{"orders", "id"}, {"refusals", "order_id"}, {"buyers", "user_id"}} {
-		for {
+		for more := true; more; {
 			keys, err := column[string](tx, "read "+part.table, "SELECT "+part.key+" FROM "+part.table+" WHERE sale_id = ? LIMIT ?", saleID, eraseRows)
-			if err != nil {
-				return err
+			if err == nil && part.table == "orders" {
+				err = erasePayments(tx, keys)
 			}
-			if len(keys) == 0 {
-				break
+			if err == nil {
+				err = tx.Exec("DELETE FROM "+part.table+" WHERE sale_id = ? AND "+part.key+" IN ?", saleID, keys).Error
 			}
-			if part.table == "orders" {
-				if err := erasePayments(tx, keys); err != nil {
-					return err
-				}
-			}
-			if err := tx.Exec("DELETE FROM "+part.table+" WHERE sale_id = ? AND "+part.key+" IN ?", saleID, keys).Error; err != nil {
+			if more = len(keys) == eraseRows; err != nil {
 				return err
 			}
 		}

@@ -17,14 +17,14 @@ import (
 // orders, buyers, stock, as in every transaction on an order that exists. release fails as giveBack does.
 func (s *Store) release(tx *gorm.DB, saleID string, from model.OrderStatus, list ...model.Order) error {
 	ids, about := make([]string, len(list)), make([]subject, len(list))
-	units, changes := make([]userUnits, len(list)), make([]gateChange, len(list))
+	units, changes := make([]userUnits, len(list)), make([]model.GateChange, len(list))
 	for i, o := range list {
 		if !from.CanBecome(o.Status) {
 			return fmt.Errorf("release orders: order %s cannot go from %s to %s", o.ID, from, o.Status)
 		}
 		ids[i], about[i] = o.ID, subject{o.ID, saleID}
 		units[i] = userUnits{saleID, o.UserID, o.Quantity}
-		changes[i] = gateChange{orderID: o.ID, units: int64(o.Quantity)}
+		changes[i] = model.GateChange{OrderID: o.ID, Units: int64(o.Quantity)}
 	}
 	res := tx.Exec("UPDATE orders SET status = ? WHERE id IN ? AND status = ?", string(list[0].Status), ids, string(from))
 	if res.Error != nil {
@@ -44,19 +44,21 @@ func (s *Store) release(tx *gorm.DB, saleID string, from model.OrderStatus, list
 	if from == model.OrderPaid {
 		leaves = "paid = paid - ?"
 	}
-	if err := s.giveBack(tx, saleID, leaves, changes...); err != nil {
+	if err := s.giveBack(tx, saleID, campaigns[saleID], leaves, changes...); err != nil {
 		return err
 	}
-	return s.record(tx, eventOf(list[0].Status), about...)
+	event := model.EventType("order." + list[0].Status) // of the status that a release gives
+	return wrap("record events", s.run(tx, s.recording(event, about...)))
 }
 
 // giveBack makes the units of the changes available to all or, if the sale is in line, gives them to its line, and records the
 // changes for the gate. leaves is the part of an UPDATE of stock that takes the units from where they are; its only argument is
-// their number. giveBack fails with errRefusing while instances refuse requests on the sale from memory.
-func (s *Store) giveBack(tx *gorm.DB, saleID, leaves string, changes ...gateChange) error {
+// their number. The sale belongs to the campaign, unless campaignID is empty. giveBack fails with errRefusing while instances
+// refuse requests on the sale from memory.
+func (s *Store) giveBack(tx *gorm.DB, saleID, campaignID, leaves string, changes ...model.GateChange) error {
 	units := int64(0)
 	for _, c := range changes {
-		units += c.units
+		units += c.Units
 	}
 	stock, _, err := s.lockStock(tx, saleID)
 	if err != nil {
@@ -77,25 +79,18 @@ func (s *Store) giveBack(tx *gorm.DB, saleID, leaves string, changes ...gateChan
 	if res.Error != nil {
 		return fmt.Errorf("give units back: %w", res.Error)
 	}
-	campaigns, err := s.campaignsOf(tx, saleID)
-	if err != nil {
-		return err
-	}
-	if err := giveToLine(tx, campaigns[saleID], units); err != nil {
-		return err
-	}
 	stock.Version++
-	return s.tellGateOf(tx, saleID, stock, changes)
+	toLine := []statement{givingToLine(campaignID, units)}
+	return wrap("give units back", s.run(tx, append(toLine, s.telling(saleID, stock, changes)...)...))
 }
 
-// giveToLine gives a campaign's line, if there is one, units of one of the campaign's sales. The sale's stock row is locked
-// before the line's, as in every transaction that changes both.
-func giveToLine(tx *gorm.DB, campaignID string, units int64) error {
+// givingToLine returns the statement that gives a campaign's line, if there is one, units of one of the campaign's sales. The
+// sale's stock row is locked before the line's, as in every transaction that changes both.
+func givingToLine(campaignID string, units int64) statement {
 	if campaignID == "" {
-		return nil
+		return statement{}
 	}
-	err := tx.Exec("UPDATE stock SET quota = quota + ?, reserved = reserved + ?, version = version + 1 WHERE sale_id = ?", units, units, campaignID).Error
-	return wrap("give units to the line of campaign "+campaignID, err)
+	return do("UPDATE stock SET quota = quota + ?, reserved = reserved + ?, version = version + 1 WHERE sale_id = ?", units, units, campaignID)
 }
 
 // returnUnits takes units from the users' rows in buyers. units must come from byUser.

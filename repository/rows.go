@@ -98,10 +98,7 @@ func (s *Store) newest(ctx context.Context, table, where, cursor string, limit i
 		"SELECT created_at_ms, id FROM "+table+" WHERE "+where+" AND created_at_ms <= ? AND (created_at_ms < ? OR id < ?) "+
 			"ORDER BY created_at_ms DESC, id DESC LIMIT ?", at, at, id, limit+1)
 	rows, next = cut(rows, limit, func(last *row) string { return cursorOf(last.at, last.id) })
-	for _, r := range rows {
-		ids = append(ids, r.id)
-	}
-	return ids, next, err
+	return each(rows, func(r row) string { return r.id }), next, err
 }
 
 // cursorOf returns the cursor of a page whose last row has this time and id.
@@ -153,11 +150,13 @@ func chain[T any](parts ...iter.Seq2[T, error]) iter.Seq2[T, error] {
 	}
 }
 
-// millis scans the milliseconds since 1970 of a column into a time. 0 and NULL are the zero time.
-type millis struct{ to *time.Time }
+// timeOf scans the milliseconds since 1970 of a column into a time. 0 and NULL are the zero time.
+type timeOf struct{ to *time.Time }
+
+func millis(to *time.Time) timeOf { return timeOf{to} }
 
 // Scan is part of sql.Scanner.
-func (m millis) Scan(value any) error {
+func (m timeOf) Scan(value any) error {
 	var ms sql.NullInt64
 	err := ms.Scan(value)
 	if *m.to = (time.Time{}); ms.Int64 != 0 {

@@ -36,15 +36,10 @@ const salesWithStock = `sales JOIN stock ON stock.sale_id = sales.id LEFT JOIN s
 func offerFields(o *model.Offer) []any {
 	return append([]any{
 		&o.ID, &o.Code, &o.Title, &o.Description, &o.ImageURL, &o.PriceCents, &o.OriginalPriceCents, &o.Currency,
-		&o.LimitPerUser, &o.PayTimeoutSeconds,
-		millis{&o.StartsAt},
-		millis{&o.EndsAt},
-		&o.Status, &o.Revision, &o.Shards,
+		&o.LimitPerUser, &o.PayTimeoutSeconds, millis(&o.StartsAt), millis(&o.EndsAt), &o.Status, &o.Revision, &o.Shards,
 		optional(&o.Campaign.ID), &o.Variant, &o.Place, optional(&o.Campaign.Title), optional(&o.Campaign.Description),
 		optional(&o.Campaign.ImageURL), optional(&o.Campaign.LimitPerUser),
-		&o.Mode,
-		millis{&o.EntriesAt},
-		optional(&o.CallSeconds), optional(&o.WaitingList), optional(&o.Line.Commitment),
+		&o.Mode, millis(&o.EntriesAt), optional(&o.CallSeconds), optional(&o.WaitingList), optional(&o.Line.Commitment),
 		optional(&o.Line.Root), optional(&o.Line.Seed), optional(&o.Line.Secret),
 		optional(&o.EntryWork), optional(&o.Beacon), optional(&o.Line.Round), optional(&o.Line.Signature), optional(&o.Line.Randomness),
 	}, stockFields(&o.Stock, &o.Line)...)
@@ -55,15 +50,14 @@ func stockFields(s *model.Stock, l *model.Line) []any {
 	return []any{
 		&s.SaleID, &s.Quota, &s.Available, &s.Reserved, &s.Called, &s.Held, &s.Paid, &s.Version, &s.Epoch, &s.GateVersion, &s.WrongEpoch, &s.Terms, &s.Lined,
 		&s.SpentCalls, &s.LapsedCalls, optional(&l.Phase), optional(&l.Entries), optional(&l.Sealed), optional(&l.Serving),
-		millis{&l.FirstAt},
-		optional(&l.Stopped),
+		millis(&l.FirstAt), optional(&l.Stopped),
 	}
 }
 
 // offers reads the sales that where, the SQL after WHERE, selects, with their stock. now is the database's clock, or the zero
 // time if no row matched.
 func (s *Store) offers(db *gorm.DB, where string, args ...any) (list []model.Offer, now time.Time, err error) {
-	list, err = scan(db, "read sales", func(o *model.Offer) []any { return append(offerFields(o), millis{&now}) },
+	list, err = scan(db, "read sales", func(o *model.Offer) []any { return append(offerFields(o), millis(&now)) },
 		"SELECT "+offerColumns+s.nowMillis()+" FROM "+salesWithStock+" WHERE "+where, args...)
 	return list, now, err
 }
@@ -157,24 +151,22 @@ func (l *LiveSales) readAll(ctx context.Context, linger time.Duration) ([]model.
 // SaleCodes returns, for the catalog's Bloom filter, the short codes of the sales made since a time, by id. The map also has the
 // campaigns made since then, under their ids. asked is the time of the query by the database's clock.
 func (s *Store) SaleCodes(ctx context.Context, since time.Time) (codes map[string]string, asked time.Time, err error) {
-	var rows []struct {
-		ID, Code string
-		NowMs    int64
+	type row struct {
+		id, code string
+		now      time.Time
 	}
-	err = s.read.WithContext(ctx).Raw("SELECT '' AS id, '' AS code, "+s.nowMillis()+" AS now_ms UNION ALL SELECT id, code, 0 FROM sales WHERE created_at_ms >= ? "+
-		"UNION ALL SELECT id, id, 0 FROM campaigns WHERE created_at_ms >= ?", since.UnixMilli(), since.UnixMilli()).Scan(&rows).Error
-	if err != nil {
-		return nil, since, fmt.Errorf("read sale ids: %w", err)
-	}
+	rows, err := scan(s.read.WithContext(ctx), "read sale ids", func(r *row) []any { return []any{&r.id, &r.code, millis(&r.now)} },
+		"SELECT '', '', "+s.nowMillis()+" UNION ALL SELECT id, code, 0 FROM sales WHERE created_at_ms >= ? "+
+			"UNION ALL SELECT id, id, 0 FROM campaigns WHERE created_at_ms >= ?", since.UnixMilli(), since.UnixMilli())
 	codes, asked = make(map[string]string, len(rows)), since
 	for _, r := range rows {
-		if r.NowMs > 0 {
-			asked = fromMillis(r.NowMs)
+		if r.id == "" {
+			asked = r.now
 			continue
 		}
-		codes[r.ID] = r.Code
+		codes[r.id] = r.code
 	}
-	return codes, asked, nil
+	return codes, asked, err
 }
 
 // SaleByCode returns the id of the sale that a short link leads to, or an empty id if there is none.
@@ -192,15 +184,12 @@ func (s *Store) createSale(tx *gorm.DB, sale model.Sale, quota int64, actor stri
 	if model.IsShadow(sale.ID) != (sale.Status == model.SaleShadow) {
 		return fmt.Errorf("create sale: %s does not fit the status %s", sale.ID, sale.Status)
 	}
-	err := tx.Exec(`INSERT INTO sales (id, code, title, description, image_url, price_cents, original_price_cents, currency,
+	creating := do(`INSERT INTO sales (id, code, title, description, image_url, price_cents, original_price_cents, currency,
 		limit_per_user, pay_timeout_seconds, starts_at_ms, ends_at_ms, status, revision, shards, campaign_id, variant, place, created_at_ms)
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, NULLIF(?, ''), ?, ?, `+s.nowMillis()+`)`,
 		sale.ID, sale.Code, sale.Title, sale.Description, sale.ImageURL, sale.PriceCents, sale.OriginalPriceCents,
 		sale.Currency, sale.LimitPerUser, sale.PayTimeoutSeconds, sale.StartsAt.UnixMilli(), sale.EndsAt.UnixMilli(),
-		string(cmp.Or(sale.Status, model.SaleLive)), max(sale.Shards, 1), sale.Campaign.ID, sale.Variant, sale.Place).Error
-	if err != nil {
-		return fmt.Errorf("create sale: %w", err)
-	}
+		string(cmp.Or(sale.Status, model.SaleLive)), max(sale.Shards, 1), sale.Campaign.ID, sale.Variant, sale.Place)
 	open, reserved, lined := quota, int64(0), model.Unlined
 	switch {
 	case sale.Mode == model.ModeLine || sale.Mode == model.ModeDraw:
@@ -208,17 +197,11 @@ func (s *Store) createSale(tx *gorm.DB, sale model.Sale, quota int64, actor stri
 	case sale.WaitingList:
 		lined = model.LinedAtSoldOut
 	}
-	err = tx.Exec("INSERT INTO stock (sale_id, quota, available, reserved, called, held, paid, version, epoch, epoch_at_ms, gate_version, wrong_epoch, terms, "+
-		"refusing_until_ms, returning_at_ms, lined, spent_calls, lapsed_calls) VALUES (?, ?, ?, ?, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, ?, 0, 0)", sale.ID, quota, open, reserved, lined).Error
-	if err != nil {
-		return fmt.Errorf("create stock: %w", err)
-	}
-	if err := createLine(tx, sale); err != nil {
-		return err
-	}
+	stocking := do("INSERT INTO stock (sale_id, quota, available, reserved, called, held, paid, version, epoch, epoch_at_ms, gate_version, wrong_epoch, terms, "+
+		"refusing_until_ms, returning_at_ms, lined, spent_calls, lapsed_calls) VALUES (?, ?, ?, ?, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, ?, 0, 0)", sale.ID, quota, open, reserved, lined)
 	detail := fmt.Sprintf("title %s; quota %d; price_cents %d; currency %s; limit_per_user %d; pay_timeout_seconds %d; starts_at %s; ends_at %s",
 		excerpt(sale.Title), quota, sale.PriceCents, sale.Currency, sale.LimitPerUser, sale.PayTimeoutSeconds, instant(sale.StartsAt), instant(sale.EndsAt))
-	return s.logAudit(tx, actor, "create", sale.ID, detail)
+	return wrap("create sale", s.run(tx, creating, stocking, creatingLine(sale), s.logging(actor, "create", sale.ID, detail)))
 }
 
 // ChangeSale applies a change and returns the changed sale. Every change raises the version of the stock row, so that an
@@ -235,19 +218,20 @@ func (s *Store) ChangeSale(ctx context.Context, change model.SaleChange) (offer 
 		if _, _, err := s.lockLine(tx, cmp.Or(campaigns[change.SaleID], change.SaleID)); err != nil {
 			return "", err
 		}
-		offer, verdict, err = s.changeSale(tx, change)
+		offer, verdict, err = s.changeSale(tx, campaigns[change.SaleID], change)
 		return verdict, err
 	})
 	return offer, verdict, err
 }
 
-// changeSale is ChangeSale in a transaction that has locked the sale's line, if there is one.
-func (s *Store) changeSale(tx *gorm.DB, change model.SaleChange) (offer model.Offer, verdict model.Verdict, err error) {
+// changeSale is ChangeSale in a transaction that has locked the sale's line, if there is one. The sale belongs to the campaign,
+// unless campaignID is empty.
+func (s *Store) changeSale(tx *gorm.DB, campaignID string, change model.SaleChange) (offer model.Offer, verdict model.Verdict, err error) {
 	if _, ok, err := s.lockStock(tx, change.SaleID); err != nil || !ok {
 		return offer, model.NotFound, err
 	}
 	if change.AddQuota != 0 {
-		err = s.giveBack(tx, change.SaleID, "quota = quota + ?, "+s.nextTerms(), gateChange{units: change.AddQuota})
+		err = s.giveBack(tx, change.SaleID, campaignID, "quota = quota + ?, "+s.nextTerms(), model.GateChange{Units: change.AddQuota})
 	} else {
 		err = tx.Exec("UPDATE stock SET "+s.nextTerms()+", "+nextGateVersion+" WHERE sale_id = ?", change.SaleID).Error
 	}
@@ -269,18 +253,15 @@ func (s *Store) changeSale(tx *gorm.DB, change model.SaleChange) (offer model.Of
 	if verdict := change.Edit(sale); verdict != model.Accepted {
 		return offer, verdict, nil
 	}
-	if verdict, err := changeLine(tx, before, &offer, now); err != nil || verdict != model.Accepted {
+	if verdict, err := s.changeLine(tx, before, &offer, now); err != nil || verdict != model.Accepted {
 		return offer, verdict, err
 	}
 	sale.Revision++
-	err = tx.Exec(`UPDATE sales SET title = ?, description = ?, image_url = ?, limit_per_user = ?,
+	return offer, model.Accepted, wrap("change sale", s.run(tx, do(`UPDATE sales SET title = ?, description = ?, image_url = ?, limit_per_user = ?,
 		starts_at_ms = ?, ends_at_ms = ?, status = ?, revision = ? WHERE id = ?`,
 		sale.Title, sale.Description, sale.ImageURL, sale.LimitPerUser,
-		sale.StartsAt.UnixMilli(), sale.EndsAt.UnixMilli(), string(sale.Status), sale.Revision, sale.ID).Error
-	if err != nil {
-		return offer, "", fmt.Errorf("change sale: %w", err)
-	}
-	return offer, model.Accepted, s.logAudit(tx, change.Actor, change.Action, sale.ID, changes(before, offer))
+		sale.StartsAt.UnixMilli(), sale.EndsAt.UnixMilli(), string(sale.Status), sale.Revision, sale.ID),
+		s.logging(change.Actor, change.Action, sale.ID, changes(before, offer))))
 }
 
 // changes describes, for the audit log, which fields of a sale differ, and their old and new values.

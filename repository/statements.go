@@ -4,14 +4,11 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	gosqlite "github.com/glebarez/go-sqlite"
-	mysqldriver "github.com/go-sql-driver/mysql"
 	"gorm.io/gorm"
 )
 
@@ -36,6 +33,15 @@ func (s *Store) calls(list ...statement) []statement {
 		queries[i], args = st.query, append(args, st.args...)
 	}
 	return []statement{{strings.Join(queries, "; "), args}}
+}
+
+// do returns a statement with its arguments.
+func do(query string, args ...any) statement { return statement{query, args} }
+
+// run executes statements, in as few calls as possible.
+func (s *Store) run(tx *gorm.DB, list ...statement) error {
+	_, err := s.execute(tx, list...)
+	return err
 }
 
 // execute executes statements, in as few calls as possible, and returns the number of rows that the last one changed. It
@@ -87,11 +93,7 @@ func (s *Store) transactInCalls(ctx context.Context, fn func(tx *gorm.DB) error)
 		return s.transact(ctx, fn)
 	}
 	return s.repeat(ctx, func() error {
-		pool, err := s.write.DB()
-		if err != nil {
-			return err
-		}
-		conn, err := pool.Conn(ctx)
+		conn, err := s.writers.Conn(ctx)
 		if err != nil {
 			return outages{s.write.Dialector}.Translate(err)
 		}
@@ -153,14 +155,4 @@ func (s *Store) kill(ctx context.Context, r *statements) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 	_ = s.write.WithContext(ctx).Exec("KILL QUERY ?", r.connection).Error // the connection may have been lost
-}
-
-// violated reports whether a statement failed because of a CHECK constraint. MySQL's error has the number 3819, and
-// MariaDB's 4025.
-func violated(err error) bool {
-	if e, ok := errors.AsType[*mysqldriver.MySQLError](err); ok {
-		return e.Number == 3819 || e.Number == 4025
-	}
-	e, ok := errors.AsType[*gosqlite.Error](err)
-	return ok && e.Code() == 275 // SQLITE_CONSTRAINT_CHECK
 }

@@ -53,20 +53,15 @@ func underTerms(transaction func() error) error {
 	}
 }
 
-// lockedStock is what a transaction needs of a stock row that it has locked.
-type lockedStock struct {
-	Terms, Available, Reserved, Version, Epoch int64
-	Lined                                      model.Lined
-}
-
-func (s *Store) lockStock(tx *gorm.DB, saleID string) (stock lockedStock, ok bool, err error) {
+// lockStock locks a stock row, and reads what transactions need of it.
+func (s *Store) lockStock(tx *gorm.DB, saleID string) (stock model.Stock, ok bool, err error) {
 	res := tx.Raw("SELECT terms, available, reserved, version, epoch, lined FROM stock WHERE sale_id = ?"+s.forUpdate(), saleID).Scan(&stock)
 	return stock, res.RowsAffected > 0, wrap("lock the stock", res.Error)
 }
 
 // lockTerms locks the stock row of a sale, so that no operator changes the sale before the commit. It returns errOtherTerms if
 // the sale was changed since the offer was read.
-func (s *Store) lockTerms(tx *gorm.DB, offer model.Offer) (stock lockedStock, err error) {
+func (s *Store) lockTerms(tx *gorm.DB, offer model.Offer) (stock model.Stock, err error) {
 	stock, _, err = s.lockStock(tx, offer.ID)
 	if err == nil && stock.Terms != offer.Stock.Terms {
 		err = errOtherTerms
