@@ -394,7 +394,7 @@ func (a *App) counter() middleware.Counter {
 	if a.kind.UsesGate {
 		return nil
 	}
-	return &service.Counter{Catalog: a.Catalog, Gate: a.gate}
+	return a.gates
 }
 
 // traceRequests returns the stage that starts a span for each request, nil without tracing.
