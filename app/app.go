@@ -321,10 +321,9 @@ func (a *App) wire(ctx context.Context) error {
 
 	alone := worker.Alone{Leases: db, Instance: a.instance}
 	lines := &worker.Lines{
-		Alone:   alone,
-		Caller:  &service.Caller{Store: db, Catalog: a.Catalog, IDs: a.IDs, Beacon: rounds, Observe: a.observe},
-		Beacons: &service.Beacons{Beacon: rounds, Store: db, Catalog: a.Catalog},
-		Log:     a.Log,
+		Alone:  alone,
+		Caller: &service.Caller{Store: db, Catalog: a.Catalog, IDs: a.IDs, Beacon: rounds, Observe: a.observe},
+		Log:    a.Log,
 	}
 	a.workers = append(a.workers,
 		a.Settler.Run,

@@ -21,39 +21,28 @@ type Beacon interface {
 	Round(ctx context.Context, round int64) (signature []byte, randomness [32]byte, err error)
 }
 
-// RandomnessStore stores the signature and the randomness of a round of the beacon.
-type RandomnessStore interface {
-	SetRandomness(ctx context.Context, saleID string, round int64, signature []byte, randomness [32]byte) error
-}
-
-// Beacons gets the rounds for which sealed lines wait. A line waits as long as the source is away.
-type Beacons struct {
-	Beacon  Beacon
-	Store   RandomnessStore
-	Catalog *Catalog
-}
-
-// Due lists the sales whose lines wait for a round that should be published by now.
-func (b *Beacons) Due() (saleIDs []string) {
-	for _, o := range b.Catalog.Lines() {
+// DueRounds lists the sales whose lines wait for a round that should be published by now. A line waits as long as the beacon is
+// away.
+func (c *Caller) DueRounds() (saleIDs []string) {
+	for _, o := range c.Catalog.Lines() {
 		waits := o.Line.Phase == model.PhaseSealed && o.Line.AwaitsSeed() && o.Line.Randomness == ""
-		if waits && !b.Catalog.Now().Before(b.Beacon.At(o.Line.Round)) {
+		if waits && !c.Catalog.Now().Before(c.Beacon.At(o.Line.Round)) {
 			saleIDs = append(saleIDs, o.ID)
 		}
 	}
 	return saleIDs
 }
 
-// Tend asks once for the round for which a sale's line waits, and stores a valid answer. It does nothing if the sale isn't
+// AskForRound asks once for the round for which a sale's line waits, and stores a valid answer. It does nothing if the sale isn't
 // watched. An error means that there is no valid answer yet, or that storing it has failed.
-func (b *Beacons) Tend(ctx context.Context, saleID string) error {
-	offer := b.Catalog.InMemory(saleID)
+func (c *Caller) AskForRound(ctx context.Context, saleID string) error {
+	offer := c.Catalog.InMemory(saleID)
 	if offer == nil {
 		return nil
 	}
-	signature, randomness, err := b.Beacon.Round(ctx, offer.Line.Round)
+	signature, randomness, err := c.Beacon.Round(ctx, offer.Line.Round)
 	if err != nil {
 		return err
 	}
-	return b.Store.SetRandomness(ctx, saleID, offer.Line.Round, signature, randomness)
+	return c.Store.SetRandomness(ctx, saleID, offer.Line.Round, signature, randomness)
 }

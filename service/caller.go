@@ -21,6 +21,7 @@ type CallerStore interface {
 	Sealing(ctx context.Context, saleID string) (model.Sealing, error)
 	LineEntries(ctx context.Context, saleID string, below int64) iter.Seq2[[]model.LineEntry, error]
 	SetRoot(ctx context.Context, saleID, root string, round func(now time.Time) int64) error
+	SetRandomness(ctx context.Context, saleID string, round int64, signature []byte, randomness [32]byte) error
 	SetSeed(ctx context.Context, saleID, root, seed string) error
 	Call(ctx context.Context, saleID string, serving int64, numbers []int64) (looked int, left bool, err error)
 	EndCalls(ctx context.Context, saleID string, all bool, limit int) (more bool, err error)
@@ -76,7 +77,7 @@ func (c *Caller) Tend(ctx context.Context, saleID string) error {
 func (c *Caller) seal(ctx context.Context, offer model.Offer) (err error) {
 	line := offer.Line
 	if line.Root != "" && line.Randomness == "" {
-		return nil // Beacons asks for the randomness
+		return nil // AskForRound gets the randomness
 	}
 	ctx, end := c.Observe.Begin(ctx, observe.Step{Name: observe.SealLine})
 	defer func() { end(err) }()

@@ -49,7 +49,7 @@ func TestHole67_LinesAreApart(t *testing.T) {
 			ended := make(chan struct{})
 			lines := &Lines{Alone: Alone{f, ""}, Log: slog.New(&check.Log{})}
 			go func() {
-				lines.tend(ctx, "caller", callPeriod, callLease, f)
+				lines.tend(ctx, "caller", callPeriod, callLease, f.Due, f.Tend)
 				close(ended)
 			}()
 			time.Sleep(time.Minute + callPeriod/2)
