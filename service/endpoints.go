@@ -86,13 +86,11 @@ func (e *Endpoints) Events(ctx context.Context, after int64, limit int) ([]model
 }
 
 // Number gives all committed events their places in the feed.
-func (e *Endpoints) Number(ctx context.Context) error {
-	for more, err := true, error(nil); more; {
-		if more, err = e.Store.NumberEvents(ctx); err != nil {
-			return err
-		}
+func (e *Endpoints) Number(ctx context.Context) (err error) {
+	for more := true; more && err == nil; {
+		more, err = e.Store.NumberEvents(ctx)
 	}
-	return nil
+	return err
 }
 
 // Forget deletes events and deliveries that are older than Kept. Only events with a place in the feed are deleted, so Forget
@@ -153,10 +151,7 @@ func (e *Endpoints) Create(
 	made, ok, err := e.Store.CreateEndpoint(ctx, model.Endpoint{
 		ID: cmp.Or(id, model.NewSaleID()), URL: address, Rate: rate, Secret: e.Seals.Seal(secret),
 	}, maxEndpoints, actor)
-	if err != nil || !ok {
-		return made, "", model.TooMany, nil, err
-	}
-	return made, secret, model.Accepted, nil, nil
+	return made, secret, acceptedIf(ok, model.TooMany), nil, err
 }
 
 func (e *Endpoints) check(address string, rate int) *Invalid {
@@ -194,10 +189,7 @@ func (e *Endpoints) Change(ctx context.Context, id string, c model.EndpointChang
 		return model.Endpoint{}, model.BadRequest, invalid, nil
 	}
 	changed, ok, err := e.Store.ChangeEndpoint(ctx, id, c, actor)
-	if err != nil || !ok {
-		return changed, model.NotFound, nil, err
-	}
-	return changed, model.Accepted, nil, nil
+	return changed, acceptedIf(ok, model.NotFound), nil, err
 }
 
 // NewSecret replaces an endpoint's secret and returns the new one. For a day, messages are signed with the old secret as
@@ -205,19 +197,13 @@ func (e *Endpoints) Change(ctx context.Context, id string, c model.EndpointChang
 func (e *Endpoints) NewSecret(ctx context.Context, id, actor string) (changed model.Endpoint, secret string, verdict model.Verdict, err error) {
 	secret = webhook.NewSecret()
 	changed, ok, err := e.Store.ChangeEndpoint(ctx, id, model.EndpointChange{Secret: e.Seals.Seal(secret)}, actor)
-	if err != nil || !ok {
-		return changed, "", model.NotFound, err
-	}
-	return changed, secret, model.Accepted, nil
+	return changed, secret, acceptedIf(ok, model.NotFound), err
 }
 
 // Remove deletes an endpoint. The verdict is Accepted or NotFound.
 func (e *Endpoints) Remove(ctx context.Context, id, actor string) (model.Verdict, error) {
 	ok, err := e.Store.RemoveEndpoint(ctx, id, actor)
-	if err != nil || !ok {
-		return model.NotFound, err
-	}
-	return model.Accepted, nil
+	return acceptedIf(ok, model.NotFound), err
 }
 
 // Deliveries returns at most limit deliveries of an endpoint, the newest first, from those with ids smaller than below. The

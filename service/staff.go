@@ -84,11 +84,8 @@ func (s *Staff) Create(
 		return account, "", "", nil, err
 	}
 	ok, err := s.Store.CreateStaff(ctx, account, actor)
-	if err != nil || !ok {
-		return account, "", model.NameTaken, nil, err
-	}
 	s.forget()
-	return account, secret, model.Accepted, nil, nil
+	return account, secret, acceptedIf(ok, model.NameTaken), nil, err
 }
 
 // secretOf makes a new password or key of an account, and its hash.
@@ -146,11 +143,8 @@ func (s *Staff) change(name string, change func() (model.Account, bool, error)) 
 		return model.Account{}, model.Forbidden, nil
 	}
 	account, ok, err := change()
-	if err != nil || !ok {
-		return model.Account{}, model.NotFound, err
-	}
 	s.forget()
-	return account, model.Accepted, nil
+	return account, acceptedIf(ok, model.NotFound), err
 }
 
 // Verify returns whose a token or a key is. The error wraps auth.ErrBadToken if the token or key is not valid, and
