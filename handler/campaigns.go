@@ -85,7 +85,7 @@ func (s *Campaigns) create(c *gin.Context) {
 		}
 		return created{s.viewOperatorCampaign(list), "/api/v1/campaigns/" + list[0].Campaign.ID}
 	}
-	create(c, s.Service.IDUnder, func(id string) (created, model.Verdict, error) {
+	create(c, s.Service.Sales.IDs, "campaign ", func(id string) (created, model.Verdict, error) {
 		campaign.ID = id
 		list, verdict, err := s.Service.Repeated(c.Request.Context(), campaign, sales)
 		return made(list), verdict, err

@@ -90,7 +90,7 @@ func (s *Sales) create(c *gin.Context) {
 	sale := body.sale()
 	sale.PriceCents, sale.OriginalPriceCents, sale.WaitingList = body.PriceCents, body.OriginalPriceCents, body.WaitingList
 	made := func(o model.Offer) created { return created{s.operatorSaleView(o), "/api/v1/sales/" + o.ID} }
-	create(c, s.Service.IDUnder, func(id string) (created, model.Verdict, error) {
+	create(c, s.Service.IDs, "", func(id string) (created, model.Verdict, error) {
 		sale.ID = id
 		offer, verdict, err := s.Service.Repeated(c.Request.Context(), sale, body.Quota)
 		return made(offer), verdict, err
@@ -158,6 +158,6 @@ func (s *Sales) listAll(c *gin.Context) {
 		return
 	}
 	answerPage(c, "sales", s.operatorSaleView, func(cursor string, limit int) ([]model.Offer, string, error) {
-		return s.Service.List(c.Request.Context(), alone, cursor, limit)
+		return s.Service.Sales(c.Request.Context(), alone, cursor, limit)
 	})
 }

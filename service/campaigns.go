@@ -37,11 +37,6 @@ type Campaigns struct {
 	Sales *Sales
 }
 
-// IDUnder returns the id of the campaign that an operator creates under an idempotency key.
-func (s *Campaigns) IDUnder(actor, key string) string {
-	return s.Sales.IDs.Sale(actor, "campaign "+key)
-}
-
 // Repeated returns the sales of the campaign that an earlier request created under campaign.ID. The verdict is Accepted,
 // NotFound, or IdempotencyMismatch if that campaign differs from what is asked for now, even if only because it was changed
 // since.

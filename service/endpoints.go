@@ -120,9 +120,6 @@ func (e *Endpoints) List(ctx context.Context) ([]model.Endpoint, error) {
 	return e.Store.Endpoints(ctx)
 }
 
-// IDUnder returns the id of the endpoint that an operator creates under an idempotency key.
-func (e *Endpoints) IDUnder(actor, key string) string { return e.IDs.Sale(actor, "endpoint "+key) }
-
 // Repeated finds the endpoint that an earlier request created under an id, with its secret. The verdict is Accepted, NotFound,
 // or IdempotencyMismatch if that endpoint differs from what is asked for now, even if only because it was changed since.
 func (e *Endpoints) Repeated(ctx context.Context, id, address string, rate int) (made model.Endpoint, secret string, verdict model.Verdict, err error) {

@@ -46,9 +46,12 @@ type SaleStore interface {
 	SaleByCode(ctx context.Context, code string) (string, error)
 }
 
-// SaleHistory lists sales and operations from the database.
+// SaleHistory lists sales and operations from the database, the newest first, with the cursor of the next page. It returns
+// model.ErrBadCursor if the engine did not issue the cursor.
 type SaleHistory interface {
+	// Sales lists all sales, or those that belong to no campaign.
 	Sales(ctx context.Context, alone bool, cursor string, limit int) (list []model.Offer, next string, err error)
+	// Operations lists the operations on a subject, such as a sale, a campaign or the staff.
 	Operations(ctx context.Context, subject, cursor string, limit int) (list []model.AuditEntry, next string, err error)
 }
 
@@ -61,9 +64,9 @@ type SaleGate interface {
 
 // Sales is the service of the operators: it creates, changes and lists sales.
 type Sales struct {
+	SaleHistory
 	Store   SaleStore
 	Lines   LineChanges
-	History SaleHistory
 	Gate    SaleGate
 	Gates   *Gates
 	Catalog *Catalog
@@ -71,10 +74,6 @@ type Sales struct {
 	Takes   func(currency string) (amounts model.AmountRange, ok bool) // as Provider.Takes
 	Log     *slog.Logger
 }
-
-// IDUnder returns the id of the sale that an operator creates under an idempotency key. The same operator and key always
-// give the same id.
-func (s *Sales) IDUnder(actor, key string) string { return s.IDs.Sale(actor, key) }
 
 // Repeated finds the sale that an earlier request created under sale.ID. The verdict is Accepted, NotFound, or
 // IdempotencyMismatch if that sale or its quota differs from what is asked for now, even if only because it was
@@ -269,17 +268,6 @@ func (s *Sales) tell(ctx context.Context, saleIDs ...string) {
 			s.Log.WarnContext(ctx, "other instances will find a change by polling", "sale", id, "error", err)
 		}
 	}
-}
-
-// List returns a page of all sales, or of those that belong to no campaign, the newest first, and the cursor of the next page.
-// It returns model.ErrBadCursor if the engine did not issue the cursor.
-func (s *Sales) List(ctx context.Context, alone bool, cursor string, limit int) ([]model.Offer, string, error) {
-	return s.History.Sales(ctx, alone, cursor, limit)
-}
-
-// Operations returns a page of the operations on a sale, the newest first, with cursors as in List.
-func (s *Sales) Operations(ctx context.Context, saleID, cursor string, limit int) ([]model.AuditEntry, string, error) {
-	return s.History.Operations(ctx, saleID, cursor, limit)
 }
 
 // ByCode returns the id of the sale behind a short link, or an empty string if there is none or only a shadow sale.
