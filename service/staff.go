@@ -84,8 +84,11 @@ func (s *Staff) Create(
 		return account, "", "", nil, err
 	}
 	ok, err := s.Store.CreateStaff(ctx, account, actor)
+	if err != nil || !ok {
+		return account, "", model.NameTaken, nil, err
+	}
 	s.forget()
-	return account, secret, acceptedIf(ok, model.NameTaken), nil, err
+	return account, secret, model.Accepted, nil, nil
 }
 
 // secretOf makes a new password or key of an account, and its hash.
