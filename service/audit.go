@@ -30,7 +30,7 @@ type AuditGate interface {
 // and the gate's units with the database's.
 type Auditor struct {
 	Store AuditStore
-	Gate  AuditGate // nil: only the database is checked
+	Gate  AuditGate // nil: Audit checks only the database; Drifts and Miscounts need it
 
 	right sync.Map      // by sale, the state in which its gate was last found to count right
 	last  []model.Offer // the sales as the last call of Drifts read them
@@ -110,9 +110,6 @@ type Drift struct {
 // up to a tenth of a second after the commit. Such a drift can wait: a drift does harm only if the gate or the database has
 // no units left, and then the stock does not change. Drifts returns an error if all gates or the database can't be read.
 func (a *Auditor) Drifts(ctx context.Context) (map[string]Drift, error) {
-	if a.Gate == nil {
-		return nil, nil
-	}
 	before, states := a.last, []model.GateState(nil)
 	if len(before) > 0 {
 		var err error
@@ -145,9 +142,6 @@ func (a *Auditor) Drifts(ctx context.Context) (map[string]Drift, error) {
 // sale can't be judged, because it or its gate is closed, its stream has entries, or its stock changes during the
 // comparison. Miscounts skips a sale whose stock and epoch are the same as when its gate was last found right.
 func (a *Auditor) Miscounts(ctx context.Context, saleID string) (epoch int64, wrong bool, err error) {
-	if a.Gate == nil {
-		return 0, false, nil
-	}
 	before, err := a.quiet(ctx, saleID)
 	if err != nil || before == nil {
 		return 0, false, err
