@@ -72,8 +72,8 @@ type Catalog struct {
 type reading struct{ database, at time.Time }
 
 type snapshot struct {
-	offers    []model.Offer  // by their start
-	places    map[string]int // from a sale's id to its index in offers
+	offers    []model.Offer // by their start
+	byID      map[string]*model.Offer
 	campaigns map[string]*campaign
 	changed   chan struct{} // closed when a newer snapshot differs
 }
@@ -120,9 +120,9 @@ func (c *Catalog) refreshSnapshot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	next := &snapshot{offers: list, places: make(map[string]int, len(list)), campaigns: group(list)}
+	next := &snapshot{offers: list, byID: make(map[string]*model.Offer, len(list)), campaigns: group(list)}
 	for i, o := range list {
-		next.places[o.ID] = i
+		next.byID[o.ID] = &list[i]
 		if o.Stock.Available > 0 {
 			c.soldOut.Delete(o.ID)
 		}
@@ -214,13 +214,7 @@ func (c *Catalog) Sale(ctx context.Context, id string) (model.Offer, bool, error
 
 // InMemory returns a watched sale as the last refresh read it, or nil if the sale isn't watched. The caller must not change
 // it.
-func (c *Catalog) InMemory(id string) *model.Offer {
-	s := c.live.Load()
-	if i, ok := s.places[id]; ok {
-		return &s.offers[i]
-	}
-	return nil
-}
+func (c *Catalog) InMemory(id string) *model.Offer { return c.live.Load().byID[id] }
 
 // Known reports whether the id of a sale or a campaign, or a short code, may exist. It returns false only for those that
 // certainly don't exist.

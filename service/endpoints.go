@@ -3,7 +3,6 @@ package service
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -298,10 +297,7 @@ func (e *Endpoints) fitting(id string, events []model.Event) []model.Event {
 	if most, ok := known.(int); ok {
 		events = events[:min(len(events), most)]
 	}
-	for len(events) > 1 {
-		if body, err := message(events); err != nil || len(body) <= messageBytes {
-			break
-		}
+	for len(events) > 1 && len(message(events)) > messageBytes {
 		events = events[:(len(events)+1)/2]
 	}
 	return events
@@ -330,12 +326,11 @@ func (e *Endpoints) judge(endpoint model.Endpoint, d model.Delivery, events int)
 func (e *Endpoints) try(ctx context.Context, endpoint model.Endpoint, events []model.Event) model.Delivery {
 	d := model.Delivery{EndpointID: endpoint.ID, First: events[0].Number, Last: events[len(events)-1].Number, At: e.Now()}
 	secrets, err := e.secretsOf(endpoint)
-	body, bodyErr := message(events)
-	if err = errors.Join(err, bodyErr); err != nil {
+	if err != nil {
 		d.Answer = err.Error()
 		return d
 	}
-	d.Status, d.Answer = e.Sender.Send(ctx, endpoint.URL, secrets, fmt.Sprintf("msg_%s_%d-%d", endpoint.ID, d.First, d.Last), body)
+	d.Status, d.Answer = e.Sender.Send(ctx, endpoint.URL, secrets, fmt.Sprintf("msg_%s_%d-%d", endpoint.ID, d.First, d.Last), message(events))
 	d.Took = e.Now().Sub(d.At)
 	outcome := observe.Undelivered
 	if d.Delivered() {

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -40,17 +41,12 @@ func (s *Sales) ExtendCalls(ctx context.Context, saleID string, seconds int, act
 // rule names users or numbers, and has a reason. The verdict is Accepted; NotFound; NoLine; EntriesClosed after the seal; or
 // BadRequest with the first invalid field.
 func (s *Sales) VoidEntries(ctx context.Context, saleID string, rule model.VoidRule, actor string) (voided int64, verdict model.Verdict, invalid *Invalid, err error) {
-	switch {
-	case !text(rule.Reason, maxVoidReason) || !visible(rule.Reason):
-		invalid = &Invalid{Field: "reason", Reason: BadText, Min: 1, Max: maxVoidReason}
-	case rule.Users != nil:
-		invalid = Outside("users", int64(len(rule.Users)), 1, maxVoidUsers)
-	default:
-		if invalid = Outside("from", rule.From, 0, maxNumber); invalid == nil {
-			invalid = Outside("to", rule.To, rule.From, rule.From+maxVoidNumbers-1)
-		}
+	which := cmp.Or(Outside("from", rule.From, 0, maxNumber), Outside("to", rule.To, rule.From, rule.From+maxVoidNumbers-1))
+	if rule.Users != nil {
+		which = Outside("users", int64(len(rule.Users)), 1, maxVoidUsers)
 	}
-	if invalid != nil {
+	reason := Invalid{Field: "reason", Reason: BadText, Min: 1, Max: maxVoidReason}.If(!text(rule.Reason, maxVoidReason) || !visible(rule.Reason))
+	if invalid := cmp.Or(reason, which); invalid != nil {
 		return 0, model.BadRequest, invalid, nil
 	}
 	offer, ok, err := s.Catalog.Sale(ctx, saleID)
