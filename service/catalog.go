@@ -54,12 +54,6 @@ type Catalog struct {
 	soldOut sync.Map // by sale id; an entry stays until a refresh reads available units, or Unlatch removes it
 	past    *otter.Cache[string, model.Offer]
 
-	// Sales and campaigns that are not watched, and short codes: the database's replies, which are kept until the next refresh.
-	refreshes atomic.Uint64
-	found     *recent[*model.Offer]
-	campaigns *recent[[]model.Offer]
-	coded     *recent[string] // the id of a sale, by its short code
-
 	refreshing sync.Mutex // one refresh of the snapshot at a time, so that an older one can't replace a newer one
 	mu         sync.Mutex // one refresh of the filter at a time
 	filter     atomic.Pointer[bloom.BloomFilter]
@@ -76,6 +70,11 @@ type snapshot struct {
 	byID      map[string]*model.Offer
 	campaigns map[string]*campaign
 	changed   chan struct{} // closed when a newer snapshot differs
+
+	// What the database has said since the refresh of sales and campaigns that are not watched, and of short codes.
+	found  recent[*model.Offer]
+	groups recent[[]model.Offer]
+	coded  recent[string] // the id of a sale, by its short code
 }
 
 // campaign is the watched sales of a campaign.
@@ -87,7 +86,6 @@ type campaign struct {
 // NewCatalog creates an empty catalog; Refresh fills it. now is this process's clock.
 func NewCatalog(store CatalogStore, now func() time.Time) *Catalog {
 	c := &Catalog{store: store, now: now, past: otter.Must(&otter.Options[string, model.Offer]{MaximumSize: pastSales})}
-	c.found, c.campaigns, c.coded = newRecent[*model.Offer](&c.refreshes), newRecent[[]model.Offer](&c.refreshes), newRecent[string](&c.refreshes)
 	c.live.Store(&snapshot{changed: make(chan struct{})})
 	at := now()
 	c.reading.Store(&reading{at.UTC(), at})
@@ -127,7 +125,6 @@ func (c *Catalog) refreshSnapshot(ctx context.Context) error {
 			c.soldOut.Delete(o.ID)
 		}
 	}
-	c.refreshes.Add(1) // before anybody hears of the change
 	old := c.live.Load()
 	if slices.Equal(old.offers, next.offers) {
 		next.changed = old.changed
@@ -196,7 +193,7 @@ func (c *Catalog) Sale(ctx context.Context, id string) (model.Offer, bool, error
 	if offer, ok := c.past.GetIfPresent(id); ok {
 		return offer, true, nil
 	}
-	offer, err := c.found.get(ctx, id, func(ctx context.Context, id string) (*model.Offer, error) {
+	offer, err := c.live.Load().found.get(ctx, id, func(ctx context.Context, id string) (*model.Offer, error) {
 		offer, ok, err := c.store.Offer(ctx, id)
 		if err != nil || !ok {
 			return nil, err
@@ -277,7 +274,7 @@ func (c *Catalog) Campaign(ctx context.Context, id string) ([]model.Offer, error
 	if known, err := c.Known(ctx, id); err != nil || !known {
 		return nil, err
 	}
-	return c.campaigns.get(ctx, id, c.store.CampaignSales)
+	return c.live.Load().groups.get(ctx, id, c.store.CampaignSales)
 }
 
 // those returns the sales for which a condition holds.

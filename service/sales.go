@@ -278,7 +278,7 @@ func (s *Sales) ByCode(ctx context.Context, code string) (string, error) {
 	if known, err := s.Catalog.Known(ctx, code); err != nil || !known {
 		return "", err
 	}
-	id, err := s.Catalog.coded.get(ctx, code, s.Store.SaleByCode)
+	id, err := s.Catalog.live.Load().coded.get(ctx, code, s.Store.SaleByCode)
 	if model.IsShadow(id) {
 		return "", nil
 	}
