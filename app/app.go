@@ -414,11 +414,8 @@ func (a *App) watch() error {
 		a.metrics.WatchPool(name, pool)
 	}
 	a.metrics.Watch(metrics.Sources{
-		Build: func() (string, string) { return a.options.Version, a.settings.Strategy },
-		Sales: func() []model.Offer {
-			sales, _ := a.Catalog.Live()
-			return sales
-		},
+		Build:    func() (string, string) { return a.options.Version, a.settings.Strategy },
+		Sales:    a.Catalog.Live,
 		Lines:    a.Catalog.Lines,
 		Requests: a.tally.Counts, Peek: a.gate.Peek, QueueAge: a.gate.QueueAge,
 		Breaker: func() bool { return a.Strategy.Healthy() == nil },

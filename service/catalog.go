@@ -225,11 +225,9 @@ func (c *Catalog) Known(ctx context.Context, id string) (bool, error) {
 	return c.filter.Load().TestString(id), nil
 }
 
-// Live lists the watched sales in the order of their starts, without shadow sales and the lines of campaigns. It also returns
-// a channel that closes when a watched sale has changed.
-func (c *Catalog) Live() (list []model.Offer, changed <-chan struct{}) {
-	s := c.live.Load()
-	return s.those(func(o *model.Offer) bool { return !model.IsShadow(o.ID) && !o.IsCampaignLine() }), s.changed
+// Live lists the watched sales in the order of their starts, without shadow sales and the lines of campaigns.
+func (c *Catalog) Live() []model.Offer {
+	return c.live.Load().those(func(o *model.Offer) bool { return !model.IsShadow(o.ID) && !o.IsCampaignLine() })
 }
 
 // Lines lists the watched sales that have a line of their own, or may get one, in the order of their starts.

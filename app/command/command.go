@@ -153,7 +153,7 @@ func greet(a *app.App, version string, w io.Writer) {
 	if password := a.AdminPassword(); password != "" {
 		fmt.Fprintf(w, "operator: admin, password %s (shown this once; --admin-password sets another)\n", password)
 	}
-	if live, _ := a.Catalog.Live(); len(live) > 0 {
+	if live := a.Catalog.Live(); len(live) > 0 {
 		fmt.Fprintf(w, "next: open %s/sales/%s, which shows how to buy\n", a.URL(), live[0].ID)
 	}
 }
