@@ -237,7 +237,7 @@ func (a *App) wire(ctx context.Context) error {
 		a.Log.Warn("this strategy oversells", "strategy", a.kind.Name, "when", a.kind.Oversells)
 	}
 	auditor := &service.Auditor{Store: live, Gate: a.gate}
-	a.Sales = &service.Sales{Store: db, Lines: db, SaleHistory: db, Gate: a.gate, Gates: a.gates, Catalog: a.Catalog, IDs: a.IDs, Takes: Takes(a.settings), Log: a.Log}
+	a.Sales = &service.Sales{Store: db, SaleHistory: db, Gate: a.gate, Gates: a.gates, Catalog: a.Catalog, IDs: a.IDs, Takes: Takes(a.settings), Log: a.Log}
 	a.Tokens, a.Paths = auth.NewTokens(secret, a.now), auth.NewPaths(secret, a.Catalog.Now)
 	if err := a.trust(ctx); err != nil {
 		return err

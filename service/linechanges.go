@@ -17,12 +17,6 @@ const (
 	maxNumber      = 1 << 40 // far more entries than a line can have
 )
 
-// LineChanges stores what operators change of lines.
-type LineChanges interface {
-	ExtendCalls(ctx context.Context, saleID string, by time.Duration, actor string) (calls int64, verdict model.Verdict, err error)
-	VoidEntries(ctx context.Context, saleID string, rule model.VoidRule, actor string) (voided int64, verdict model.Verdict, err error)
-}
-
 // ExtendCalls lets all calls of a sale's line, which may be its campaign's, end this many seconds later, and returns the number
 // of calls. The verdict is Accepted; NotFound; NoLine; or BadRequest with the invalid field.
 func (s *Sales) ExtendCalls(ctx context.Context, saleID string, seconds int, actor string) (calls int64, verdict model.Verdict, invalid *Invalid, err error) {
@@ -33,7 +27,7 @@ func (s *Sales) ExtendCalls(ctx context.Context, saleID string, seconds int, act
 	if err != nil || !ok {
 		return 0, model.NotFound, nil, err
 	}
-	calls, verdict, err = s.Lines.ExtendCalls(ctx, offer.LineID(), time.Duration(seconds)*time.Second, actor)
+	calls, verdict, err = s.Store.ExtendCalls(ctx, offer.LineID(), time.Duration(seconds)*time.Second, actor)
 	return calls, verdict, nil, err
 }
 
@@ -53,6 +47,6 @@ func (s *Sales) VoidEntries(ctx context.Context, saleID string, rule model.VoidR
 	if err != nil || !ok {
 		return 0, model.NotFound, nil, err
 	}
-	voided, verdict, err = s.Lines.VoidEntries(ctx, offer.LineID(), rule, actor)
+	voided, verdict, err = s.Store.VoidEntries(ctx, offer.LineID(), rule, actor)
 	return voided, verdict, nil, err
 }

@@ -39,11 +39,13 @@ const (
 
 var currency = regexp.MustCompile(`^[A-Z]{3}$`)
 
-// SaleStore writes sales to the database and finds them by their short codes.
+// SaleStore writes sales and changes of their lines to the database, and finds sales by their short codes.
 type SaleStore interface {
 	CreateSale(ctx context.Context, sale model.Sale, quota int64, actor string) error
 	ChangeSale(ctx context.Context, change model.SaleChange) (model.Offer, model.Verdict, error)
 	SaleByCode(ctx context.Context, code string) (string, error)
+	ExtendCalls(ctx context.Context, saleID string, by time.Duration, actor string) (calls int64, verdict model.Verdict, err error)
+	VoidEntries(ctx context.Context, saleID string, rule model.VoidRule, actor string) (voided int64, verdict model.Verdict, err error)
 }
 
 // SaleHistory lists sales and operations from the database, the newest first, with the cursor of the next page. It returns
@@ -66,7 +68,6 @@ type SaleGate interface {
 type Sales struct {
 	SaleHistory
 	Store   SaleStore
-	Lines   LineChanges
 	Gate    SaleGate
 	Gates   *Gates
 	Catalog *Catalog
