@@ -72,7 +72,7 @@ type snapshot struct {
 	changed   chan struct{} // closed when a newer snapshot differs
 
 	// What the database has said since the refresh of sales and campaigns that are not watched, and of short codes.
-	found  recent[*model.Offer]
+	found  recent[model.Offer] // without an id if there is no such sale
 	groups recent[[]model.Offer]
 	coded  recent[string] // the id of a sale, by its short code
 }
@@ -193,20 +193,17 @@ func (c *Catalog) Sale(ctx context.Context, id string) (model.Offer, bool, error
 	if offer, ok := c.past.GetIfPresent(id); ok {
 		return offer, true, nil
 	}
-	offer, err := c.live.Load().found.get(ctx, id, func(ctx context.Context, id string) (*model.Offer, error) {
-		offer, ok, err := c.store.Offer(ctx, id)
-		if err != nil || !ok {
-			return nil, err
-		}
-		return &offer, nil
+	offer, err := c.live.Load().found.get(ctx, id, func(ctx context.Context, id string) (model.Offer, error) {
+		offer, _, err := c.store.Offer(ctx, id)
+		return offer, err
 	})
-	if err != nil || offer == nil {
+	if err != nil || offer.ID == "" {
 		return model.Offer{}, false, err
 	}
 	if offer.EndsAt.Before(c.Now().Add(-Linger)) {
-		c.past.Set(id, *offer)
+		c.past.Set(id, offer)
 	}
-	return *offer, true, nil
+	return offer, true, nil
 }
 
 // InMemory returns a watched sale as the last refresh read it, or nil if the sale isn't watched. The caller must not change
