@@ -165,30 +165,22 @@ func (s *Sales) Patch(ctx context.Context, id string, p SalePatch, actor string)
 		set(&sale.EntriesAt, p.EntriesAt)
 		set(&sale.CallSeconds, p.CallSeconds)
 		set(&sale.WaitingList, p.WaitingList)
-		if sale.Campaign.ID != "" {
-			whole := sale.IsCampaignLine()
-			for _, of := range []struct {
-				field string
-				given bool
-			}{
-				{"title", p.Title != nil},
-				{"description", p.Description != nil && whole},
-				{"image_url", p.ImageURL != nil && whole},
-				{"starts_at", p.StartsAt != nil},
-				{"ends_at", p.EndsAt != nil},
-				{"limit_per_user", p.LimitPerUser != nil && whole},
-				{"entries_at", p.EntriesAt != nil && !whole},
-				{"call_seconds", p.CallSeconds != nil && !whole},
-				{"waiting_list", p.WaitingList != nil},
-			} {
-				if of.given {
-					invalid = &Invalid{Field: of.field, Reason: OfCampaign}
-					return model.BadRequest
-				}
-			}
+		whole := sale.IsCampaignLine()
+		ofCampaign := func(field string, given bool) *Invalid {
+			return Invalid{Field: field, Reason: OfCampaign}.If(given && sale.Campaign.ID != "")
 		}
-		if sale.IsCampaignLine() && p.AddQuota > 0 {
-			invalid = &Invalid{Field: "add_quota", Reason: OfOneSale}
+		if invalid = cmp.Or(
+			ofCampaign("title", p.Title != nil),
+			ofCampaign("description", p.Description != nil && whole),
+			ofCampaign("image_url", p.ImageURL != nil && whole),
+			ofCampaign("starts_at", p.StartsAt != nil),
+			ofCampaign("ends_at", p.EndsAt != nil),
+			ofCampaign("limit_per_user", p.LimitPerUser != nil && whole),
+			ofCampaign("entries_at", p.EntriesAt != nil && !whole),
+			ofCampaign("call_seconds", p.CallSeconds != nil && !whole),
+			ofCampaign("waiting_list", p.WaitingList != nil),
+			Invalid{Field: "add_quota", Reason: OfOneSale}.If(p.AddQuota > 0 && whole),
+		); invalid != nil {
 			return model.BadRequest
 		}
 		if !sale.HasLine() && (p.EntriesAt != nil || p.CallSeconds != nil) {
