@@ -29,7 +29,7 @@ const (
 	changesAtOnce = 1000
 )
 
-// GateStore keeps in the database what it knows about gates, and the changes that they do not have yet.
+// GateStore is what the database stores about gates, with the changes that gates do not have yet.
 type GateStore interface {
 	Offer(ctx context.Context, saleID string) (model.Offer, bool, error)
 	NextEpoch(ctx context.Context, saleID string, seen, gates int64, pause time.Duration) (epoch int64, won bool, err error)
@@ -77,7 +77,9 @@ type GateRequest struct {
 
 // NewGates creates the service. retired is true for a strategy that uses no gates. Gates then installs none, and closes those
 // that an earlier strategy left open, because they would not count what such a strategy sells.
-func NewGates(store GateStore, gate GateLife, catalog *Catalog, retired bool, log *slog.Logger, observers ...observe.Observer) *Gates {
+func NewGates(
+	store GateStore, gate GateLife, catalog *Catalog, retired bool, log *slog.Logger, observers ...observe.Observer,
+) *Gates {
 	return &Gates{
 		store: store, gate: gate, catalog: catalog, retired: retired, log: log, observe: observers, atOnce: rebuildsAtOnce,
 		requests: make(chan GateRequest, gateRequests), forgotten: map[string]int64{},

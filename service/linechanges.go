@@ -39,7 +39,8 @@ func (s *Sales) VoidEntries(ctx context.Context, saleID string, rule model.VoidR
 	if rule.Users != nil {
 		which = Outside("users", int64(len(rule.Users)), 1, maxVoidUsers)
 	}
-	reason := Invalid{Field: "reason", Reason: BadText, Min: 1, Max: maxVoidReason}.If(!text(rule.Reason, maxVoidReason) || !visible(rule.Reason))
+	readable := text(rule.Reason, maxVoidReason) && visible(rule.Reason)
+	reason := Invalid{Field: "reason", Reason: BadText, Min: 1, Max: maxVoidReason}.If(!readable)
 	if invalid := cmp.Or(reason, which); invalid != nil {
 		return 0, model.BadRequest, invalid, nil
 	}

@@ -119,9 +119,10 @@ func (o *Orders) Cancel(ctx context.Context, userID, id string) (model.Order, mo
 	if !o.IDs.Issued(userID, id) {
 		return model.Order{}, model.NotFound, nil
 	}
-	order, verdict, err := o.end(ctx, id, userID, func(ctx context.Context, id, userID string) (model.Order, model.Verdict, error) {
+	cancel := func(ctx context.Context, id, userID string) (model.Order, model.Verdict, error) {
 		return o.Desk.Cancel(ctx, userID, id)
-	})
+	}
+	order, verdict, err := o.end(ctx, id, userID, cancel)
 	if verdict == model.NotFound {
 		verdict = model.NotCancellable // the id was issued, so the order is queued or lost
 	}

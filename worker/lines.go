@@ -47,7 +47,8 @@ func (l *Lines) AskBeacon(ctx context.Context) {
 // tend looks after each line that is due, on the instance with the lease of this name, until ctx ends. If no line is due, it
 // asks no store.
 func (l *Lines) tend(
-	ctx context.Context, name string, period, lease time.Duration, due func() (saleIDs []string), tend func(ctx context.Context, saleID string) error,
+	ctx context.Context, name string, period, lease time.Duration,
+	due func() (saleIDs []string), tend func(ctx context.Context, saleID string) error,
 ) {
 	lines := apart{
 		patience: linePatience, rest: lineRest, restMost: lineRestMost, log: l.Log,
