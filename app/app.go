@@ -208,7 +208,7 @@ func (a *App) wire(ctx context.Context) error {
 	}
 	a.gates = service.NewGates(db, a.gate, a.Catalog, !a.kind.UsesGate, a.Log, a.observe...)
 	var units service.Peeker
-	var counter middleware.Counter = &service.Counter{Catalog: a.Catalog, Gate: a.gate}
+	var counter middleware.Counter = a.gates
 	if a.kind.UsesGate {
 		units, counter = a.gate, nil // the gate counts a request in the call that judges the request
 	}
@@ -233,7 +233,7 @@ func (a *App) wire(ctx context.Context) error {
 		a.Log.Warn("this strategy oversells", "strategy", a.kind.Name, "when", a.kind.Oversells)
 	}
 	auditor := &service.Auditor{Store: live, Gate: a.gate}
-	a.Sales = &service.Sales{Store: db, Lines: db, History: db, Gate: a.gate, Gates: a.gates, Catalog: a.Catalog, IDs: a.IDs, Takes: Takes(a.settings), Log: a.Log}
+	a.Sales = &service.Sales{Store: db, SaleHistory: db, Gate: a.gate, Gates: a.gates, Catalog: a.Catalog, IDs: a.IDs, Takes: Takes(a.settings), Log: a.Log}
 	a.Tokens, a.Paths = auth.NewTokens(secret, a.now), auth.NewPaths(secret, a.Catalog.Now)
 	if err := a.trust(ctx); err != nil {
 		return err
@@ -324,10 +324,9 @@ func (a *App) wire(ctx context.Context) error {
 		return db.Lease(ctx, loop, a.instance, ttl)
 	}
 	lines := &worker.Lines{
-		Lease:   lease,
-		Caller:  &service.Caller{Store: db, Catalog: a.Catalog, IDs: a.IDs, Beacon: rounds, Observe: a.observe},
-		Beacons: &service.Beacons{Beacon: rounds, Store: db, Catalog: a.Catalog},
-		Log:     a.Log,
+		Lease:  lease,
+		Caller: &service.Caller{Store: db, Catalog: a.Catalog, IDs: a.IDs, Beacon: rounds, Observe: a.observe},
+		Log:    a.Log,
 	}
 	changed := make(chan struct{}, 1) // by a sale's change on another instance
 	hear := func(string) {
@@ -403,11 +402,8 @@ func (a *App) watch() {
 		a.metrics.WatchPool(name, pool)
 	}
 	a.metrics.Watch(metrics.Sources{
-		Build: func() (string, string) { return a.options.Version, a.settings.Strategy },
-		Sales: func() []model.Offer {
-			sales, _ := a.Catalog.Live()
-			return sales
-		},
+		Build:    func() (string, string) { return a.options.Version, a.settings.Strategy },
+		Sales:    a.Catalog.Live,
 		Lines:    a.Catalog.Lines,
 		Requests: a.tally.Counts, Peek: a.gate.Peek, QueueAge: a.gate.QueueAge,
 		Breaker: func() bool { return a.Strategy.Healthy() == nil },

@@ -2,7 +2,6 @@ package handler
 
 import (
 	"net/http"
-	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -85,7 +84,7 @@ func (s *Campaigns) create(c *gin.Context) {
 		}
 		return created{s.viewOperatorCampaign(list), "/api/v1/campaigns/" + list[0].Campaign.ID}
 	}
-	create(c, s.Service.IDUnder, func(id string) (created, model.Verdict, error) {
+	create(c, s.Service.Sales.IDs, "campaign ", func(id string) (created, model.Verdict, error) {
 		campaign.ID = id
 		list, verdict, err := s.Service.Repeated(c.Request.Context(), campaign, sales)
 		return made(list), verdict, err
@@ -110,18 +109,11 @@ func (s *Campaigns) add(c *gin.Context) {
 }
 
 func (s *Campaigns) patch(c *gin.Context) {
-	var body struct {
-		Title        *string    `json:"title"`
-		Description  *string    `json:"description"`
-		ImageURL     *string    `json:"image_url"`
-		StartsAt     *time.Time `json:"starts_at"`
-		EndsAt       *time.Time `json:"ends_at"`
-		LimitPerUser *int       `json:"limit_per_user"`
-	}
+	var body service.CampaignPatch
 	if !decode(c, maxOperatorBodyBytes, &body) {
 		return
 	}
-	list, verdict, invalid, err := s.Service.Patch(c.Request.Context(), c.Param("campaign"), service.CampaignPatch(body), middleware.IdentityOf(c).UserID)
+	list, verdict, invalid, err := s.Service.Patch(c.Request.Context(), c.Param("campaign"), body, middleware.IdentityOf(c).UserID)
 	answerChange(c, http.StatusOK, s.viewOperatorCampaign(list), verdict, invalid, err)
 }
 

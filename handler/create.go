@@ -51,11 +51,12 @@ type created struct {
 	location string
 }
 
-// create answers with the thing that insert makes. With an Idempotency-Key, the thing gets the id that idUnder derives from the
-// key. If an earlier request with this key has made the thing, the answer shows the existing thing, or is IdempotencyMismatch if
-// it differs from what this request asks for. repeated finds a thing by its id; its verdict is NotFound if there is none.
+// create answers with the thing that insert makes. With an Idempotency-Key, the id of the thing follows from the operator, the kind
+// of the thing and the key. If an earlier request with this key has made the thing, the answer shows the existing thing, or is
+// IdempotencyMismatch if it differs from what this request asks for. repeated finds a thing by its id; its verdict is NotFound if
+// there is none.
 func create(
-	c *gin.Context, idUnder func(actor, key string) string, repeated func(id string) (created, model.Verdict, error),
+	c *gin.Context, ids model.OrderIDs, kind string, repeated func(id string) (created, model.Verdict, error),
 	insert func(id, actor string) (created, model.Verdict, *service.Invalid, error),
 ) {
 	key, ok := idempotencyKey(c)
@@ -84,7 +85,7 @@ func create(
 		return true
 	}
 	if key != "" {
-		id = idUnder(actor, key)
+		id = ids.Sale(actor, kind+key)
 	}
 	if replayed() {
 		return

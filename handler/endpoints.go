@@ -67,7 +67,7 @@ func (e *Endpoints) create(c *gin.Context) {
 	if !decode(c, maxBodyBytes, &body) {
 		return
 	}
-	create(c, e.Service.IDUnder, func(id string) (created, model.Verdict, error) {
+	create(c, e.Service.IDs, "endpoint ", func(id string) (created, model.Verdict, error) {
 		made, secret, verdict, err := e.Service.Repeated(c.Request.Context(), id, body.URL, body.Rate)
 		return created{view: viewEndpoint(made, secret)}, verdict, err
 	}, func(id, actor string) (created, model.Verdict, *service.Invalid, error) {

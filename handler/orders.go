@@ -52,7 +52,7 @@ func (o *Orders) refund(c *gin.Context) {
 
 func (o *Orders) list(c *gin.Context) {
 	answerPage(c, "orders", viewOrder, func(cursor string, limit int) ([]model.Order, string, error) {
-		return o.Service.List(c.Request.Context(), model.OrderFilter{UserID: middleware.IdentityOf(c).UserID, Cursor: cursor, Limit: limit})
+		return o.Service.List(c.Request.Context(), model.OrderFilter{UserID: middleware.IdentityOf(c).UserID, Cursor: cursor, Limit: limit}, "")
 	})
 }
 
@@ -63,7 +63,7 @@ func (o *Orders) listOfSale(c *gin.Context) {
 	}
 	answerPage(c, "orders", viewBuyersOrder, func(cursor string, limit int) ([]model.Order, string, error) {
 		f.Cursor, f.Limit = cursor, limit
-		return o.Service.Search(c.Request.Context(), f, c.Query("q"))
+		return o.Service.List(c.Request.Context(), f, c.Query("q"))
 	})
 }
 
@@ -99,7 +99,7 @@ func (o *Orders) export(c *gin.Context) {
 	sheet := csv.NewWriter(&page) // a write into memory can't fail
 	f.Limit = maxPage
 	for first := true; first || f.Cursor != ""; first = false {
-		list, next, err := o.Service.Search(ctx, f, c.Query("q"))
+		list, next, err := o.Service.List(ctx, f, c.Query("q"))
 		switch {
 		case err == nil && first && isHead(c):
 			out.begin()

@@ -82,8 +82,8 @@ func (f *Offers) allSales(render func(c *gin.Context, live []model.Offer) *prepa
 		now := f.Catalog.Now()
 		last := kept.Load()
 		if last == nil || !last.holds(now) {
-			// The channel is taken before render reads the sales, so that a change in between makes the page again.
-			live, changed := f.Catalog.Live()
+			// The channel is taken before the sales are read, so that a change in between makes the page again.
+			changed, live := f.Catalog.Changed(), f.Catalog.Live()
 			same := heartbeat
 			for _, offer := range live {
 				same = min(same, untilTurn(offer, now))

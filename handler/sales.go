@@ -90,7 +90,7 @@ func (s *Sales) create(c *gin.Context) {
 	sale := body.sale()
 	sale.PriceCents, sale.OriginalPriceCents, sale.WaitingList = body.PriceCents, body.OriginalPriceCents, body.WaitingList
 	made := func(o model.Offer) created { return created{s.operatorSaleView(o), "/api/v1/sales/" + o.ID} }
-	create(c, s.Service.IDUnder, func(id string) (created, model.Verdict, error) {
+	create(c, s.Service.IDs, "", func(id string) (created, model.Verdict, error) {
 		sale.ID = id
 		offer, verdict, err := s.Service.Repeated(c.Request.Context(), sale, body.Quota)
 		return made(offer), verdict, err
@@ -101,23 +101,11 @@ func (s *Sales) create(c *gin.Context) {
 }
 
 func (s *Sales) patch(c *gin.Context) {
-	var body struct {
-		Title        *string    `json:"title"`
-		Description  *string    `json:"description"`
-		ImageURL     *string    `json:"image_url"`
-		StartsAt     *time.Time `json:"starts_at"`
-		EndsAt       *time.Time `json:"ends_at"`
-		LimitPerUser *int       `json:"limit_per_user"`
-		EntriesAt    *time.Time `json:"entries_at"`
-		CallSeconds  *int       `json:"call_seconds"`
-		WaitingList  *bool      `json:"waiting_list"`
-		AddQuota     int64      `json:"add_quota"`
-		IfQuota      *int64     `json:"if_quota"`
-	}
+	var body service.SalePatch
 	if !decode(c, maxOperatorBodyBytes, &body) {
 		return
 	}
-	offer, verdict, invalid, err := s.Service.Patch(c.Request.Context(), c.Param("sale"), service.SalePatch(body), middleware.IdentityOf(c).UserID)
+	offer, verdict, invalid, err := s.Service.Patch(c.Request.Context(), c.Param("sale"), body, middleware.IdentityOf(c).UserID)
 	answerChange(c, http.StatusOK, s.operatorSaleView(offer), verdict, invalid, err)
 }
 
@@ -158,6 +146,6 @@ func (s *Sales) listAll(c *gin.Context) {
 		return
 	}
 	answerPage(c, "sales", s.operatorSaleView, func(cursor string, limit int) ([]model.Offer, string, error) {
-		return s.Service.List(c.Request.Context(), alone, cursor, limit)
+		return s.Service.Sales(c.Request.Context(), alone, cursor, limit)
 	})
 }

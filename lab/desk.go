@@ -41,7 +41,7 @@ type Runner func(ctx context.Context, p model.LabPlan, progress func(Progress)) 
 
 // Catalog knows the sales, which a comparison must not disturb.
 type Catalog interface {
-	Live() (list []model.Offer, changed <-chan struct{})
+	Live() []model.Offer
 	Now() time.Time
 }
 
@@ -159,9 +159,8 @@ func (d *Desk) complete(p *model.LabPlan) *service.Invalid {
 
 // saleNear reports whether a sale is open, or will open within saleDistance. Shadow sales do not count.
 func (d *Desk) saleNear() bool {
-	sales, _ := d.catalog.Live()
 	now := d.catalog.Now()
-	return slices.ContainsFunc(sales, func(o model.Offer) bool {
+	return slices.ContainsFunc(d.catalog.Live(), func(o model.Offer) bool {
 		next := now
 		if o.StartsAt.After(now) {
 			next = o.StartsAt

@@ -27,7 +27,7 @@ type step struct {
 // sales is a catalog under the clock of the test.
 type sales []model.Offer
 
-func (s sales) Live() ([]model.Offer, <-chan struct{}) { return s, nil }
+func (s sales) Live() []model.Offer { return s }
 
 func (sales) Now() time.Time { return time.Now() }
 

@@ -150,7 +150,7 @@ func newActionSale(t *testing.T, empty []byte) *actionSale {
 	catalog, ids := NewCatalog(db, time.Now), purchaseIDs
 	gates := NewGates(db, newGatehouse(), catalog, true, discard)
 	s := &actionSale{T: t, db: db, raw: raw, caller: &Caller{Store: db, Catalog: catalog, IDs: ids}}
-	s.sales = &Sales{Store: db, Lines: db, History: db, Gate: &shop{gatehouse: newGatehouse()}, Gates: gates, Catalog: catalog, IDs: ids, Takes: model.TakesAll, Log: discard}
+	s.sales = &Sales{Store: db, SaleHistory: db, Gate: &shop{gatehouse: newGatehouse()}, Gates: gates, Catalog: catalog, IDs: ids, Takes: model.TakesAll, Log: discard}
 	s.campaigns = &Campaigns{Store: db, Sales: s.sales}
 	return s
 }

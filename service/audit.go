@@ -30,7 +30,7 @@ type AuditGate interface {
 // and the gate's units with the database's.
 type Auditor struct {
 	Store AuditStore
-	Gate  AuditGate // nil: only the database is checked
+	Gate  AuditGate // nil: Audit checks only the database; Drifts and Miscounts need it
 
 	right sync.Map      // by sale, the state in which its gate was last found to count right
 	last  []model.Offer // the sales as the last call of Drifts read them
@@ -110,9 +110,6 @@ type Drift struct {
 // up to a tenth of a second after the commit. Such a drift can wait: a drift does harm only if the gate or the database has
 // no units left, and then the stock does not change. Drifts returns an error if all gates or the database can't be read.
 func (a *Auditor) Drifts(ctx context.Context) (map[string]Drift, error) {
-	if a.Gate == nil {
-		return nil, nil
-	}
 	before, states := a.last, []model.GateState(nil)
 	if len(before) > 0 {
 		var err error
@@ -145,29 +142,23 @@ func (a *Auditor) Drifts(ctx context.Context) (map[string]Drift, error) {
 // sale can't be judged, because it or its gate is closed, its stream has entries, or its stock changes during the
 // comparison. Miscounts skips a sale whose stock and epoch are the same as when its gate was last found right.
 func (a *Auditor) Miscounts(ctx context.Context, saleID string) (epoch int64, wrong bool, err error) {
-	if a.Gate == nil {
-		return 0, false, nil
-	}
 	before, err := a.quiet(ctx, saleID)
-	if err != nil || before == nil {
+	last, _ := a.right.Load(saleID)
+	if err != nil || before == (still{}) || last == before {
 		return 0, false, err
-	}
-	if last, _ := a.right.Load(saleID); last == *before {
-		return 0, false, nil
 	}
 	equal, err := a.countsEqual(ctx, before.gate)
 	if err != nil {
 		return 0, false, err
 	}
 	after, err := a.quiet(ctx, saleID)
-	if err != nil || after == nil || *before != *after {
+	if err != nil || after != before {
 		return 0, false, err
 	}
-	if !equal {
-		return after.epoch, true, nil
+	if equal {
+		a.right.Store(saleID, after)
 	}
-	a.right.Store(saleID, *after)
-	return 0, false, nil
+	return after.epoch, !equal, nil
 }
 
 // countsEqual compares the gate's counts with the database's, a page at a time. The counts are equal if each buyer in
@@ -206,18 +197,18 @@ type still struct {
 	epoch int64 // of its open gate
 }
 
-// quiet returns the state of a sale whose gate is open and whose stream is empty, else nil. It also returns nil if
+// quiet returns the state of a sale whose gate is open and whose stream is empty. It returns a zero still for other sales, and if
 // the sale is closed or does not exist.
-func (a *Auditor) quiet(ctx context.Context, saleID string) (*still, error) {
+func (a *Auditor) quiet(ctx context.Context, saleID string) (still, error) {
 	offer, ok, err := a.Store.Offer(ctx, saleID)
 	if err != nil || !ok || offer.Status == model.SaleClosed {
-		return nil, err
+		return still{}, err
 	}
 	states, err := a.Gate.Peek(ctx, offer.GateRef())
 	if err != nil || !states[0].Open || states[0].Stream != 0 {
-		return nil, err
+		return still{}, err
 	}
-	return &still{offer.GateRef(), offer.Stock, states[0].Epoch}, nil
+	return still{offer.GateRef(), offer.Stock, states[0].Epoch}, nil
 }
 
 // drift returns the gate's left + inflight minus the database's available. It returns 0 for a gate that is not open:

@@ -15,16 +15,31 @@ import (
 // callBatch is the most ranks that a caller looks at in one transaction, and the most calls that it ends in one.
 const callBatch = 500
 
+// beaconMargin is the least time between the naming of a round and the publication of the round. It is longer than the
+// error of the database's clock, and longer than the root takes to become public.
+const beaconMargin = 5 * time.Second
+
 // CallerStore is what callers need of the database.
 type CallerStore interface {
 	TendLine(ctx context.Context, saleID string) (model.Offer, error)
 	Sealing(ctx context.Context, saleID string) (model.Sealing, error)
 	LineEntries(ctx context.Context, saleID string, below int64) iter.Seq2[[]model.LineEntry, error]
 	SetRoot(ctx context.Context, saleID, root string, round func(now time.Time) int64) error
+	SetRandomness(ctx context.Context, saleID string, round int64, signature []byte, randomness [32]byte) error
 	SetSeed(ctx context.Context, saleID, root, seed string) error
 	Call(ctx context.Context, saleID string, serving int64, numbers []int64) (looked int, left bool, err error)
 	EndCalls(ctx context.Context, saleID string, all bool, limit int) (more bool, err error)
 	Draw(ctx context.Context, saleID string, serving int64, numbers []int64, id func(userID string) string) (looked int, over bool, err error)
+}
+
+// Beacon is a public source of randomness, which publishes a round every few seconds.
+type Beacon interface {
+	// After returns the first round that is published later than t.
+	After(t time.Time) (round int64)
+	// At returns when a round is published.
+	At(round int64) time.Time
+	// Round asks for a round, and checks its signature. An error means that there is no valid answer yet.
+	Round(ctx context.Context, round int64) (signature []byte, randomness [32]byte, err error)
 }
 
 // Caller moves the lines of sales on: it seals them, draws, calls entrants when there are units for them, and ends calls.
@@ -76,7 +91,7 @@ func (c *Caller) Tend(ctx context.Context, saleID string) error {
 func (c *Caller) seal(ctx context.Context, offer model.Offer) (err error) {
 	line := offer.Line
 	if line.Root != "" && line.Randomness == "" {
-		return nil // Beacons asks for the randomness
+		return nil // AskForRound gets the randomness
 	}
 	ctx, end := c.Observe.Begin(ctx, observe.Step{Name: observe.SealLine})
 	defer func() { end(err) }()
@@ -165,4 +180,30 @@ func (c *Caller) endCalls(ctx context.Context, saleID string, all bool) (err err
 		ended(err)
 	}
 	return err
+}
+
+// DueRounds lists the sales whose lines wait for a round that should be published by now. A line waits as long as the beacon is
+// away.
+func (c *Caller) DueRounds() (saleIDs []string) {
+	for _, o := range c.Catalog.Lines() {
+		waits := o.Line.Phase == model.PhaseSealed && o.Line.AwaitsSeed() && o.Line.Randomness == ""
+		if waits && !c.Catalog.Now().Before(c.Beacon.At(o.Line.Round)) {
+			saleIDs = append(saleIDs, o.ID)
+		}
+	}
+	return saleIDs
+}
+
+// AskForRound asks once for the round for which a sale's line waits, and stores a valid answer. It does nothing if the sale isn't
+// watched. An error means that there is no valid answer yet, or that storing it has failed.
+func (c *Caller) AskForRound(ctx context.Context, saleID string) error {
+	offer := c.Catalog.InMemory(saleID)
+	if offer == nil {
+		return nil
+	}
+	signature, randomness, err := c.Beacon.Round(ctx, offer.Line.Round)
+	if err != nil {
+		return err
+	}
+	return c.Store.SetRandomness(ctx, saleID, offer.Line.Round, signature, randomness)
 }

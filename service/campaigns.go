@@ -37,11 +37,6 @@ type Campaigns struct {
 	Sales *Sales
 }
 
-// IDUnder returns the id of the campaign that an operator creates under an idempotency key.
-func (s *Campaigns) IDUnder(actor, key string) string {
-	return s.Sales.IDs.Sale(actor, "campaign "+key)
-}
-
 // Repeated returns the sales of the campaign that an earlier request created under campaign.ID. The verdict is Accepted,
 // NotFound, or IdempotencyMismatch if that campaign differs from what is asked for now, even if only because it was changed
 // since.
@@ -172,9 +167,12 @@ func besides(others []model.Offer, sale model.NewSale) model.NewSale {
 
 // CampaignPatch is what an operator changes of a campaign; nil leaves a field as it is.
 type CampaignPatch struct {
-	Title, Description, ImageURL *string
-	StartsAt, EndsAt             *time.Time
-	LimitPerUser                 *int
+	Title        *string    `json:"title"`
+	Description  *string    `json:"description"`
+	ImageURL     *string    `json:"image_url"`
+	StartsAt     *time.Time `json:"starts_at"`
+	EndsAt       *time.Time `json:"ends_at"`
+	LimitPerUser *int       `json:"limit_per_user"`
 }
 
 // Patch changes a campaign and all its sales, and returns the sales. The verdict is Accepted; NotFound; Ended if the campaign

@@ -54,12 +54,6 @@ type Catalog struct {
 	soldOut sync.Map // by sale id; an entry stays until a refresh reads available units, or Unlatch removes it
 	past    *otter.Cache[string, model.Offer]
 
-	// Sales and campaigns that are not watched, and short codes: the database's replies, which are kept until the next refresh.
-	refreshes atomic.Uint64
-	found     *recent[*model.Offer]
-	campaigns *recent[[]model.Offer]
-	coded     *recent[string] // the id of a sale, by its short code
-
 	refreshing sync.Mutex // one refresh of the snapshot at a time, so that an older one can't replace a newer one
 	mu         sync.Mutex // one refresh of the filter at a time
 	filter     atomic.Pointer[bloom.BloomFilter]
@@ -72,10 +66,15 @@ type Catalog struct {
 type reading struct{ database, at time.Time }
 
 type snapshot struct {
-	offers    []model.Offer  // by their start
-	places    map[string]int // from a sale's id to its index in offers
+	offers    []model.Offer // by their start
+	byID      map[string]*model.Offer
 	campaigns map[string]*campaign
 	changed   chan struct{} // closed when a newer snapshot differs
+
+	// What the database has said since the refresh of sales and campaigns that are not watched, and of short codes.
+	found  recent[model.Offer] // without an id if there is no such sale
+	groups recent[[]model.Offer]
+	coded  recent[string] // the id of a sale, by its short code
 }
 
 // campaign is the watched sales of a campaign.
@@ -87,7 +86,6 @@ type campaign struct {
 // NewCatalog creates an empty catalog; Refresh fills it. now is this process's clock.
 func NewCatalog(store CatalogStore, now func() time.Time) *Catalog {
 	c := &Catalog{store: store, now: now, past: otter.Must(&otter.Options[string, model.Offer]{MaximumSize: pastSales})}
-	c.found, c.campaigns, c.coded = newRecent[*model.Offer](&c.refreshes), newRecent[[]model.Offer](&c.refreshes), newRecent[string](&c.refreshes)
 	c.live.Store(&snapshot{changed: make(chan struct{})})
 	at := now()
 	c.reading.Store(&reading{at.UTC(), at})
@@ -120,14 +118,13 @@ func (c *Catalog) refreshSnapshot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	next := &snapshot{offers: list, places: make(map[string]int, len(list)), campaigns: group(list)}
+	next := &snapshot{offers: list, byID: make(map[string]*model.Offer, len(list)), campaigns: group(list)}
 	for i, o := range list {
-		next.places[o.ID] = i
+		next.byID[o.ID] = &list[i]
 		if o.Stock.Available > 0 {
 			c.soldOut.Delete(o.ID)
 		}
 	}
-	c.refreshes.Add(1) // before anybody hears of the change
 	old := c.live.Load()
 	if slices.Equal(old.offers, next.offers) {
 		next.changed = old.changed
@@ -196,31 +193,22 @@ func (c *Catalog) Sale(ctx context.Context, id string) (model.Offer, bool, error
 	if offer, ok := c.past.GetIfPresent(id); ok {
 		return offer, true, nil
 	}
-	offer, err := c.found.get(ctx, id, func(ctx context.Context, id string) (*model.Offer, error) {
-		offer, ok, err := c.store.Offer(ctx, id)
-		if err != nil || !ok {
-			return nil, err
-		}
-		return &offer, nil
+	offer, err := c.live.Load().found.get(ctx, id, func(ctx context.Context, id string) (model.Offer, error) {
+		offer, _, err := c.store.Offer(ctx, id)
+		return offer, err
 	})
-	if err != nil || offer == nil {
+	if err != nil || offer.ID == "" {
 		return model.Offer{}, false, err
 	}
 	if offer.EndsAt.Before(c.Now().Add(-Linger)) {
-		c.past.Set(id, *offer)
+		c.past.Set(id, offer)
 	}
-	return *offer, true, nil
+	return offer, true, nil
 }
 
 // InMemory returns a watched sale as the last refresh read it, or nil if the sale isn't watched. The caller must not change
 // it.
-func (c *Catalog) InMemory(id string) *model.Offer {
-	s := c.live.Load()
-	if i, ok := s.places[id]; ok {
-		return &s.offers[i]
-	}
-	return nil
-}
+func (c *Catalog) InMemory(id string) *model.Offer { return c.live.Load().byID[id] }
 
 // Known reports whether the id of a sale or a campaign, or a short code, may exist. It returns false only for those that
 // certainly don't exist.
@@ -234,11 +222,9 @@ func (c *Catalog) Known(ctx context.Context, id string) (bool, error) {
 	return c.filter.Load().TestString(id), nil
 }
 
-// Live lists the watched sales in the order of their starts, without shadow sales and the lines of campaigns. It also returns
-// a channel that closes when a watched sale has changed.
-func (c *Catalog) Live() (list []model.Offer, changed <-chan struct{}) {
-	s := c.live.Load()
-	return s.those(func(o *model.Offer) bool { return !model.IsShadow(o.ID) && !o.IsCampaignLine() }), s.changed
+// Live lists the watched sales in the order of their starts, without shadow sales and the lines of campaigns.
+func (c *Catalog) Live() []model.Offer {
+	return c.live.Load().those(func(o *model.Offer) bool { return !model.IsShadow(o.ID) && !o.IsCampaignLine() })
 }
 
 // Lines lists the watched sales that have a line of their own, or may get one, in the order of their starts.
@@ -283,7 +269,7 @@ func (c *Catalog) Campaign(ctx context.Context, id string) ([]model.Offer, error
 	if known, err := c.Known(ctx, id); err != nil || !known {
 		return nil, err
 	}
-	return c.campaigns.get(ctx, id, c.store.CampaignSales)
+	return c.live.Load().groups.get(ctx, id, c.store.CampaignSales)
 }
 
 // those returns the sales for which a condition holds.

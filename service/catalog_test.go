@@ -257,16 +257,16 @@ func TestLive(t *testing.T) {
 	second.Stock.Epoch = 9
 	store := newFakeStores(first, second)
 	c := refreshed(t, store)
-	list, changed := c.Live()
+	list, changed := c.Live(), c.Changed()
 	check.Same(t, "live sales", []string{list[0].ID, list[1].ID}, []string{first.ID, second.ID})
 	check.Same(t, "live sales", c.LiveIDs(), []string{first.ID, second.ID})
 	check.Same(t, "epochs", []int64{c.Epoch(second.ID), c.Epoch("NONE")}, []int64{9, 0})
 	check.Done(c.Refresh(t.Context()))
-	_, again := c.Live()
+	again := c.Changed()
 	check.Same(t, "the channel stays while nothing changes", again == changed && !isClosed(changed), true)
 	store.change(func(f *fakeStores) { f.offers[1].Stock.Available-- })
 	check.Done(c.Refresh(t.Context()))
-	_, next := c.Live()
+	next := c.Changed()
 	check.Same(t, "a change closes the channel, and only that one", []bool{isClosed(changed), isClosed(next)}, []bool{true, false})
 }
 
@@ -280,7 +280,7 @@ func TestRefreshesTakeTurns(t *testing.T) {
 			check.Done(c.Refresh(t.Context()))
 		}
 	})
-	list, changed := c.Live()
+	list, changed := c.Live(), c.Changed()
 	check.Same(t, "version in memory", list[0].Stock.Version, store.version)
 	check.Same(t, "a change is announced that has not come", isClosed(changed), false)
 }

@@ -3,7 +3,6 @@ package service
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
@@ -86,13 +85,11 @@ func (e *Endpoints) Events(ctx context.Context, after int64, limit int) ([]model
 }
 
 // Number gives all committed events their places in the feed.
-func (e *Endpoints) Number(ctx context.Context) error {
-	for more, err := true, error(nil); more; {
-		if more, err = e.Store.NumberEvents(ctx); err != nil {
-			return err
-		}
+func (e *Endpoints) Number(ctx context.Context) (err error) {
+	for more := true; more && err == nil; {
+		more, err = e.Store.NumberEvents(ctx)
 	}
-	return nil
+	return err
 }
 
 // Forget deletes events and deliveries that are older than Kept. Only events with a place in the feed are deleted, so Forget
@@ -122,9 +119,6 @@ func (e *Endpoints) List(ctx context.Context) ([]model.Endpoint, error) {
 	return e.Store.Endpoints(ctx)
 }
 
-// IDUnder returns the id of the endpoint that an operator creates under an idempotency key.
-func (e *Endpoints) IDUnder(actor, key string) string { return e.IDs.Sale(actor, "endpoint "+key) }
-
 // Repeated finds the endpoint that an earlier request created under an id, with its secret. The verdict is Accepted, NotFound,
 // or IdempotencyMismatch if that endpoint differs from what is asked for now, even if only because it was changed since.
 func (e *Endpoints) Repeated(ctx context.Context, id, address string, rate int) (made model.Endpoint, secret string, verdict model.Verdict, err error) {
@@ -153,10 +147,7 @@ func (e *Endpoints) Create(
 	made, ok, err := e.Store.CreateEndpoint(ctx, model.Endpoint{
 		ID: cmp.Or(id, model.NewSaleID()), URL: address, Rate: rate, Secret: e.Seals.Seal(secret),
 	}, maxEndpoints, actor)
-	if err != nil || !ok {
-		return made, "", model.TooMany, nil, err
-	}
-	return made, secret, model.Accepted, nil, nil
+	return made, secret, acceptedIf(ok, model.TooMany), nil, err
 }
 
 func (e *Endpoints) check(address string, rate int) *Invalid {
@@ -194,10 +185,7 @@ func (e *Endpoints) Change(ctx context.Context, id string, c model.EndpointChang
 		return model.Endpoint{}, model.BadRequest, invalid, nil
 	}
 	changed, ok, err := e.Store.ChangeEndpoint(ctx, id, c, actor)
-	if err != nil || !ok {
-		return changed, model.NotFound, nil, err
-	}
-	return changed, model.Accepted, nil, nil
+	return changed, acceptedIf(ok, model.NotFound), nil, err
 }
 
 // NewSecret replaces an endpoint's secret and returns the new one. For a day, messages are signed with the old secret as
@@ -205,19 +193,13 @@ func (e *Endpoints) Change(ctx context.Context, id string, c model.EndpointChang
 func (e *Endpoints) NewSecret(ctx context.Context, id, actor string) (changed model.Endpoint, secret string, verdict model.Verdict, err error) {
 	secret = webhook.NewSecret()
 	changed, ok, err := e.Store.ChangeEndpoint(ctx, id, model.EndpointChange{Secret: e.Seals.Seal(secret)}, actor)
-	if err != nil || !ok {
-		return changed, "", model.NotFound, err
-	}
-	return changed, secret, model.Accepted, nil
+	return changed, secret, acceptedIf(ok, model.NotFound), err
 }
 
 // Remove deletes an endpoint. The verdict is Accepted or NotFound.
 func (e *Endpoints) Remove(ctx context.Context, id, actor string) (model.Verdict, error) {
 	ok, err := e.Store.RemoveEndpoint(ctx, id, actor)
-	if err != nil || !ok {
-		return model.NotFound, err
-	}
-	return model.Accepted, nil
+	return acceptedIf(ok, model.NotFound), err
 }
 
 // Deliveries returns at most limit deliveries of an endpoint, the newest first, from those with ids smaller than below. The
@@ -315,10 +297,7 @@ func (e *Endpoints) fitting(id string, events []model.Event) []model.Event {
 	if most, ok := known.(int); ok {
 		events = events[:min(len(events), most)]
 	}
-	for len(events) > 1 {
-		if body, err := message(events); err != nil || len(body) <= messageBytes {
-			break
-		}
+	for len(events) > 1 && len(message(events)) > messageBytes {
 		events = events[:(len(events)+1)/2]
 	}
 	return events
@@ -347,12 +326,11 @@ func (e *Endpoints) judge(endpoint model.Endpoint, d model.Delivery, events int)
 func (e *Endpoints) try(ctx context.Context, endpoint model.Endpoint, events []model.Event) model.Delivery {
 	d := model.Delivery{EndpointID: endpoint.ID, First: events[0].Number, Last: events[len(events)-1].Number, At: e.Now()}
 	secrets, err := e.secretsOf(endpoint)
-	body, bodyErr := message(events)
-	if err = errors.Join(err, bodyErr); err != nil {
+	if err != nil {
 		d.Answer = err.Error()
 		return d
 	}
-	d.Status, d.Answer = e.Sender.Send(ctx, endpoint.URL, secrets, fmt.Sprintf("msg_%s_%d-%d", endpoint.ID, d.First, d.Last), body)
+	d.Status, d.Answer = e.Sender.Send(ctx, endpoint.URL, secrets, fmt.Sprintf("msg_%s_%d-%d", endpoint.ID, d.First, d.Last), message(events))
 	d.Took = e.Now().Sub(d.At)
 	outcome := observe.Undelivered
 	if d.Delivered() {

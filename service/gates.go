@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"flashsale/internal/observe"
+	"flashsale/internal/pause"
 	"flashsale/model"
 )
 
@@ -28,32 +29,25 @@ const (
 	changesAtOnce = 1000
 )
 
-// GateStore reads and changes what the database stores about gates.
+// GateStore is what the database stores about gates, with the changes that gates do not have yet.
 type GateStore interface {
 	Offer(ctx context.Context, saleID string) (model.Offer, bool, error)
 	NextEpoch(ctx context.Context, saleID string, seen, gates int64, pause time.Duration) (epoch int64, won bool, err error)
 	RenewEpoch(ctx context.Context, saleID string, epoch int64) error
 	GateContents(ctx context.Context, saleID string) (contents model.GateContents, ok bool, err error)
+	GateChanges(ctx context.Context, saleID string, after int64, limit int) (changes []model.GateChange, upTo int64, more bool, err error)
+	ForgetGateChanges(ctx context.Context, saleID string, upTo int64) error
 	Log(ctx context.Context, actor, action, subject, detail string) error
 }
 
-// GateChanges reads the changes in the database that gates do not have yet, and deletes those that they have.
-type GateChanges interface {
-	GateChanges(ctx context.Context, saleID string, after int64, limit int) (changes []model.GateChange, upTo int64, more bool, err error)
-	ForgetGateChanges(ctx context.Context, saleID string, upTo int64) error
-}
-
-// GateLife reads and replaces gates in Redis.
+// GateLife reads, replaces and changes gates in Redis.
 type GateLife interface {
 	Peeker
 	Close(ctx context.Context, gate model.GateRef, epoch int64) (ok bool, err error)
 	StreamLengths(ctx context.Context, gate model.GateRef) ([]int64, error)
 	Install(ctx context.Context, epoch int64, lengths []int64, c model.GateContents) (bad []string, err error)
-}
-
-// GateListener applies changes of the database to a gate in Redis.
-type GateListener interface {
 	CatchUp(ctx context.Context, gate model.GateRef, after, upTo int64, changes []model.GateChange) error
+	Count(ctx context.Context, gate model.GateRef, userID string, f model.Frequency) (retryAfter time.Duration, ok bool, err error)
 }
 
 // Gates installs the gates of sales from the database: before a sale opens, and whenever a gate is lost or wrong. It
@@ -61,14 +55,8 @@ type GateListener interface {
 // records this in the database, so any instance finds the wrong gate at its next look, even if the instance that ran the
 // transaction has died.
 type Gates struct {
-	store interface {
-		GateStore
-		GateChanges
-	}
-	gate interface {
-		GateLife
-		GateListener
-	}
+	store     GateStore
+	gate      GateLife
 	catalog   *Catalog
 	log       *slog.Logger
 	observe   observe.All
@@ -89,13 +77,8 @@ type GateRequest struct {
 
 // NewGates creates the service. retired is true for a strategy that uses no gates. Gates then installs none, and closes those
 // that an earlier strategy left open, because they would not count what such a strategy sells.
-func NewGates(store interface {
-	GateStore
-	GateChanges
-}, gate interface {
-	GateLife
-	GateListener
-}, catalog *Catalog, retired bool, log *slog.Logger, observers ...observe.Observer,
+func NewGates(
+	store GateStore, gate GateLife, catalog *Catalog, retired bool, log *slog.Logger, observers ...observe.Observer,
 ) *Gates {
 	return &Gates{
 		store: store, gate: gate, catalog: catalog, retired: retired, log: log, observe: observers, atOnce: rebuildsAtOnce,
@@ -115,16 +98,7 @@ func (g *Gates) Judge(saleID string) model.Verdict { return g.catalog.Judge(sale
 
 // NeedGate asks the controller to install a gate of a sale if none is open, and returns at once.
 func (g *Gates) NeedGate(saleID string) {
-	g.ask(GateRequest{SaleID: saleID, Reason: model.RebuildNeeded})
-}
-
-// ReplaceGate asks the controller to replace a gate of this epoch or an older one, and returns at once. The next Ensure
-// that reaches Redis installs the new gate.
-func (g *Gates) ReplaceGate(saleID string, epoch int64, reason model.RebuildReason) {
-	g.replace.Store(saleID, GateRequest{SaleID: saleID, Reason: reason, Epoch: epoch})
-}
-
-func (g *Gates) ask(r GateRequest) {
+	r := GateRequest{SaleID: saleID, Reason: model.RebuildNeeded}
 	if _, waits := g.asked.LoadOrStore(r, true); waits {
 		return
 	}
@@ -133,6 +107,12 @@ func (g *Gates) ask(r GateRequest) {
 	default: // the controller looks at every gate anyway
 		g.asked.Delete(r)
 	}
+}
+
+// ReplaceGate asks the controller to replace a gate of this epoch or an older one, and returns at once. The next Ensure
+// that reaches Redis installs the new gate.
+func (g *Gates) ReplaceGate(saleID string, epoch int64, reason model.RebuildReason) {
+	g.replace.Store(saleID, GateRequest{SaleID: saleID, Reason: reason, Epoch: epoch})
 }
 
 // Serve handles a request from Requests.
@@ -195,14 +175,7 @@ func (g *Gates) renew(ctx context.Context, saleID string, epoch int64) (stop fun
 	ctx, cancel := context.WithCancel(ctx)
 	var renewing sync.WaitGroup
 	renewing.Go(func() {
-		ticker := time.NewTicker(rebuildPause / renewals)
-		defer ticker.Stop()
-		for {
-			select {
-			case <-ctx.Done():
-				return
-			case <-ticker.C:
-			}
+		for pause.For(ctx, rebuildPause/renewals) {
 			if err := g.store.RenewEpoch(ctx, saleID, epoch); err != nil && ctx.Err() == nil {
 				g.log.WarnContext(ctx, "another instance may start a rebuild as well", "sale", saleID, "error", err)
 			}
@@ -365,4 +338,14 @@ func (g *Gates) rebuildAll(ctx context.Context, wanted []GateRequest) error {
 // Preheat installs the gate of a new sale, unless the sale needs none.
 func (g *Gates) Preheat(ctx context.Context, saleID string) error {
 	return g.rebuild(ctx, GateRequest{SaleID: saleID, Reason: model.RebuildPreheat})
+}
+
+// Count counts one request of a user to a sale, for strategies whose purchases the gate does not count. ok is false if the user
+// has sent too many within the window; then the next request is allowed after retryAfter.
+func (g *Gates) Count(ctx context.Context, saleID, userID string, f model.Frequency) (retryAfter time.Duration, ok bool, err error) {
+	offer, _, err := g.catalog.Sale(ctx, saleID)
+	if err != nil {
+		return 0, false, err
+	}
+	return g.gate.Count(ctx, model.GateRef{SaleID: saleID, CampaignID: offer.Campaign.ID, Shards: max(offer.Shards, 1)}, userID, f)
 }

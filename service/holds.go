@@ -20,10 +20,7 @@ func (h *Holds) Hold(ctx context.Context, orderID string) (model.Order, model.Ve
 		return model.Order{}, model.NotFound, nil
 	}
 	order, ok, err := h.Orders.Desk.Order(ctx, orderID)
-	if err != nil || !ok || order.Status == model.OrderRejected {
-		return model.Order{}, model.NotFound, err
-	}
-	return order, model.Accepted, nil
+	return order, acceptedIf(ok && order.Status != model.OrderRejected, model.NotFound), err
 }
 
 // Settle records that the shop has taken the money of an order under a reference of its own, once however often it is
@@ -65,10 +62,7 @@ func (h *Holds) payment(ctx context.Context, orderID string) (model.Payment, mod
 		return model.Payment{}, model.NotFound, nil
 	}
 	payment, ok, err := h.Payments.Store.PaymentOfOrder(ctx, orderID, h.Payments.Provider.Name())
-	if err != nil || !ok {
-		return model.Payment{}, model.NotFound, err
-	}
-	return payment, model.Accepted, nil
+	return payment, acceptedIf(ok, model.NotFound), err
 }
 
 // Release cancels a pending order and gives its units back, once however often it is called. The verdict is Accepted, also if

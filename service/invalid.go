@@ -1,5 +1,7 @@
 package service
 
+import "flashsale/model"
+
 // Invalid describes what is wrong with an input. It has no text in any language; package handler writes the message.
 type Invalid struct {
 	Field    string // the field's name in the API; empty if the whole input is wrong
@@ -48,4 +50,12 @@ func (i Invalid) If(wrong bool) *Invalid {
 // Outside returns an Invalid if n is below low or above high, else nil.
 func Outside(field string, n, low, high int64) *Invalid {
 	return Invalid{Field: field, Reason: OutOfRange, Min: low, Max: high}.If(n < low || n > high)
+}
+
+// acceptedIf returns Accepted if ok is true, else the refusal.
+func acceptedIf(ok bool, refusal model.Verdict) model.Verdict {
+	if ok {
+		return model.Accepted
+	}
+	return refusal
 }

@@ -1,6 +1,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -16,12 +17,6 @@ const (
 	maxNumber      = 1 << 40 // far more entries than a line can have
 )
 
-// LineChanges stores what operators change of lines.
-type LineChanges interface {
-	ExtendCalls(ctx context.Context, saleID string, by time.Duration, actor string) (calls int64, verdict model.Verdict, err error)
-	VoidEntries(ctx context.Context, saleID string, rule model.VoidRule, actor string) (voided int64, verdict model.Verdict, err error)
-}
-
 // ExtendCalls lets all calls of a sale's line, which may be its campaign's, end this many seconds later, and returns the number
 // of calls. The verdict is Accepted; NotFound; NoLine; or BadRequest with the invalid field.
 func (s *Sales) ExtendCalls(ctx context.Context, saleID string, seconds int, actor string) (calls int64, verdict model.Verdict, invalid *Invalid, err error) {
@@ -32,7 +27,7 @@ func (s *Sales) ExtendCalls(ctx context.Context, saleID string, seconds int, act
 	if err != nil || !ok {
 		return 0, model.NotFound, nil, err
 	}
-	calls, verdict, err = s.Lines.ExtendCalls(ctx, offer.LineID(), time.Duration(seconds)*time.Second, actor)
+	calls, verdict, err = s.Store.ExtendCalls(ctx, offer.LineID(), time.Duration(seconds)*time.Second, actor)
 	return calls, verdict, nil, err
 }
 
@@ -40,23 +35,19 @@ func (s *Sales) ExtendCalls(ctx context.Context, saleID string, seconds int, act
 // rule names users or numbers, and has a reason. The verdict is Accepted; NotFound; NoLine; EntriesClosed after the seal; or
 // BadRequest with the first invalid field.
 func (s *Sales) VoidEntries(ctx context.Context, saleID string, rule model.VoidRule, actor string) (voided int64, verdict model.Verdict, invalid *Invalid, err error) {
-	switch {
-	case !text(rule.Reason, maxVoidReason) || !visible(rule.Reason):
-		invalid = &Invalid{Field: "reason", Reason: BadText, Min: 1, Max: maxVoidReason}
-	case rule.Users != nil:
-		invalid = Outside("users", int64(len(rule.Users)), 1, maxVoidUsers)
-	default:
-		if invalid = Outside("from", rule.From, 0, maxNumber); invalid == nil {
-			invalid = Outside("to", rule.To, rule.From, rule.From+maxVoidNumbers-1)
-		}
+	which := cmp.Or(Outside("from", rule.From, 0, maxNumber), Outside("to", rule.To, rule.From, rule.From+maxVoidNumbers-1))
+	if rule.Users != nil {
+		which = Outside("users", int64(len(rule.Users)), 1, maxVoidUsers)
 	}
-	if invalid != nil {
+	readable := text(rule.Reason, maxVoidReason) && visible(rule.Reason)
+	reason := Invalid{Field: "reason", Reason: BadText, Min: 1, Max: maxVoidReason}.If(!readable)
+	if invalid := cmp.Or(reason, which); invalid != nil {
 		return 0, model.BadRequest, invalid, nil
 	}
 	offer, ok, err := s.Catalog.Sale(ctx, saleID)
 	if err != nil || !ok {
 		return 0, model.NotFound, nil, err
 	}
-	voided, verdict, err = s.Lines.VoidEntries(ctx, offer.LineID(), rule, actor)
+	voided, verdict, err = s.Store.VoidEntries(ctx, offer.LineID(), rule, actor)
 	return voided, verdict, nil, err
 }

@@ -118,7 +118,9 @@ func (l *Live) look(ctx context.Context, saleID string, f SaleFigures) SaleFigur
 	} else if known := l.catalog.InMemory(saleID); known != nil {
 		f.Offer = *known
 	}
-	gates, err := within(ctx, func(ctx context.Context) ([]model.GateState, error) { return l.gate.Peek(ctx, f.Offer.GateRef()) })
+	peeking, cancel := context.WithTimeout(ctx, liveCall)
+	gates, err := l.gate.Peek(peeking, f.Offer.GateRef())
+	cancel()
 	f.Database, f.Reachable, f.Now = found, err == nil, l.catalog.Now()
 	if f.Reachable {
 		f.Gate = gates[0]
@@ -136,18 +138,10 @@ func (l *Live) look(ctx context.Context, saleID string, f SaleFigures) SaleFigur
 }
 
 func (l *Live) offer(ctx context.Context, saleID string) (offer model.Offer, found bool) {
-	offer, err := within(ctx, func(ctx context.Context) (offer model.Offer, err error) {
-		offer, found, err = l.store.Offer(ctx, saleID)
-		return offer, err
-	})
-	return offer, found && err == nil
-}
-
-// within runs a call with the time-out liveCall.
-func within[T any](ctx context.Context, call func(ctx context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(ctx, liveCall)
 	defer cancel()
-	return call(ctx)
+	offer, found, err := l.store.Offer(ctx, saleID)
+	return offer, found && err == nil
 }
 
 // pastBooks are the books as they were at an instant.

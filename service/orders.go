@@ -10,7 +10,7 @@ import (
 
 // OrderDesk reads and changes orders in the database.
 type OrderDesk interface {
-	OrderStore
+	Order(ctx context.Context, id string) (order model.Order, ok bool, err error)
 	Orders(ctx context.Context, f model.OrderFilter) (list []model.Order, next string, err error)
 	Cancel(ctx context.Context, userID, orderID string) (model.Order, model.Verdict, error)
 	CancelAny(ctx context.Context, orderID, actor string) (model.Order, model.Verdict, error)
@@ -46,30 +46,30 @@ type Orders struct {
 // never issued to this user, which needs no look-up, or if the sale was erased. A queued order that neither store knows any
 // more is rejected for good with the reason lost. If a store that has to be asked does not answer, Order returns
 // model.ErrUnavailable.
-func (o *Orders) Order(ctx context.Context, userID, id string) (model.Order, model.Verdict, error) {
+func (o *Orders) Order(ctx context.Context, userID, id string) (order model.Order, verdict model.Verdict, err error) {
 	if !o.IDs.Issued(userID, id) {
-		return model.Order{}, model.NotFound, nil
+		return order, model.NotFound, nil
 	}
+	defer func() {
+		if err != nil {
+			order, verdict, err = model.Order{}, "", errors.Join(model.ErrUnavailable, err)
+		}
+	}()
 	order, ok, err := o.Desk.Order(ctx, id)
-	if err != nil {
-		return model.Order{}, "", errors.Join(model.ErrUnavailable, err)
-	}
-	if ok {
-		return order, model.Accepted, nil
+	if err != nil || ok {
+		return order, model.Accepted, err
 	}
 	offer, ok, err := o.Catalog.Sale(ctx, model.SaleOf(id))
-	switch {
-	case err != nil:
-		return model.Order{}, "", errors.Join(model.ErrUnavailable, err)
-	case !ok: // a shadow sale that was erased with its orders
-		return model.Order{}, model.NotFound, nil
+	if err != nil || !ok { // a shadow sale that was erased with its orders
+		return order, model.NotFound, err
 	}
 	quantity, known, err := o.Gate.Knows(ctx, offer.GateRef(), userID, id)
 	if err != nil {
-		return model.Order{}, "", errors.Join(model.ErrUnavailable, err)
+		return order, "", err
 	}
 	if !known {
-		return o.lost(ctx, userID, id)
+		order, err = o.lost(ctx, userID, id)
+		return order, model.Accepted, err
 	}
 	return model.Order{
 		ID: id, SaleID: offer.ID, UserID: userID, Status: model.OrderQueued, Quantity: quantity,
@@ -80,39 +80,37 @@ func (o *Orders) Order(ctx context.Context, userID, id string) (model.Order, mod
 // lost refuses an attempt that neither store knows, and returns what the database then has under its id: this
 // refusal, or the earlier outcome if another writer was first. The refusal is written before the buyer gets it, since
 // a settler may still hold the attempt's entry. The refusal has no quantity, because that is no longer known.
-func (o *Orders) lost(ctx context.Context, userID, id string) (model.Order, model.Verdict, error) {
+func (o *Orders) lost(ctx context.Context, userID, id string) (model.Order, error) {
 	e := model.Entry{Attempt: model.Attempt{ID: id, SaleID: model.SaleOf(id), UserID: userID}}
 	if _, err := o.Ledger.Refuse(ctx, e, model.ReasonLost); err != nil {
-		return model.Order{}, "", errors.Join(model.ErrUnavailable, err)
+		return model.Order{}, err
 	}
 	order, ok, err := o.Desk.Order(ctx, id)
-	if err != nil || !ok {
-		return model.Order{}, "", errors.Join(model.ErrUnavailable, err)
+	if err == nil && !ok {
+		err = model.ErrUnavailable
 	}
-	return order, model.Accepted, nil
+	return order, err
 }
 
-// List returns a page of orders and the cursor of the next page. It returns model.ErrBadCursor if the engine did not
-// issue f.Cursor.
-func (o *Orders) List(ctx context.Context, f model.OrderFilter) ([]model.Order, string, error) {
-	return o.Desk.Orders(ctx, f)
-}
-
-// Search is List for the order whose id is words or, if there is none, for the orders of the user whose id is words.
-// With empty words it lists all orders that f selects. If words can't be an id, it lists none.
-func (o *Orders) Search(ctx context.Context, f model.OrderFilter, words string) ([]model.Order, string, error) {
-	if words != "" && !model.ValidUserID(words) {
+// List returns a page of the orders that f selects, and the cursor of the next page. If words isn't empty, these are the order
+// whose id is words or, if there is none, the orders of the user whose id is words, and none if words can't be an id. List
+// returns model.ErrBadCursor if the engine did not issue f.Cursor.
+func (o *Orders) List(ctx context.Context, f model.OrderFilter, words string) ([]model.Order, string, error) {
+	if words == "" {
+		return o.Desk.Orders(ctx, f)
+	}
+	if !model.ValidUserID(words) {
 		return nil, "", nil // not the form of any id; databases differ in how they compare unusual characters
 	}
 	if model.ValidID(words, model.OrderIDLength) {
-		f.ID = words
-		if list, next, err := o.List(ctx, f); err != nil || len(list) > 0 {
+		byID := f
+		byID.ID = words
+		if list, next, err := o.Desk.Orders(ctx, byID); err != nil || len(list) > 0 {
 			return list, next, err
 		}
-		f.ID = ""
 	}
 	f.UserID = words
-	return o.List(ctx, f)
+	return o.Desk.Orders(ctx, f)
 }
 
 // Cancel releases a user's pending order. The verdict is Accepted; NotFound if the id was never issued to this user; or
@@ -121,17 +119,14 @@ func (o *Orders) Cancel(ctx context.Context, userID, id string) (model.Order, mo
 	if !o.IDs.Issued(userID, id) {
 		return model.Order{}, model.NotFound, nil
 	}
-	order, verdict, err := o.Desk.Cancel(ctx, userID, id)
-	if err != nil {
-		return model.Order{}, "", fmt.Errorf("cancel: %w", err)
+	cancel := func(ctx context.Context, id, userID string) (model.Order, model.Verdict, error) {
+		return o.Desk.Cancel(ctx, userID, id)
 	}
+	order, verdict, err := o.end(ctx, id, userID, cancel)
 	if verdict == model.NotFound {
-		return order, model.NotCancellable, nil // the id was issued, so the order is queued or lost
+		verdict = model.NotCancellable // the id was issued, so the order is queued or lost
 	}
-	if verdict == model.Accepted {
-		o.Gates.Changed(ctx, order.SaleID)
-	}
-	return order, verdict, nil
+	return order, verdict, err
 }
 
 // CancelAny releases anybody's pending order for support. The verdict is Accepted; NotFound; or NotCancellable if the order
@@ -146,6 +141,7 @@ func (o *Orders) Refund(ctx context.Context, id, actor string) (model.Order, mod
 	return o.end(ctx, id, actor, o.Desk.RefundOrder)
 }
 
+// end ends an order, and tells the gate.
 func (o *Orders) end(
 	ctx context.Context, id, actor string, end func(ctx context.Context, id, actor string) (model.Order, model.Verdict, error),
 ) (model.Order, model.Verdict, error) {

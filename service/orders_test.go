@@ -177,8 +177,8 @@ func TestStrangeOrderIDs(t *testing.T) {
 	check.Same(t, "look-ups", d.looked, 0)
 }
 
-// Search looks for an order's id, else for a user's.
-func TestSearch(t *testing.T) {
+// List looks for an order's id, else for a user's.
+func TestListByWords(t *testing.T) {
 	sale := openOffer().ID
 	there, none := purchaseIDs.Derive("ann", sale, "k"), purchaseIDs.Derive("ann", sale, "other")
 	filter := func(id, user string) model.OrderFilter {
@@ -199,7 +199,7 @@ func TestSearch(t *testing.T) {
 	}, func(t *testing.T, tc test) {
 		orders, d, _ := newDesk(t)
 		d.orders[there] = model.Order{ID: there}
-		list, next, err := orders.Search(t.Context(), filter("", ""), tc.words)
+		list, next, err := orders.List(t.Context(), filter("", ""), tc.words)
 		found := len(tc.asked) > 0
 		if err != nil || (len(list) > 0) != found || (next != "") != found {
 			t.Errorf("%v, %q, %v", list, next, err)
@@ -208,7 +208,7 @@ func TestSearch(t *testing.T) {
 	})
 	orders, d, _ := newDesk(t)
 	d.err = errAway
-	_, _, err := orders.Search(t.Context(), filter("", ""), none)
+	_, _, err := orders.List(t.Context(), filter("", ""), none)
 	check.Error(t, "without a database", err, errAway)
 	check.Same(t, "calls of the database", len(d.asked), 1)
 }

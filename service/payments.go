@@ -76,14 +76,12 @@ func (p *Payments) Start(ctx context.Context, userID, orderID string) (payment m
 		return payment, "", model.NotFound, nil
 	}
 	payment, verdict, err = p.Store.StartPayment(ctx, userID, orderID, p.Provider.Name())
-	if err != nil {
+	switch {
+	case err != nil:
 		return payment, "", "", fmt.Errorf("start payment: %w", err)
-	}
-	switch verdict {
-	case model.Accepted:
-	case model.NotFound: // the id was issued, so the order is queued or lost
+	case verdict == model.NotFound: // the id was issued, so the order is queued or lost
 		return payment, "", model.NotPayable, nil
-	default:
+	case verdict != model.Accepted:
 		return payment, "", verdict, nil
 	}
 	if amounts, _ := p.Provider.Takes(payment.Currency); payment.AmountCents == 0 && amounts.Low > 0 {

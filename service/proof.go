@@ -50,10 +50,8 @@ func NewProofs(store ProofStore, catalog *Catalog, key []byte) *Proofs {
 func (p *Proofs) Ready(ctx context.Context, saleID string) (offer model.Offer, verdict model.Verdict, err error) {
 	offer, ok, err := lineOf(ctx, p.catalog, saleID)
 	drawing := offer.Mode == model.ModeDraw && offer.Line.Phase == model.PhaseSealed
-	if err != nil || !ok || offer.Line.Root == "" || offer.Line.AwaitsSeed() || drawing {
-		return offer, model.NotFound, err
-	}
-	return offer, model.Accepted, nil
+	ready := ok && offer.Line.Root != "" && !offer.Line.AwaitsSeed() && !drawing
+	return offer, acceptedIf(ready, model.NotFound), err
 }
 
 // Write writes the document that proves the order of a line and the winners of a draw, for ranks.Check. The verdict is as

@@ -30,14 +30,9 @@ type Strategy interface {
 	Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error)
 }
 
-// OrderStore looks orders up by id.
-type OrderStore interface {
-	Order(ctx context.Context, id string) (order model.Order, ok bool, err error)
-}
-
 // PurchaseStore is what purchases look up in the database: orders, and whether the units of a sale go to its line.
 type PurchaseStore interface {
-	OrderStore
+	Order(ctx context.Context, id string) (order model.Order, ok bool, err error)
 	InLine(ctx context.Context, saleID string) (bool, error)
 }
 

@@ -42,21 +42,17 @@ func (s *ReplicaCatalog) LiveOffers(ctx context.Context, linger time.Duration) (
 	if err != nil {
 		s.rest.Store(replicaRest)
 	}
-	s.tell(ctx, err != nil || slices.ContainsFunc(states, func(gate model.GateState) bool { return gate.Away }), err)
-	for i, gate := range states {
-		if stock := &list[i].Stock; gate.Open && gate.Epoch == stock.Epoch && stock.Available > 0 {
-			stock.Available = min(stock.Available, max(gate.Left, 1))
-		}
-	}
-	return list, nil
-}
-
-// tell logs when the first replica is passed over, and when none is passed over any more.
-func (s *ReplicaCatalog) tell(ctx context.Context, passed bool, err error) {
+	passed := err != nil || slices.ContainsFunc(states, func(gate model.GateState) bool { return gate.Away })
 	switch before := s.passed.Swap(passed); {
 	case passed && !before:
 		s.Log.WarnContext(ctx, "replicas of Redis are away or behind; pages show the database's stock", "error", err)
 	case before && !passed:
 		s.Log.InfoContext(ctx, "replicas of Redis are back")
 	}
+	for i, gate := range states {
+		if stock := &list[i].Stock; gate.Open && gate.Epoch == stock.Epoch && stock.Available > 0 {
+			stock.Available = min(stock.Available, max(gate.Left, 1))
+		}
+	}
+	return list, nil
 }

@@ -25,9 +25,8 @@ func (s *SaleEvents) Look(ctx context.Context) error {
 	if s.done == nil {
 		s.done = map[saleEvent]bool{}
 	}
-	live, _ := s.Catalog.Live()
 	now := s.Catalog.Now()
-	for _, offer := range live {
+	for _, offer := range s.Catalog.Live() {
 		started := !now.Before(offer.StartsAt)
 		for _, event := range []struct {
 			what     model.EventType

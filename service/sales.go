@@ -39,16 +39,21 @@ const (
 
 var currency = regexp.MustCompile(`^[A-Z]{3}$`)
 
-// SaleStore writes sales to the database and finds them by their short codes.
+// SaleStore writes sales and changes of their lines to the database, and finds sales by their short codes.
 type SaleStore interface {
 	CreateSale(ctx context.Context, sale model.Sale, quota int64, actor string) error
 	ChangeSale(ctx context.Context, change model.SaleChange) (model.Offer, model.Verdict, error)
 	SaleByCode(ctx context.Context, code string) (string, error)
+	ExtendCalls(ctx context.Context, saleID string, by time.Duration, actor string) (calls int64, verdict model.Verdict, err error)
+	VoidEntries(ctx context.Context, saleID string, rule model.VoidRule, actor string) (voided int64, verdict model.Verdict, err error)
 }
 
-// SaleHistory lists sales and operations from the database.
+// SaleHistory lists sales and operations from the database, the newest first, with the cursor of the next page. It returns
+// model.ErrBadCursor if the engine did not issue the cursor.
 type SaleHistory interface {
+	// Sales lists all sales, or those that belong to no campaign.
 	Sales(ctx context.Context, alone bool, cursor string, limit int) (list []model.Offer, next string, err error)
+	// Operations lists the operations on a subject, such as a sale, a campaign or the staff.
 	Operations(ctx context.Context, subject, cursor string, limit int) (list []model.AuditEntry, next string, err error)
 }
 
@@ -61,9 +66,8 @@ type SaleGate interface {
 
 // Sales is the service of the operators: it creates, changes and lists sales.
 type Sales struct {
+	SaleHistory
 	Store   SaleStore
-	Lines   LineChanges
-	History SaleHistory
 	Gate    SaleGate
 	Gates   *Gates
 	Catalog *Catalog
@@ -71,10 +75,6 @@ type Sales struct {
 	Takes   func(currency string) (amounts model.AmountRange, ok bool) // as Provider.Takes
 	Log     *slog.Logger
 }
-
-// IDUnder returns the id of the sale that an operator creates under an idempotency key. The same operator and key always
-// give the same id.
-func (s *Sales) IDUnder(actor, key string) string { return s.IDs.Sale(actor, key) }
 
 // Repeated finds the sale that an earlier request created under sale.ID. The verdict is Accepted, NotFound, or
 // IdempotencyMismatch if that sale or its quota differs from what is asked for now, even if only because it was
@@ -134,14 +134,17 @@ func (s *Sales) created(ctx context.Context, saleIDs ...string) {
 
 // SalePatch is what an operator changes; nil leaves a field as it is.
 type SalePatch struct {
-	Title, Description, ImageURL *string
-	StartsAt, EndsAt             *time.Time
-	LimitPerUser                 *int
-	EntriesAt                    *time.Time
-	CallSeconds                  *int
-	WaitingList                  *bool
-	AddQuota                     int64
-	IfQuota                      *int64 // the quota required before the change, so that a repeated request adds nothing
+	Title        *string    `json:"title"`
+	Description  *string    `json:"description"`
+	ImageURL     *string    `json:"image_url"`
+	StartsAt     *time.Time `json:"starts_at"`
+	EndsAt       *time.Time `json:"ends_at"`
+	LimitPerUser *int       `json:"limit_per_user"`
+	EntriesAt    *time.Time `json:"entries_at"`
+	CallSeconds  *int       `json:"call_seconds"`
+	WaitingList  *bool      `json:"waiting_list"`
+	AddQuota     int64      `json:"add_quota"`
+	IfQuota      *int64     `json:"if_quota"` // the quota required before the change, so that a repeated request adds nothing
 }
 
 // Patch changes a sale. The verdict is Accepted; NotFound; QuotaChanged if the quota isn't IfQuota; NoLine if the change is
@@ -162,30 +165,22 @@ func (s *Sales) Patch(ctx context.Context, id string, p SalePatch, actor string)
 		set(&sale.EntriesAt, p.EntriesAt)
 		set(&sale.CallSeconds, p.CallSeconds)
 		set(&sale.WaitingList, p.WaitingList)
-		if sale.Campaign.ID != "" {
-			whole := sale.IsCampaignLine()
-			for _, of := range []struct {
-				field string
-				given bool
-			}{
-				{"title", p.Title != nil},
-				{"description", p.Description != nil && whole},
-				{"image_url", p.ImageURL != nil && whole},
-				{"starts_at", p.StartsAt != nil},
-				{"ends_at", p.EndsAt != nil},
-				{"limit_per_user", p.LimitPerUser != nil && whole},
-				{"entries_at", p.EntriesAt != nil && !whole},
-				{"call_seconds", p.CallSeconds != nil && !whole},
-				{"waiting_list", p.WaitingList != nil},
-			} {
-				if of.given {
-					invalid = &Invalid{Field: of.field, Reason: OfCampaign}
-					return model.BadRequest
-				}
-			}
+		whole := sale.IsCampaignLine()
+		ofCampaign := func(field string, given bool) *Invalid {
+			return Invalid{Field: field, Reason: OfCampaign}.If(given && sale.Campaign.ID != "")
 		}
-		if sale.IsCampaignLine() && p.AddQuota > 0 {
-			invalid = &Invalid{Field: "add_quota", Reason: OfOneSale}
+		if invalid = cmp.Or(
+			ofCampaign("title", p.Title != nil),
+			ofCampaign("description", p.Description != nil && whole),
+			ofCampaign("image_url", p.ImageURL != nil && whole),
+			ofCampaign("starts_at", p.StartsAt != nil),
+			ofCampaign("ends_at", p.EndsAt != nil),
+			ofCampaign("limit_per_user", p.LimitPerUser != nil && whole),
+			ofCampaign("entries_at", p.EntriesAt != nil && !whole),
+			ofCampaign("call_seconds", p.CallSeconds != nil && !whole),
+			ofCampaign("waiting_list", p.WaitingList != nil),
+			Invalid{Field: "add_quota", Reason: OfOneSale}.If(p.AddQuota > 0 && whole),
+		); invalid != nil {
 			return model.BadRequest
 		}
 		if !sale.HasLine() && (p.EntriesAt != nil || p.CallSeconds != nil) {
@@ -271,23 +266,12 @@ func (s *Sales) tell(ctx context.Context, saleIDs ...string) {
 	}
 }
 
-// List returns a page of all sales, or of those that belong to no campaign, the newest first, and the cursor of the next page.
-// It returns model.ErrBadCursor if the engine did not issue the cursor.
-func (s *Sales) List(ctx context.Context, alone bool, cursor string, limit int) ([]model.Offer, string, error) {
-	return s.History.Sales(ctx, alone, cursor, limit)
-}
-
-// Operations returns a page of the operations on a sale, the newest first, with cursors as in List.
-func (s *Sales) Operations(ctx context.Context, saleID, cursor string, limit int) ([]model.AuditEntry, string, error) {
-	return s.History.Operations(ctx, saleID, cursor, limit)
-}
-
 // ByCode returns the id of the sale behind a short link, or an empty string if there is none or only a shadow sale.
 func (s *Sales) ByCode(ctx context.Context, code string) (string, error) {
 	if known, err := s.Catalog.Known(ctx, code); err != nil || !known {
 		return "", err
 	}
-	id, err := s.Catalog.coded.get(ctx, code, s.Store.SaleByCode)
+	id, err := s.Catalog.live.Load().coded.get(ctx, code, s.Store.SaleByCode)
 	if model.IsShadow(id) {
 		return "", nil
 	}

@@ -258,7 +258,7 @@ func TestPatch(t *testing.T) {
 		check.Same(t, "configured", s.configured, []model.Sale{tc.want})
 		check.Same(t, "announced", s.announced, []string{o.ID})
 		check.Same(t, "units added to the gate", s.states[o.ID].Left, tc.patch.AddQuota)
-		list, _ := sales.Catalog.Live()
+		list := sales.Catalog.Live()
 		check.Same(t, "sale in the catalog", list[0].Sale, tc.want)
 		check.Same(t, "quota in the catalog", list[0].Stock.Quota, 10+tc.patch.AddQuota)
 		check.Same(t, "latched", sales.Catalog.Latched(o.ID), false)
@@ -323,14 +323,14 @@ func TestSetStatus(t *testing.T) {
 // A shadow sale sells and has a gate like any other, but buyers do not see it.
 func TestShadow(t *testing.T) {
 	sales, s := newShop(t, openOffer())
-	shown, _ := sales.Catalog.Live()
+	shown := sales.Catalog.Live()
 	hidden := draft()
 	hidden.ID, hidden.Status = model.NewShadowID(), model.SaleShadow
 	made, invalid, err := sales.Create(t.Context(), hidden, 5, "preflight")
 	if err != nil || invalid != nil || made.Status != model.SaleShadow {
 		t.Fatalf("%+v, %+v, %v", made, invalid, err)
 	}
-	list, _ := sales.Catalog.Live()
+	list := sales.Catalog.Live()
 	check.Same(t, "sales for buyers", list, shown)
 	check.Same(t, "it is watched", slices.Contains(sales.Catalog.LiveIDs(), made.ID), true)
 	check.Same(t, "it sells", sales.Catalog.Judge(made.ID), model.Accepted)

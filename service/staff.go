@@ -146,11 +146,8 @@ func (s *Staff) change(name string, change func() (model.Account, bool, error)) 
 		return model.Account{}, model.Forbidden, nil
 	}
 	account, ok, err := change()
-	if err != nil || !ok {
-		return model.Account{}, model.NotFound, err
-	}
 	s.forget()
-	return account, model.Accepted, nil
+	return account, acceptedIf(ok, model.NotFound), err
 }
 
 // Verify returns whose a token or a key is. The error wraps auth.ErrBadToken if the token or key is not valid, and

@@ -30,6 +30,7 @@ type Waiters struct {
 	alarm  bool                     // the alarm is set
 	apart  map[string]*model.Waiter // the buyers that Apart keeps, by order's id
 
+	closed  bool          // by Close
 	closing chan struct{} // closed by Close
 }
 
@@ -52,7 +53,7 @@ func (w *Waiters) Waiter(gone <-chan struct{}, orderID string, wait, limit time.
 	b := waiter{model.NewWaiter(gone), orderID, wait, now.Add(limit)}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if wait == 0 || w.closed() {
+	if wait == 0 || w.closed {
 		b.Hurry()
 	}
 	w.await(b, now)
@@ -104,20 +105,12 @@ func (w *Waiters) ring() {
 	w.set(now)
 }
 
-func (w *Waiters) closed() bool {
-	select {
-	case <-w.closing:
-		return true
-	default:
-		return false
-	}
-}
-
 // Close ends the waits of all buyers whose attempts were admitted; those of the others end at their admission. It is called once,
 // when the server stops.
 func (w *Waiters) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.closed = true
 	close(w.closing)
 	for _, due := range w.due {
 		for _, b := range due {

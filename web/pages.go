@@ -35,7 +35,7 @@ const (
 
 // Catalog provides the sales that the pages show, as service.Catalog does.
 type Catalog interface {
-	Live() (list []model.Offer, changed <-chan struct{})
+	Live() []model.Offer
 	Sale(ctx context.Context, id string) (offer model.Offer, ok bool, err error)
 	Campaign(ctx context.Context, id string) ([]model.Offer, error)
 	Now() time.Time
@@ -229,7 +229,7 @@ var turn = map[model.SaleState]int{
 }
 
 func (p *Pages) sales(w http.ResponseWriter) {
-	live, _ := p.catalog.Live()
+	live := p.catalog.Live()
 	show := page{Script: "sales.js"}
 	campaigns := map[string][]model.Offer{}
 	for _, o := range live {

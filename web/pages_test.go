@@ -22,7 +22,7 @@ type shelf struct {
 	broken error
 }
 
-func (s *shelf) Live() ([]model.Offer, <-chan struct{}) { return s.sales, nil }
+func (s *shelf) Live() []model.Offer { return s.sales }
 
 func (s *shelf) Sale(_ context.Context, id string) (model.Offer, bool, error) {
 	for _, o := range s.sales {

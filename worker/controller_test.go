@@ -41,7 +41,7 @@ func testController(t *testing.T, test func(t *testing.T, c *controlling)) {
 // wantAvailable compares the units that the catalog shows.
 func (c *controlling) wantAvailable(t *testing.T, when string, want int64) {
 	t.Helper()
-	list, _ := c.catalog.Live()
+	list := c.catalog.Live()
 	check.Same(t, "the units in the catalog "+when, list[0].Stock.Available, want)
 }
 

@@ -123,6 +123,10 @@ func (*fakeStores) GateChanges(_ context.Context, _ string, after int64, _ int) 
 
 func (*fakeStores) ForgetGateChanges(context.Context, string, int64) error { return nil }
 
+func (*fakeStores) Count(context.Context, model.GateRef, string, model.Frequency) (retryAfter time.Duration, ok bool, err error) {
+	return 0, true, nil
+}
+
 // drift gives the gate so many units more than the stock has.
 func (f *fakeStores) drift(units int64) {
 	defer locked()()

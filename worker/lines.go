@@ -28,42 +28,42 @@ const (
 
 // Lines looks after the lines of sales, on one instance at a time.
 type Lines struct {
-	Lease   Lease
-	Caller  *service.Caller
-	Beacons *service.Beacons
-	Log     *slog.Logger
+	Lease  Lease
+	Caller *service.Caller
+	Log    *slog.Logger
 }
 
 // Call seals lines, draws winners, calls entrants and ends calls until ctx ends.
-func (l *Lines) Call(ctx context.Context) { l.tend(ctx, "caller", callPeriod, callLease, l.Caller) }
+func (l *Lines) Call(ctx context.Context) {
+	l.tend(ctx, "caller", callPeriod, callLease, l.Caller.Due, l.Caller.Tend)
+}
 
 // AskBeacon gets the rounds of the beacon for which lines wait, until ctx ends. It is a loop apart from Call, because a beacon
 // that does not answer must not hold up the calls.
 func (l *Lines) AskBeacon(ctx context.Context) {
-	l.tend(ctx, "beacon", beaconPeriod, beaconLease, l.Beacons)
+	l.tend(ctx, "beacon", beaconPeriod, beaconLease, l.Caller.DueRounds, l.Caller.AskForRound)
 }
 
-// tend lets a service look after each line that is due, on the instance with the lease of this name, until ctx ends. If no line
-// is due, it asks no store.
-func (l *Lines) tend(ctx context.Context, name string, period, lease time.Duration, service interface {
-	Due() (saleIDs []string)
-	Tend(ctx context.Context, saleID string) error
-},
+// tend looks after each line that is due, on the instance with the lease of this name, until ctx ends. If no line is due, it
+// asks no store.
+func (l *Lines) tend(
+	ctx context.Context, name string, period, lease time.Duration,
+	due func() (saleIDs []string), tend func(ctx context.Context, saleID string) error,
 ) {
 	lines := apart{
 		patience: linePatience, rest: lineRest, restMost: lineRestMost, log: l.Log,
 		fails: "the " + name + " can't look after a line", works: "the " + name + " looks after a line again",
 	}
 	every(ctx, name, period, nil, l.Log, func(ctx context.Context) error {
-		due := service.Due()
-		if len(due) == 0 {
+		saleIDs := due()
+		if len(saleIDs) == 0 {
 			return nil
 		}
 		if mine, err := l.Lease(ctx, name, lease); err != nil || !mine {
 			return err
 		}
-		for _, saleID := range due {
-			lines.do(ctx, saleID, func() error { return service.Tend(ctx, saleID) })
+		for _, saleID := range saleIDs {
+			lines.do(ctx, saleID, func() error { return tend(ctx, saleID) })
 		}
 		return nil
 	})

@@ -44,7 +44,7 @@ func TestHole67_LinesAreApart(t *testing.T) {
 			ended := make(chan struct{})
 			lines := &Lines{Lease: func(context.Context, string, time.Duration) (bool, error) { return true, nil }, Log: slog.New(&check.Log{})}
 			go func() {
-				lines.tend(ctx, "caller", callPeriod, callLease, f)
+				lines.tend(ctx, "caller", callPeriod, callLease, f.Due, f.Tend)
 				close(ended)
 			}()
 			time.Sleep(time.Minute + callPeriod/2)

@@ -154,7 +154,7 @@ func greet(a *app.App, version, password string, w io.Writer) {
 	if password != "" {
 		fmt.Fprintf(w, "operator: admin, password %s (shown this once; --admin-password sets another)\n", password)
 	}
-	if live, _ := a.Catalog.Live(); len(live) > 0 {
+	if live := a.Catalog.Live(); len(live) > 0 {
 		fmt.Fprintf(w, "next: open %s/sales/%s, which shows how to buy\n", a.URL(), live[0].ID)
 	}
 }

@@ -90,7 +90,7 @@ var mutations = []mutation{
 		edits: []edit{{
 			"service/orders.go", "\te := model.Entry{Attempt: model.Attempt{ID: id, SaleID: model.SaleOf(id), UserID: userID}}\n",
 			"\te := model.Entry{Attempt: model.Attempt{ID: id, SaleID: model.SaleOf(id), UserID: userID}}\n" +
-				"\tif e.ID != \"\" {\n\t\treturn model.Order{ID: id, SaleID: e.SaleID, UserID: userID, Status: model.OrderRejected, Reason: model.ReasonLost}, model.Accepted, nil\n\t}\n",
+				"\tif e.ID != \"\" {\n\t\treturn model.Order{ID: id, SaleID: e.SaleID, UserID: userID, Status: model.OrderRejected, Reason: model.ReasonLost}, nil\n\t}\n",
 		}},
 		row: "47", says: `was told to be rejected, and is`,
 	},
