@@ -1,7 +1,6 @@
 package handler
 
 import (
-	"bytes"
 	"context"
 	"net/http"
 	"slices"
@@ -21,7 +20,12 @@ import (
 // Pages shows the HTML pages.
 type Pages struct {
 	*Offers
-	Home http.Handler // the pages, the same for everybody
+	Home Home
+}
+
+// Home has the pages, the same for everybody. Its answers have no compressed form yet.
+type Home interface {
+	Page(ctx context.Context, path string) *prepared.Answer
 }
 
 // maxSalePages bounds each cache with an entry for each sale: of its HTML page, of its JSON, and of the state of its line. An
@@ -135,22 +139,27 @@ func (p *salesPage) holds(now time.Time) bool {
 }
 
 // show answers with Home's answer and does not cache it.
-func (p *Pages) show(c *gin.Context) {
-	said := p.hear(c.Request)
-	prepared.Plain(said.status, said.header, said.body.Bytes()).Send(c.Writer, c.Request)
-}
+func (p *Pages) show(c *gin.Context) { p.ask(c, c.Request.URL.Path).Send(c.Writer, c.Request) }
 
 // render returns Home's answer in a form that can be cached. If its status is not 200, render sends it and returns nil.
 func (p *Pages) render(c *gin.Context) *prepared.Answer {
-	said := p.hear(c.Request)
-	if said.status != http.StatusOK {
-		prepared.Plain(said.status, said.header, said.body.Bytes()).Send(c.Writer, c.Request)
+	page := p.ask(c, c.Request.URL.Path)
+	if page.Status() != http.StatusOK {
+		page.Send(c.Writer, c.Request)
 		return nil
 	}
-	return prepared.New(said.status, said.header, said.body.Bytes())
+	return page.Compressed()
 }
 
-// unknownPage is a path at which Home has no page.
+// ask returns Home's answer to a request for a path.
+func (p *Pages) ask(c *gin.Context, path string) *prepared.Answer {
+	ctx, cancel := context.WithTimeout(c.Request.Context(), requestLimit)
+	defer cancel()
+	return p.Home.Page(ctx, path)
+}
+
+// unknownPage is a path at which Home has no page. At the path of another request, Home may have a page, or may have to ask a
+// store.
 const unknownPage = "/missing"
 
 // missing answers a browser's request for an unknown page with Home's page for that case. The page is the same for
@@ -166,47 +175,13 @@ func (p *Pages) missing() gin.HandlerFunc {
 		if !refused || refusal.Verdict != model.NotFound || !isPage {
 			return
 		}
-		once.Do(func() {
-			said := p.hear(nowhere(c))
-			page = prepared.New(said.status, said.header, said.body.Bytes())
-		})
+		once.Do(func() { page = p.ask(c, unknownPage).Compressed() })
 		page.Send(c.Writer, c.Request)
 	}
 }
 
 // showMissing answers as Home does for a sale that does not exist.
-func (p *Pages) showMissing(c *gin.Context) {
-	c.Request = nowhere(c)
-	p.show(c)
-}
-
-// nowhere returns the request as one for an unknown page. At the request's own path, Home may have a page, or may have to ask a
-// store.
-func nowhere(c *gin.Context) *http.Request {
-	r := c.Request.Clone(c.Request.Context())
-	r.URL.Path = unknownPage
-	return r
-}
-
-// hear returns Home's answer to a request.
-func (p *Pages) hear(r *http.Request) *heard {
-	ctx, cancel := context.WithTimeout(r.Context(), requestLimit)
-	defer cancel()
-	said := &heard{header: http.Header{}, status: http.StatusOK}
-	p.Home.ServeHTTP(said, r.WithContext(ctx))
-	return said
-}
-
-// heard is an http.ResponseWriter that keeps an answer in memory.
-type heard struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-}
-
-func (h *heard) Header() http.Header            { return h.header }
-func (h *heard) WriteHeader(status int)         { h.status = status }
-func (h *heard) Write(part []byte) (int, error) { return h.body.Write(part) }
+func (p *Pages) showMissing(c *gin.Context) { p.ask(c, unknownPage).Send(c.Writer, c.Request) }
 
 // campaignPage is a page of a campaign, with the sales and the states that it was made for.
 type campaignPage struct {

@@ -2,6 +2,7 @@ package handler
 
 import (
 	"compress/gzip"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"flashsale/internal/prepared"
 	"flashsale/test/kit/check"
 )
 
@@ -18,14 +20,12 @@ type home struct {
 	page func(path string) (status int, text string)
 }
 
-func (h *home) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *home) Page(_ context.Context, path string) *prepared.Answer {
 	h.made++
-	status, text := h.page(r.URL.Path)
-	w.Header().Set("Content-Type", pageType)
-	w.Header().Set("Cache-Control", "no-cache")
-	w.Header().Set("Content-Security-Policy", "default-src 'self'")
-	w.WriteHeader(status)
-	_, _ = io.WriteString(w, text)
+	status, text := h.page(path)
+	return prepared.Plain(status, http.Header{
+		"Content-Type": {pageType}, "Cache-Control": {"no-cache"}, "Content-Security-Policy": {"default-src 'self'"},
+	}, []byte(text))
 }
 
 const pageType = "text/html; charset=utf-8"
@@ -116,7 +116,7 @@ func TestRefusedPagesAreNotKept(t *testing.T) {
 	for _, path := range []string{"/", "/sales/" + benchSale, "/sales/BBBBBBBBBBBBBBBB", "/orders"} {
 		s := newShop(t)
 		for _, status := range []int{http.StatusServiceUnavailable, http.StatusNotFound} {
-			s.api.Pages.Home = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "said by Home", status) })
+			s.api.Pages.Home = &home{page: func(string) (int, string) { return status, "said by Home\n" }}
 			w := s.get(path, "If-None-Match", "*")
 			check.Same(t, path+": status", w.Code, status)
 			check.Same(t, path+": body", w.Body.String(), "said by Home\n")

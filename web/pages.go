@@ -8,14 +8,15 @@ import (
 	"cmp"
 	"context"
 	"embed"
+	"fmt"
 	"html/template"
 	"net/http"
 	"path"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
+	"flashsale/internal/prepared"
 	"flashsale/model"
 )
 
@@ -29,6 +30,9 @@ const (
 		"frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 	// pageMaxAge lets a CDN answer for a second without asking the server. If a page is outdated by then, its scripts correct it.
 	pageMaxAge = "public, max-age=1"
+	// apiPolicy lets the page /api load its style and picture. No script may run, since the page has none.
+	apiPolicy = "default-src 'none'; style-src 'self'; img-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+	pageType  = "text/html; charset=utf-8"
 	// mostChoices bounds the list of quantities.
 	mostChoices = 99
 )
@@ -41,19 +45,16 @@ type Catalog interface {
 	Now() time.Time
 }
 
-// Pages serves the sales (/), one sale (/sales/ID), a campaign (/campaigns/ID), a buyer's orders (/orders), the return from the
+// Pages has the sales (/), one sale (/sales/ID), a campaign (/campaigns/ID), a buyer's orders (/orders), the return from the
 // shop's issuer (/login), the operator's console (/console and paths below it) and the description of the API (/api,
-// /openapi.yaml, /openapi.json). It also serves the files that browsers and crawlers request by themselves (/favicon.ico,
+// /openapi.yaml, /openapi.json). It also has the files that browsers and crawlers request by themselves (/favicon.ico,
 // /robots.txt).
 type Pages struct {
 	catalog   Catalog
 	publicURL func() string
 	templates map[string]*template.Template
 	head      template.HTML
-	files     map[string]file
-	// describe makes the description of the API at the first request for that. It takes some fifty milliseconds, which would
-	// otherwise delay every start.
-	describe func() (map[string]file, error)
+	files     map[string]*prepared.Answer
 }
 
 // page is the data of a template.
@@ -89,6 +90,7 @@ type LogIn struct {
 var fixed = map[string]page{
 	"/orders":             {Name: "orders", Title: "Orders"},
 	"/login":              {Name: "login", Title: "Log in"},
+	"/api":                {Name: "api"},
 	"/console":            {Name: "console", Title: "Console", Console: "sales"},
 	"/console/sales/":     {Name: "console-sale", Title: "Console", Console: "sale", Styles: []string{"uplot.css"}},
 	"/console/campaigns/": {Name: "console-campaign", Title: "Console", Console: "campaign"},
@@ -107,6 +109,7 @@ func NewPages(catalog Catalog, assets *Assets, publicURL func() string, logIn Lo
 	}
 	layout, err := template.New("layout.html").Funcs(template.FuncMap{
 		"asset":     assets.URL,
+		"base":      publicURL,
 		"logIn":     func() LogIn { return logIn },
 		"needs":     func(name string) []string { return assets.needs[name] },
 		"say":       all.say,
@@ -119,7 +122,7 @@ func NewPages(catalog Catalog, assets *Assets, publicURL func() string, logIn Lo
 		return nil, err
 	}
 	p := &Pages{catalog: catalog, publicURL: publicURL, templates: map[string]*template.Template{}, files: filesOf(assets)}
-	for _, name := range []string{"sales", "sale", "campaign", "orders", "login", "missing", "unavailable", "console", "console-sale", "console-campaign", "console-payments", "console-endpoints", "console-staff", "console-lab"} {
+	for _, name := range []string{"sales", "sale", "campaign", "orders", "login", "missing", "unavailable", "api", "console", "console-sale", "console-campaign", "console-payments", "console-endpoints", "console-staff", "console-lab"} {
 		clone, err := layout.Clone()
 		if err != nil {
 			return nil, err
@@ -133,7 +136,6 @@ func NewPages(catalog Catalog, assets *Assets, publicURL func() string, logIn Lo
 		return nil, err
 	}
 	p.head = template.HTML(head.String()) //nolint:gosec // a template's own output
-	p.describe = sync.OnceValues(func() (map[string]file, error) { return makeAPI(assets, publicURL()) })
 	return p, nil
 }
 
@@ -141,76 +143,63 @@ func NewPages(catalog Catalog, assets *Assets, publicURL func() string, logIn Lo
 // chooses the language.
 func (p *Pages) Head() template.HTML { return p.head }
 
-// ServeHTTP answers with the page or file at the request's path. An unknown path gets a page with status 404. If the catalog
-// can't be read, a page with status 503 says so.
-func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	folder, id := path.Split(r.URL.Path)
-	show, isFixed := fixed[r.URL.Path]
+// Page answers a request for a path with the page or file there. For an unknown path it is a page with status 404. If the
+// catalog can't be read, a page with status 503 says so.
+func (p *Pages) Page(ctx context.Context, of string) *prepared.Answer {
+	folder, id := path.Split(of)
+	show, isFixed := fixed[of]
 	if !isFixed {
 		show, isFixed = fixed[folder]
 	}
-	file, isFile := p.files[r.URL.Path]
+	file, isFile := p.files[of]
 	switch {
 	case isFile:
-		file.send(w)
+		return file
 	case isFixed:
 		show.Script = show.Name + ".js"
-		p.send(w, http.StatusOK, show.Name, show)
+		return p.make(http.StatusOK, show.Name, show)
 	case folder == "/sales/":
-		p.sale(w, r, id)
+		return p.sale(ctx, id)
 	case folder == "/campaigns/":
-		p.campaign(w, r, id)
-	case r.URL.Path == "/":
-		p.sales(w)
-	case r.URL.Path == "/api", r.URL.Path == "/openapi.yaml", r.URL.Path == "/openapi.json":
-		p.api(w, r.URL.Path)
-	default:
-		p.send(w, http.StatusNotFound, "missing", page{})
+		return p.campaign(ctx, id)
+	case of == "/":
+		return p.sales()
 	}
+	return p.make(http.StatusNotFound, "missing", page{})
 }
 
-// api answers with the description of the API.
-func (p *Pages) api(w http.ResponseWriter, name string) {
-	files, err := p.describe()
-	if err != nil {
-		http.Error(w, "The page can't be shown.", http.StatusInternalServerError)
-		return
-	}
-	files[name].send(w)
-}
-
-func (p *Pages) sale(w http.ResponseWriter, r *http.Request, id string) {
-	found, ok, err := p.catalog.Sale(r.Context(), id)
+func (p *Pages) sale(ctx context.Context, id string) *prepared.Answer {
+	found, ok, err := p.catalog.Sale(ctx, id)
 	switch {
 	case err != nil:
-		p.send(w, http.StatusServiceUnavailable, "unavailable", page{})
+		return p.make(http.StatusServiceUnavailable, "unavailable", page{})
 	case !ok:
-		p.send(w, http.StatusNotFound, "missing", page{})
+		return p.make(http.StatusNotFound, "missing", page{})
 	case found.Campaign.ID != "": // the buyer sees the sale beside the others of the campaign
-		http.Redirect(w, r, "/campaigns/"+found.Campaign.ID+"#"+found.ID, http.StatusFound)
-	default:
-		script := "sale.js"
-		if found.HasLine() {
-			script = "line.js"
-		}
-		p.send(w, http.StatusOK, "sale", pageOf(p.view(found), script))
+		url := "/campaigns/" + found.Campaign.ID + "#" + found.ID
+		return prepared.Plain(http.StatusFound, http.Header{"Content-Type": {pageType}, "Location": {url}},
+			fmt.Appendf(nil, "<a href=\"%s\">Found</a>.\n\n", template.HTMLEscapeString(url)))
 	}
+	script := "sale.js"
+	if found.HasLine() {
+		script = "line.js"
+	}
+	return p.make(http.StatusOK, "sale", pageOf(p.view(found), script))
 }
 
-func (p *Pages) campaign(w http.ResponseWriter, r *http.Request, id string) {
-	sales, err := p.catalog.Campaign(r.Context(), id)
+func (p *Pages) campaign(ctx context.Context, id string) *prepared.Answer {
+	sales, err := p.catalog.Campaign(ctx, id)
 	switch {
 	case err != nil:
-		p.send(w, http.StatusServiceUnavailable, "unavailable", page{})
+		return p.make(http.StatusServiceUnavailable, "unavailable", page{})
 	case len(sales) == 0:
-		p.send(w, http.StatusNotFound, "missing", page{})
-	default:
-		script := "campaign.js"
-		if sales[0].HasLine() {
-			script = "campaign-line.js"
-		}
-		p.send(w, http.StatusOK, "campaign", pageOf(p.whole(sales), script))
+		return p.make(http.StatusNotFound, "missing", page{})
 	}
+	script := "campaign.js"
+	if sales[0].HasLine() {
+		script = "campaign-line.js"
+	}
+	return p.make(http.StatusOK, "campaign", pageOf(p.whole(sales), script))
 }
 
 // pageOf returns the page of a sale or of a campaign.
@@ -228,7 +217,7 @@ var turn = map[model.SaleState]int{
 	model.StateOpen: 0, model.StatePaused: 0, model.StateUpcoming: 1, model.StateSoldOut: 2, model.StateEnded: 3,
 }
 
-func (p *Pages) sales(w http.ResponseWriter) {
+func (p *Pages) sales() *prepared.Answer {
 	live, _ := p.catalog.Live()
 	show := page{Script: "sales.js"}
 	campaigns := map[string][]model.Offer{}
@@ -244,7 +233,7 @@ func (p *Pages) sales(w http.ResponseWriter) {
 		}
 	}
 	slices.SortStableFunc(show.Sales, func(a, b offer) int { return cmp.Compare(turn[a.State], turn[b.State]) })
-	p.send(w, http.StatusOK, "sales", show)
+	return p.make(http.StatusOK, "sales", show)
 }
 
 func (p *Pages) view(o model.Offer) offer {
@@ -358,19 +347,20 @@ func (o offer) PayWithin() phrase {
 	return phrase{"pay_within_seconds", seconds}
 }
 
-// send writes a page. Only a page with status 200 may be cached.
-func (p *Pages) send(w http.ResponseWriter, status int, name string, show page) {
-	var body bytes.Buffer
-	if err := p.templates[name].ExecuteTemplate(&body, "layout.html", show); err != nil {
-		http.Error(w, "The page can't be shown.", http.StatusInternalServerError)
-		return
+// make makes a page from a template. Only a page with status 200 may be cached.
+func (p *Pages) make(status int, name string, show page) *prepared.Answer {
+	layout, allows, cache := "layout.html", policy, "no-store"
+	if name == "api" { // made from openapi.yaml, see openAPI
+		layout, allows = "api.html", apiPolicy
 	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", policy)
-	w.Header().Set("Cache-Control", "no-store")
 	if status == http.StatusOK {
-		w.Header().Set("Cache-Control", pageMaxAge)
+		cache = pageMaxAge
 	}
-	w.WriteHeader(status)
-	_, _ = w.Write(body.Bytes()) // the visitor may have left
+	var body bytes.Buffer
+	if err := p.templates[name].ExecuteTemplate(&body, layout, show); err != nil {
+		return prepared.Plain(http.StatusInternalServerError, http.Header{"Content-Type": {contentTypes[".txt"]}}, []byte("The page can't be shown.\n"))
+	}
+	return prepared.Plain(status, http.Header{
+		"Content-Type": {pageType}, "Content-Security-Policy": {allows}, "Cache-Control": {cache},
+	}, body.Bytes())
 }

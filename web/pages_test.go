@@ -73,6 +73,11 @@ func pagesOf(t *testing.T, sales ...model.Offer) (*Pages, *shelf) {
 	return check.Must(NewPages(s, check.Must(NewAssets()), func() string { return "https://shop.example" }, LogIn{Register: true})), s
 }
 
+// ServeHTTP answers as package handler does, which also compresses and keeps the pages.
+func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	p.Page(r.Context(), r.URL.Path).Send(w, r)
+}
+
 // wantTexts checks which texts a page contains.
 func wantTexts(t *testing.T, page string, want, wantNot []string) {
 	t.Helper()
