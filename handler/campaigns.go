@@ -2,7 +2,6 @@ package handler
 
 import (
 	"net/http"
-	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -110,18 +109,11 @@ func (s *Campaigns) add(c *gin.Context) {
 }
 
 func (s *Campaigns) patch(c *gin.Context) {
-	var body struct {
-		Title        *string    `json:"title"`
-		Description  *string    `json:"description"`
-		ImageURL     *string    `json:"image_url"`
-		StartsAt     *time.Time `json:"starts_at"`
-		EndsAt       *time.Time `json:"ends_at"`
-		LimitPerUser *int       `json:"limit_per_user"`
-	}
-	if !decode(c, maxOperatorBodyBytes, &body) {
+	var patch service.CampaignPatch
+	if !decode(c, maxOperatorBodyBytes, &patch) {
 		return
 	}
-	list, verdict, invalid, err := s.Service.Patch(c.Request.Context(), c.Param("campaign"), service.CampaignPatch(body), middleware.IdentityOf(c).UserID)
+	list, verdict, invalid, err := s.Service.Patch(c.Request.Context(), c.Param("campaign"), patch, middleware.IdentityOf(c).UserID)
 	answerChange(c, http.StatusOK, s.viewOperatorCampaign(list), verdict, invalid, err)
 }
 

@@ -77,20 +77,15 @@ func (e *Endpoints) create(c *gin.Context) {
 }
 
 func (e *Endpoints) change(c *gin.Context) {
-	var body struct {
-		URL   string              `json:"url"`
-		Rate  int                 `json:"rate"`
-		State model.EndpointState `json:"state"`
-	}
-	if !decode(c, maxBodyBytes, &body) {
+	var change model.EndpointChange
+	if !decode(c, maxBodyBytes, &change) {
 		return
 	}
-	if body.State != "" && body.State != model.EndpointOn && body.State != model.EndpointOff {
+	if change.State != "" && change.State != model.EndpointOn && change.State != model.EndpointOff {
 		refuseInvalid(c, &service.Invalid{Field: "state", Reason: notAChoice, Value: "on, off"})
 		return
 	}
-	changed, verdict, invalid, err := e.Service.Change(c.Request.Context(), c.Param("endpoint"),
-		model.EndpointChange{URL: body.URL, Rate: body.Rate, State: body.State}, middleware.IdentityOf(c).UserID)
+	changed, verdict, invalid, err := e.Service.Change(c.Request.Context(), c.Param("endpoint"), change, middleware.IdentityOf(c).UserID)
 	answerChange(c, http.StatusOK, viewEndpoint(changed, ""), verdict, invalid, err)
 }
 

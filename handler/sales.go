@@ -101,23 +101,11 @@ func (s *Sales) create(c *gin.Context) {
 }
 
 func (s *Sales) patch(c *gin.Context) {
-	var body struct {
-		Title        *string    `json:"title"`
-		Description  *string    `json:"description"`
-		ImageURL     *string    `json:"image_url"`
-		StartsAt     *time.Time `json:"starts_at"`
-		EndsAt       *time.Time `json:"ends_at"`
-		LimitPerUser *int       `json:"limit_per_user"`
-		EntriesAt    *time.Time `json:"entries_at"`
-		CallSeconds  *int       `json:"call_seconds"`
-		WaitingList  *bool      `json:"waiting_list"`
-		AddQuota     int64      `json:"add_quota"`
-		IfQuota      *int64     `json:"if_quota"`
-	}
-	if !decode(c, maxOperatorBodyBytes, &body) {
+	var patch service.SalePatch
+	if !decode(c, maxOperatorBodyBytes, &patch) {
 		return
 	}
-	offer, verdict, invalid, err := s.Service.Patch(c.Request.Context(), c.Param("sale"), service.SalePatch(body), middleware.IdentityOf(c).UserID)
+	offer, verdict, invalid, err := s.Service.Patch(c.Request.Context(), c.Param("sale"), patch, middleware.IdentityOf(c).UserID)
 	answerChange(c, http.StatusOK, s.operatorSaleView(offer), verdict, invalid, err)
 }
 

@@ -170,11 +170,14 @@ func besides(others []model.Offer, sale model.NewSale) model.NewSale {
 	return inCampaign(first.Campaign, []model.NewSale{sale})[0]
 }
 
-// CampaignPatch is what an operator changes of a campaign; nil leaves a field as it is.
+// CampaignPatch is what an operator changes of a campaign, with the names of the API; nil leaves a field as it is.
 type CampaignPatch struct {
-	Title, Description, ImageURL *string
-	StartsAt, EndsAt             *time.Time
-	LimitPerUser                 *int
+	Title        *string    `json:"title"`
+	Description  *string    `json:"description"`
+	ImageURL     *string    `json:"image_url"`
+	StartsAt     *time.Time `json:"starts_at"`
+	EndsAt       *time.Time `json:"ends_at"`
+	LimitPerUser *int       `json:"limit_per_user"`
 }
 
 // Patch changes a campaign and all its sales, and returns the sales. The verdict is Accepted; NotFound; Ended if the campaign

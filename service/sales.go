@@ -132,16 +132,19 @@ func (s *Sales) created(ctx context.Context, saleIDs ...string) {
 	s.tell(ctx, saleIDs...)
 }
 
-// SalePatch is what an operator changes; nil leaves a field as it is.
+// SalePatch is what an operator changes, with the names of the API; nil leaves a field as it is.
 type SalePatch struct {
-	Title, Description, ImageURL *string
-	StartsAt, EndsAt             *time.Time
-	LimitPerUser                 *int
-	EntriesAt                    *time.Time
-	CallSeconds                  *int
-	WaitingList                  *bool
-	AddQuota                     int64
-	IfQuota                      *int64 // the quota required before the change, so that a repeated request adds nothing
+	Title        *string    `json:"title"`
+	Description  *string    `json:"description"`
+	ImageURL     *string    `json:"image_url"`
+	StartsAt     *time.Time `json:"starts_at"`
+	EndsAt       *time.Time `json:"ends_at"`
+	LimitPerUser *int       `json:"limit_per_user"`
+	EntriesAt    *time.Time `json:"entries_at"`
+	CallSeconds  *int       `json:"call_seconds"`
+	WaitingList  *bool      `json:"waiting_list"`
+	AddQuota     int64      `json:"add_quota"`
+	IfQuota      *int64     `json:"if_quota"` // the quota required before the change, so that a repeated request adds nothing
 }
 
 // Patch changes a sale. The verdict is Accepted; NotFound; QuotaChanged if the quota isn't IfQuota; NoLine if the change is
