@@ -23,9 +23,12 @@ type Pages struct {
 	Home Home
 }
 
-// Home has the pages, the same for everybody. Its answers have no compressed form yet.
+// Home makes the pages, the same for everybody. Its answers have no compressed form yet.
 type Home interface {
-	Page(ctx context.Context, path string) *prepared.Answer
+	Sales(live []model.Offer) *prepared.Answer
+	Sale(offer model.Offer) *prepared.Answer
+	Campaign(sales []model.Offer) *prepared.Answer
+	Page(path string) *prepared.Answer
 }
 
 // maxSalePages bounds each cache with an entry for each sale: of its HTML page, of its JSON, and of the state of its line. An
@@ -64,17 +67,25 @@ func (s salePages) send(c *gin.Context, offer model.Offer, now time.Time, render
 	kept.Send(c.Writer, c.Request)
 }
 
-// ofSale answers with a sale's HTML page. Home reads the sale once more, so a page may show a newer offer than the
-// one that it is cached for, but never an older one.
+// ofSale answers with a sale's HTML page. It is cached while the sale is in memory.
 func (p *Pages) ofSale() gin.HandlerFunc {
 	pages := newSalePages()
 	return func(c *gin.Context) {
-		offer := p.Catalog.InMemory(c.Param("sale"))
-		if offer == nil {
-			p.show(c)
+		if offer := p.Catalog.InMemory(c.Param("sale")); offer != nil {
+			pages.send(c, *offer, p.Catalog.Now(), func(model.SaleState) *prepared.Answer { return toKeep(c, p.Home.Sale(*offer)) })
 			return
 		}
-		pages.send(c, *offer, p.Catalog.Now(), func(model.SaleState) *prepared.Answer { return p.render(c) })
+		ctx, cancel := context.WithTimeout(c.Request.Context(), requestLimit)
+		defer cancel()
+		offer, ok, err := p.Catalog.Sale(ctx, c.Param("sale"))
+		switch {
+		case err != nil:
+			p.Home.Page("/unavailable").Send(c.Writer, c.Request)
+		case !ok:
+			p.showMissing(c)
+		default:
+			p.Home.Sale(offer).Send(c.Writer, c.Request)
+		}
 	}
 }
 
@@ -104,7 +115,7 @@ func (f *Offers) allSales(render func(c *gin.Context, live []model.Offer) *prepa
 
 // ofSales answers with the HTML page of all sales.
 func (p *Pages) ofSales() gin.HandlerFunc {
-	return p.allSales(func(c *gin.Context, _ []model.Offer) *prepared.Answer { return p.render(c) })
+	return p.allSales(func(c *gin.Context, live []model.Offer) *prepared.Answer { return toKeep(c, p.Home.Sales(live)) })
 }
 
 // always answers with a page or file of Home that never changes.
@@ -112,7 +123,7 @@ func (p *Pages) always() gin.HandlerFunc {
 	var kept atomic.Pointer[prepared.Answer]
 	return func(c *gin.Context) {
 		if kept.Load() == nil {
-			made := p.render(c)
+			made := toKeep(c, p.Home.Page(c.Request.URL.Path))
 			if made == nil {
 				return
 			}
@@ -138,12 +149,8 @@ func (p *salesPage) holds(now time.Time) bool {
 	}
 }
 
-// show answers with Home's answer and does not cache it.
-func (p *Pages) show(c *gin.Context) { p.ask(c, c.Request.URL.Path).Send(c.Writer, c.Request) }
-
-// render returns Home's answer in a form that can be cached. If its status is not 200, render sends it and returns nil.
-func (p *Pages) render(c *gin.Context) *prepared.Answer {
-	page := p.ask(c, c.Request.URL.Path)
+// toKeep returns an answer of Home in a form that can be cached. If its status is not 200, toKeep sends it and returns nil.
+func toKeep(c *gin.Context, page *prepared.Answer) *prepared.Answer {
 	if page.Status() != http.StatusOK {
 		page.Send(c.Writer, c.Request)
 		return nil
@@ -151,15 +158,7 @@ func (p *Pages) render(c *gin.Context) *prepared.Answer {
 	return page.Compressed()
 }
 
-// ask returns Home's answer to a request for a path.
-func (p *Pages) ask(c *gin.Context, path string) *prepared.Answer {
-	ctx, cancel := context.WithTimeout(c.Request.Context(), requestLimit)
-	defer cancel()
-	return p.Home.Page(ctx, path)
-}
-
-// unknownPage is a path at which Home has no page. At the path of another request, Home may have a page, or may have to ask a
-// store.
+// unknownPage is a path at which Home has no page.
 const unknownPage = "/missing"
 
 // missing answers a browser's request for an unknown page with Home's page for that case. The page is the same for
@@ -175,13 +174,13 @@ func (p *Pages) missing() gin.HandlerFunc {
 		if !refused || refusal.Verdict != model.NotFound || !isPage {
 			return
 		}
-		once.Do(func() { page = p.ask(c, unknownPage).Compressed() })
+		once.Do(func() { page = p.Home.Page(unknownPage).Compressed() })
 		page.Send(c.Writer, c.Request)
 	}
 }
 
 // showMissing answers as Home does for a sale that does not exist.
-func (p *Pages) showMissing(c *gin.Context) { p.ask(c, unknownPage).Send(c.Writer, c.Request) }
+func (p *Pages) showMissing(c *gin.Context) { p.Home.Page(unknownPage).Send(c.Writer, c.Request) }
 
 // campaignPage is a page of a campaign, with the sales and the states that it was made for.
 type campaignPage struct {
@@ -213,5 +212,5 @@ func (f *Offers) eachCampaign(render func(c *gin.Context, sales []model.Offer) *
 
 // ofCampaign answers with a campaign's HTML page.
 func (p *Pages) ofCampaign() gin.HandlerFunc {
-	return p.eachCampaign(func(c *gin.Context, _ []model.Offer) *prepared.Answer { return p.render(c) })
+	return p.eachCampaign(func(c *gin.Context, sales []model.Offer) *prepared.Answer { return toKeep(c, p.Home.Campaign(sales)) })
 }

@@ -2,7 +2,6 @@ package handler
 
 import (
 	"compress/gzip"
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,6 +10,7 @@ import (
 	"testing"
 
 	"flashsale/internal/prepared"
+	"flashsale/model"
 	"flashsale/test/kit/check"
 )
 
@@ -20,7 +20,15 @@ type home struct {
 	page func(path string) (status int, text string)
 }
 
-func (h *home) Page(_ context.Context, path string) *prepared.Answer {
+func (h *home) Sales([]model.Offer) *prepared.Answer { return h.Page("/") }
+
+func (h *home) Sale(o model.Offer) *prepared.Answer { return h.Page("/sales/" + o.ID) }
+
+func (h *home) Campaign(sales []model.Offer) *prepared.Answer {
+	return h.Page("/campaigns/" + sales[0].Campaign.ID)
+}
+
+func (h *home) Page(path string) *prepared.Answer {
 	h.made++
 	status, text := h.page(path)
 	return prepared.Plain(status, http.Header{

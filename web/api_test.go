@@ -16,7 +16,7 @@ import (
 
 // Everything in the file is on the page, every link of the page has a target, and no id occurs twice.
 func TestAPIPage(t *testing.T) {
-	p, _ := pagesOf(t)
+	p := pagesOf(t)
 	page := ask(t, p, "/api").Body.String()
 	var doc struct {
 		Paths      map[string]map[string]any
@@ -59,7 +59,7 @@ func TestAPIPage(t *testing.T) {
 
 // A command has the server, a variable for each parameter of the path, the credentials, and the body.
 func TestAPICommands(t *testing.T) {
-	p, _ := pagesOf(t)
+	p := pagesOf(t)
 	page := strings.NewReplacer("&#34;", `"`, "&#39;", "'", "&amp;", "&").Replace(ask(t, p, "/api").Body.String())
 	for name, want := range map[string]string{
 		"a read":     `curl "https://shop.example/api/v1/sales/$SALE"</code>`,
@@ -89,7 +89,7 @@ func TestOpenAPIAsJSON(t *testing.T) {
 
 // The page runs no script, and loads only served assets.
 func TestAPIIsServed(t *testing.T) {
-	p, _ := pagesOf(t)
+	p := pagesOf(t)
 	assets := check.Must(NewAssets())
 	for path, want := range map[string]struct{ contentType, policy, start string }{
 		"/api":          {"text/html; charset=utf-8", apiPolicy, "<!doctype html>\n<html lang=\"en\""},

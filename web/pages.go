@@ -6,10 +6,10 @@ package web
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"embed"
 	"fmt"
 	"html/template"
+	"io/fs"
 	"net/http"
 	"path"
 	"slices"
@@ -37,20 +37,11 @@ const (
 	mostChoices = 99
 )
 
-// Catalog provides the sales that the pages show, as service.Catalog does.
-type Catalog interface {
-	Live() (list []model.Offer, changed <-chan struct{})
-	Sale(ctx context.Context, id string) (offer model.Offer, ok bool, err error)
-	Campaign(ctx context.Context, id string) ([]model.Offer, error)
-	Now() time.Time
-}
-
-// Pages has the sales (/), one sale (/sales/ID), a campaign (/campaigns/ID), a buyer's orders (/orders), the return from the
-// shop's issuer (/login), the operator's console (/console and paths below it) and the description of the API (/api,
-// /openapi.yaml, /openapi.json). It also has the files that browsers and crawlers request by themselves (/favicon.ico,
-// /robots.txt).
+// Pages has the pages of sales and campaigns, and at fixed paths a buyer's orders (/orders), the return from the shop's issuer
+// (/login), the operator's console (/console and paths below it), the description of the API (/api, /openapi.yaml,
+// /openapi.json), and the files that browsers and crawlers request by themselves (/favicon.ico, /robots.txt).
 type Pages struct {
-	catalog   Catalog
+	now       func() time.Time // the catalog's clock
 	publicURL func() string
 	templates map[string]*template.Template
 	head      template.HTML
@@ -60,6 +51,7 @@ type Pages struct {
 // page is the data of a template.
 type page struct {
 	Name        string // of a fixed page's template
+	Status      int    // of a fixed page; 0: OK
 	Title       string
 	Description string
 	Image       string // the URL of the sale's picture, for previews of links to the page; empty unless it begins with http
@@ -90,6 +82,7 @@ type LogIn struct {
 var fixed = map[string]page{
 	"/orders":             {Name: "orders", Title: "Orders"},
 	"/login":              {Name: "login", Title: "Log in"},
+	"/unavailable":        {Name: "unavailable", Status: http.StatusServiceUnavailable},
 	"/api":                {Name: "api"},
 	"/console":            {Name: "console", Title: "Console", Console: "sales"},
 	"/console/sales/":     {Name: "console-sale", Title: "Console", Console: "sale", Styles: []string{"uplot.css"}},
@@ -100,9 +93,9 @@ var fixed = map[string]page{
 	"/console/lab":        {Name: "console-lab", Title: "Lab", Console: "lab"},
 }
 
-// NewPages makes the pages of the sales in a catalog. publicURL returns the URL under which buyers reach the server. An error
-// means that a template or the words are wrong.
-func NewPages(catalog Catalog, assets *Assets, publicURL func() string, logIn LogIn) (*Pages, error) {
+// NewPages makes the pages. now is the catalog's clock, and publicURL returns the URL under which buyers reach the server. An
+// error means that a template or the words are wrong.
+func NewPages(now func() time.Time, assets *Assets, publicURL func() string, logIn LogIn) (*Pages, error) {
 	all, err := readWords(shopWords, consoleWords)
 	if err != nil {
 		return nil, err
@@ -121,13 +114,17 @@ func NewPages(catalog Catalog, assets *Assets, publicURL func() string, logIn Lo
 	if err != nil {
 		return nil, err
 	}
-	p := &Pages{catalog: catalog, publicURL: publicURL, templates: map[string]*template.Template{}, files: filesOf(assets)}
-	for _, name := range []string{"sales", "sale", "campaign", "orders", "login", "missing", "unavailable", "api", "console", "console-sale", "console-campaign", "console-payments", "console-endpoints", "console-staff", "console-lab"} {
+	p := &Pages{now: now, publicURL: publicURL, templates: map[string]*template.Template{}, files: filesOf(assets)}
+	files, err := fs.Glob(pageFiles, "pages/*.html")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
 		clone, err := layout.Clone()
 		if err != nil {
 			return nil, err
 		}
-		if p.templates[name], err = clone.ParseFS(pageFiles, "pages/"+name+".html"); err != nil {
+		if p.templates[strings.TrimSuffix(path.Base(file), ".html")], err = clone.ParseFS(pageFiles, file); err != nil {
 			return nil, err
 		}
 	}
@@ -143,68 +140,47 @@ func NewPages(catalog Catalog, assets *Assets, publicURL func() string, logIn Lo
 // chooses the language.
 func (p *Pages) Head() template.HTML { return p.head }
 
-// Page answers a request for a path with the page or file there. For an unknown path it is a page with status 404. If the
-// catalog can't be read, a page with status 503 says so.
-func (p *Pages) Page(ctx context.Context, of string) *prepared.Answer {
-	folder, id := path.Split(of)
-	show, isFixed := fixed[of]
-	if !isFixed {
-		show, isFixed = fixed[folder]
-	}
-	file, isFile := p.files[of]
-	switch {
-	case isFile:
+// Page returns the page or file at a fixed path. /unavailable is a page with status 503, and an unknown path one with status 404.
+func (p *Pages) Page(at string) *prepared.Answer {
+	if file, ok := p.files[at]; ok {
 		return file
-	case isFixed:
-		show.Script = show.Name + ".js"
-		return p.make(http.StatusOK, show.Name, show)
-	case folder == "/sales/":
-		return p.sale(ctx, id)
-	case folder == "/campaigns/":
-		return p.campaign(ctx, id)
-	case of == "/":
-		return p.sales()
 	}
-	return p.make(http.StatusNotFound, "missing", page{})
+	show, ok := fixed[at]
+	if !ok {
+		folder, _ := path.Split(at)
+		show, ok = fixed[folder]
+	}
+	if !ok {
+		return p.make("missing", page{Status: http.StatusNotFound})
+	}
+	if show.Status == 0 {
+		show.Script = show.Name + ".js"
+	}
+	return p.make(show.Name, show)
 }
 
-func (p *Pages) sale(ctx context.Context, id string) *prepared.Answer {
-	found, ok, err := p.catalog.Sale(ctx, id)
-	switch {
-	case err != nil:
-		return p.make(http.StatusServiceUnavailable, "unavailable", page{})
-	case !ok:
-		return p.make(http.StatusNotFound, "missing", page{})
-	case found.Campaign.ID != "": // the buyer sees the sale beside the others of the campaign
-		url := "/campaigns/" + found.Campaign.ID + "#" + found.ID
+// Sale returns the page of a sale. For a sale of a campaign it leads to the page of the campaign, where the buyer sees the sale
+// beside the others.
+func (p *Pages) Sale(o model.Offer) *prepared.Answer {
+	if o.Campaign.ID != "" {
+		url := "/campaigns/" + o.Campaign.ID + "#" + o.ID
 		return prepared.Plain(http.StatusFound, http.Header{"Content-Type": {pageType}, "Location": {url}},
 			fmt.Appendf(nil, "<a href=\"%s\">Found</a>.\n\n", template.HTMLEscapeString(url)))
 	}
-	script := "sale.js"
-	if found.HasLine() {
-		script = "line.js"
-	}
-	return p.make(http.StatusOK, "sale", pageOf(p.view(found), script))
+	return p.make("sale", pageOf(p.view(o), "sale.js", "line.js"))
 }
 
-func (p *Pages) campaign(ctx context.Context, id string) *prepared.Answer {
-	sales, err := p.catalog.Campaign(ctx, id)
-	switch {
-	case err != nil:
-		return p.make(http.StatusServiceUnavailable, "unavailable", page{})
-	case len(sales) == 0:
-		return p.make(http.StatusNotFound, "missing", page{})
-	}
-	script := "campaign.js"
-	if sales[0].HasLine() {
-		script = "campaign-line.js"
-	}
-	return p.make(http.StatusOK, "campaign", pageOf(p.whole(sales), script))
+// Campaign returns the page of a campaign, whose sales must not be empty.
+func (p *Pages) Campaign(sales []model.Offer) *prepared.Answer {
+	return p.make("campaign", pageOf(p.whole(sales), "campaign.js", "campaign-line.js"))
 }
 
-// pageOf returns the page of a sale or of a campaign.
-func pageOf(o offer, script string) page {
+// pageOf returns the page of a sale or of a campaign, which has the script lined if it has a line.
+func pageOf(o offer, script, lined string) page {
 	show := page{Title: o.Title, Description: o.Description, Script: script, Sale: o}
+	if o.HasLine() {
+		show.Script = lined
+	}
 	if strings.HasPrefix(o.ImageURL, "http") {
 		show.Image = o.ImageURL
 	}
@@ -217,8 +193,8 @@ var turn = map[model.SaleState]int{
 	model.StateOpen: 0, model.StatePaused: 0, model.StateUpcoming: 1, model.StateSoldOut: 2, model.StateEnded: 3,
 }
 
-func (p *Pages) sales() *prepared.Answer {
-	live, _ := p.catalog.Live()
+// Sales returns the page of all sales that are listed.
+func (p *Pages) Sales(live []model.Offer) *prepared.Answer {
 	show := page{Script: "sales.js"}
 	campaigns := map[string][]model.Offer{}
 	for _, o := range live {
@@ -233,11 +209,11 @@ func (p *Pages) sales() *prepared.Answer {
 		}
 	}
 	slices.SortStableFunc(show.Sales, func(a, b offer) int { return cmp.Compare(turn[a.State], turn[b.State]) })
-	return p.make(http.StatusOK, "sales", show)
+	return p.make("sales", show)
 }
 
 func (p *Pages) view(o model.Offer) offer {
-	return offer{Offer: o, State: o.State(p.catalog.Now(), o.Stock.Free()), ShortURL: p.publicURL() + "/s/" + o.Code, MostCents: o.PriceCents}
+	return offer{Offer: o, State: o.State(p.now(), o.Stock.Free()), ShortURL: p.publicURL() + "/s/" + o.Code, MostCents: o.PriceCents}
 }
 
 // whole returns a campaign as one offer, which has the texts and the limit of the campaign, the units of all its sales, and
@@ -246,7 +222,7 @@ func (p *Pages) whole(sales []model.Offer) offer {
 	w := p.view(sales[0])
 	campaign := w.Campaign
 	w.ID, w.Title, w.Description, w.ImageURL, w.LimitPerUser = campaign.ID, campaign.Title, campaign.Description, campaign.ImageURL, campaign.LimitPerUser
-	w.State, w.ShortURL, w.Stock = model.CampaignState(sales, p.catalog.Now()), p.publicURL()+w.Path(), model.Stock{}
+	w.State, w.ShortURL, w.Stock = model.CampaignState(sales, p.now()), p.publicURL()+w.Path(), model.Stock{}
 	for _, o := range sales {
 		one := p.view(o)
 		w.Sales = append(w.Sales, one)
@@ -348,11 +324,12 @@ func (o offer) PayWithin() phrase {
 }
 
 // make makes a page from a template. Only a page with status 200 may be cached.
-func (p *Pages) make(status int, name string, show page) *prepared.Answer {
+func (p *Pages) make(name string, show page) *prepared.Answer {
 	layout, allows, cache := "layout.html", policy, "no-store"
 	if name == "api" { // made from openapi.yaml, see openAPI
 		layout, allows = "api.html", apiPolicy
 	}
+	status := cmp.Or(show.Status, http.StatusOK)
 	if status == http.StatusOK {
 		cache = pageMaxAge
 	}
