@@ -19,8 +19,8 @@ type Campaigns struct {
 
 // get answers with a campaign's JSON.
 func (s *Campaigns) get() gin.HandlerFunc {
-	return s.eachCampaign(func(c *gin.Context, sales []model.Offer) *prepared.Answer {
-		return salesJSON(c, viewCampaign(sales, s.Catalog.Now(), s.saleView))
+	return s.eachCampaign(func(sales []model.Offer) *prepared.Answer {
+		return salesJSON(viewCampaign(sales, s.Catalog.Now(), s.saleView))
 	})
 }
 

@@ -77,9 +77,8 @@ func (l *Lines) get() gin.HandlerFunc {
 			refuse(c, model.NoLine)
 			return
 		}
-		pages.send(c, offer, l.Catalog.Now(), func(state model.SaleState) *prepared.Answer {
-			return salesJSON(c, viewLine(offer, state))
-		})
+		of := l.now(offer)
+		pages.send(c, offer.ID, of, func() *prepared.Answer { return salesJSON(viewLine(offer, of.state)) })
 	}
 }
 

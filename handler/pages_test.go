@@ -122,15 +122,16 @@ func TestPreparedAnswersAreCompressed(t *testing.T) {
 // A refusal of Home is passed on as it is, and is not kept for other clients.
 func TestRefusedPagesAreNotKept(t *testing.T) {
 	for _, path := range []string{"/", "/sales/" + benchSale, "/sales/BBBBBBBBBBBBBBBB", "/orders"} {
-		s := newShop(t)
+		s, h := newShop(t), &home{}
+		s.api.Pages.Home = h
 		for _, status := range []int{http.StatusServiceUnavailable, http.StatusNotFound} {
-			s.api.Pages.Home = &home{page: func(string) (int, string) { return status, "said by Home\n" }}
+			h.page = func(string) (int, string) { return status, "said by Home\n" }
 			w := s.get(path, "If-None-Match", "*")
 			check.Same(t, path+": status", w.Code, status)
 			check.Same(t, path+": body", w.Body.String(), "said by Home\n")
 			sameHeader(t, path, w.Header(), map[string]string{"ETag": ""})
 		}
-		s.api.Pages.Home = &home{page: func(string) (int, string) { return http.StatusOK, "a page" }}
+		h.page = func(string) (int, string) { return http.StatusOK, "a page" }
 		check.Same(t, path+": a page", s.get(path, "If-None-Match", "*").Code, http.StatusNotModified)
 	}
 }
