@@ -67,12 +67,13 @@ func (e *Endpoints) create(c *gin.Context) {
 	if !decode(c, maxBodyBytes, &body) {
 		return
 	}
-	create(c, e.Service.IDUnder, func(id string) (created, model.Verdict, error) {
+	view := func(made endpointView) (any, string) { return made, "" }
+	create(c, view, e.Service.IDUnder, func(id string) (endpointView, model.Verdict, error) {
 		made, secret, verdict, err := e.Service.Repeated(c.Request.Context(), id, body.URL, body.Rate)
-		return created{view: viewEndpoint(made, secret)}, verdict, err
-	}, func(id, actor string) (created, model.Verdict, *service.Invalid, error) {
+		return viewEndpoint(made, secret), verdict, err
+	}, func(id, actor string) (endpointView, model.Verdict, *service.Invalid, error) {
 		made, secret, verdict, invalid, err := e.Service.Create(c.Request.Context(), id, body.URL, body.Rate, actor)
-		return created{view: viewEndpoint(made, secret)}, verdict, invalid, err
+		return viewEndpoint(made, secret), verdict, invalid, err
 	})
 }
 

@@ -83,14 +83,13 @@ func (s *Sales) create(c *gin.Context) {
 	}
 	sale := body.sale()
 	sale.PriceCents, sale.OriginalPriceCents, sale.WaitingList = body.PriceCents, body.OriginalPriceCents, body.WaitingList
-	made := func(o model.Offer) created { return created{s.operatorSaleView(o), "/api/v1/sales/" + o.ID} }
-	create(c, s.Service.IDUnder, func(id string) (created, model.Verdict, error) {
+	view := func(o model.Offer) (any, string) { return s.operatorSaleView(o), "/api/v1/sales/" + o.ID }
+	create(c, view, s.Service.IDUnder, func(id string) (model.Offer, model.Verdict, error) {
 		sale.ID = id
-		offer, verdict, err := s.Service.Repeated(c.Request.Context(), sale, body.Quota)
-		return made(offer), verdict, err
-	}, func(_, actor string) (created, model.Verdict, *service.Invalid, error) {
+		return s.Service.Repeated(c.Request.Context(), sale, body.Quota)
+	}, func(_, actor string) (model.Offer, model.Verdict, *service.Invalid, error) {
 		offer, invalid, err := s.Service.Create(c.Request.Context(), sale, body.Quota, actor)
-		return made(offer), model.Accepted, invalid, err
+		return offer, model.Accepted, invalid, err
 	})
 }
 
