@@ -242,7 +242,7 @@ func (a *App) wire(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	pages, err := web.NewPages(a.Catalog, assets, a.URL, web.LogIn{Register: a.settings.BuiltIn() == "open", Issuer: a.login != nil})
+	pages, err := web.NewPages(a.Catalog.Now, assets, a.URL, web.LogIn{Register: a.settings.BuiltIn() == "open", Issuer: a.login != nil})
 	if err != nil {
 		return err
 	}

@@ -19,8 +19,8 @@ type Campaigns struct {
 
 // get answers with a campaign's JSON.
 func (s *Campaigns) get() gin.HandlerFunc {
-	return s.eachCampaign(func(c *gin.Context, sales []model.Offer) *prepared.Answer {
-		return salesJSON(c, viewCampaign(sales, s.Catalog.Now(), s.saleView))
+	return s.eachCampaign(func(sales []model.Offer) *prepared.Answer {
+		return salesJSON(viewCampaign(sales, s.Catalog.Now(), s.saleView))
 	})
 }
 
@@ -78,19 +78,15 @@ func (s *Campaigns) create(c *gin.Context) {
 	}
 	sales := each(body.Sales, func(v variantBody) model.NewSale { return v.of(body.sale()) })
 	campaign := model.Campaign{Title: body.Title, Description: body.Description, ImageURL: body.ImageURL, LimitPerUser: body.LimitPerUser}
-	made := func(list []model.Offer) created {
-		if len(list) == 0 {
-			return created{}
-		}
-		return created{s.viewOperatorCampaign(list), "/api/v1/campaigns/" + list[0].Campaign.ID}
+	view := func(list []model.Offer) (any, string) {
+		return s.viewOperatorCampaign(list), "/api/v1/campaigns/" + list[0].Campaign.ID
 	}
-	create(c, s.Service.Sales.IDs, "campaign ", func(id string) (created, model.Verdict, error) {
+	create(c, view, s.Service.Sales.IDs, "campaign ", func(id string) ([]model.Offer, model.Verdict, error) {
 		campaign.ID = id
-		list, verdict, err := s.Service.Repeated(c.Request.Context(), campaign, sales)
-		return made(list), verdict, err
-	}, func(_, actor string) (created, model.Verdict, *service.Invalid, error) {
+		return s.Service.Repeated(c.Request.Context(), campaign, sales)
+	}, func(_, actor string) ([]model.Offer, model.Verdict, *service.Invalid, error) {
 		list, invalid, err := s.Service.Create(c.Request.Context(), campaign, sales, actor)
-		return made(list), model.Accepted, invalid, err
+		return list, model.Accepted, invalid, err
 	})
 }
 
@@ -109,11 +105,11 @@ func (s *Campaigns) add(c *gin.Context) {
 }
 
 func (s *Campaigns) patch(c *gin.Context) {
-	var body service.CampaignPatch
-	if !decode(c, maxOperatorBodyBytes, &body) {
+	var patch service.CampaignPatch
+	if !decode(c, maxOperatorBodyBytes, &patch) {
 		return
 	}
-	list, verdict, invalid, err := s.Service.Patch(c.Request.Context(), c.Param("campaign"), body, middleware.IdentityOf(c).UserID)
+	list, verdict, invalid, err := s.Service.Patch(c.Request.Context(), c.Param("campaign"), patch, middleware.IdentityOf(c).UserID)
 	answerChange(c, http.StatusOK, s.viewOperatorCampaign(list), verdict, invalid, err)
 }
 

@@ -45,57 +45,52 @@ func (b termsBody) sale() model.Sale {
 	}
 }
 
-// created is something that operators have made: its view, and its path if it has one.
-type created struct {
-	view     any
-	location string
-}
-
-// create answers with the thing that insert makes. With an Idempotency-Key, the id of the thing follows from the operator, the kind
-// of the thing and the key. If an earlier request with this key has made the thing, the answer shows the existing thing, or is
-// IdempotencyMismatch if it differs from what this request asks for. repeated finds a thing by its id; its verdict is NotFound if
-// there is none.
-func create(
-	c *gin.Context, ids model.OrderIDs, kind string, repeated func(id string) (created, model.Verdict, error),
-	insert func(id, actor string) (created, model.Verdict, *service.Invalid, error),
+// create answers with the view of the thing that insert makes, and with its path if it has one. With an Idempotency-Key, the id of
+// the thing follows from the operator, the kind of the thing and the key. If an earlier request with this key has made the thing,
+// the answer shows the existing thing, or is IdempotencyMismatch if it differs from what this request asks for. repeated finds a
+// thing by its id; its verdict is NotFound if there is none.
+func create[T any](
+	c *gin.Context, view func(T) (view any, path string), ids model.OrderIDs, kind string,
+	repeated func(id string) (T, model.Verdict, error), insert func(id, actor string) (T, model.Verdict, *service.Invalid, error),
 ) {
 	key, ok := idempotencyKey(c)
 	if !ok {
 		return
 	}
 	actor, id := middleware.IdentityOf(c).UserID, ""
-	send := func(made created, verdict model.Verdict, err error) {
-		if err == nil && verdict == model.Accepted && made.location != "" {
-			c.Header("Location", made.location)
-		}
-		answer(c, http.StatusCreated, made.view, verdict, err)
-	}
-	replayed := func() bool {
+	find := func() (T, model.Verdict, error) {
 		if key == "" {
-			return false
+			return *new(T), model.NotFound, nil
 		}
-		made, verdict, err := repeated(id)
-		switch {
-		case err == nil && verdict == model.NotFound:
-			return false
-		case err == nil && verdict == model.Accepted:
-			c.Header("Idempotent-Replayed", "true")
-		}
-		send(made, verdict, err)
-		return true
+		return repeated(id)
 	}
 	if key != "" {
 		id = ids.Sale(actor, kind+key)
 	}
-	if replayed() {
+	made, verdict, err := find()
+	replayed := err != nil || verdict != model.NotFound
+	if !replayed {
+		var invalid *service.Invalid
+		made, verdict, invalid, err = insert(id, actor)
+		if err != nil || verdict == model.TooMany {
+			if other, was, broken := find(); broken != nil || was != model.NotFound { // a concurrent request with this key made it
+				made, verdict, err, replayed = other, was, broken, true
+			}
+		} else if invalid != nil {
+			refuseInvalid(c, invalid)
+			return
+		}
+	}
+	if err != nil || verdict != model.Accepted {
+		answer(c, http.StatusCreated, nil, verdict, err)
 		return
 	}
-	made, verdict, invalid, err := insert(id, actor)
-	switch {
-	case (err != nil || verdict == model.TooMany) && replayed(): // a concurrent request with this key made it
-	case err == nil && invalid != nil:
-		refuseInvalid(c, invalid)
-	default:
-		send(made, verdict, err)
+	shown, path := view(made)
+	if path != "" {
+		c.Header("Location", path)
 	}
+	if replayed {
+		c.Header("Idempotent-Replayed", "true")
+	}
+	c.JSON(http.StatusCreated, shown)
 }

@@ -2,21 +2,22 @@ package handler
 
 import (
 	"bytes"
-	"encoding/json"
+	"cmp"
 	"errors"
 	"io"
-	"maps"
 	"math/big"
 	"mime"
 	"net/http"
 	"reflect"
-	"regexp"
-	"slices"
 	"strconv"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/gin-gonic/gin"
+	"github.com/go-json-experiment/json" // the mirror of encoding/json/v2, which comes with Go 1.27
+	"github.com/go-json-experiment/json/jsontext"
+	jsonv1 "github.com/go-json-experiment/json/v1"
 
 	"flashsale/middleware"
 	"flashsale/model"
@@ -42,8 +43,6 @@ const (
 	// smallBodyBytes is the largest announced length (Content-Length) for which the body is read into one buffer of
 	// exactly that size. Most bodies belong to purchases and are that small.
 	smallBodyBytes = 64
-	// maxDepth bounds the nesting of objects and arrays. The API's own bodies have at most three levels.
-	maxDepth = 8
 	// maxQuotedBytes bounds the part of a client's body that a refusal repeats, so that the refusal stays one readable line.
 	maxQuotedBytes = 100
 )
@@ -108,123 +107,72 @@ func refuseInvalid(c *gin.Context, invalid *service.Invalid) {
 	middleware.Refuse(c, middleware.Refusal{Verdict: model.BadRequest, Invalid: invalid})
 }
 
-// decodeObject decodes a JSON object more strictly than encoding/json does, except that a whole number may also be written as
-// 1.0 or 1e0. It returns what is wrong with the body, or nil.
+// strict are the rules for bodies. Unknown fields are refused; the package itself refuses repeated ones, and tells capital from
+// small letters. A null leaves a field as it was, and an escape of half a surrogate pair becomes U+FFFD.
+var strict = json.JoinOptions(
+	json.RejectUnknownMembers(true), jsonv1.MergeWithLegacySemantics(true),
+	jsontext.AllowInvalidUTF8(true), jsonv1.ParseTimeWithLooseRFC3339(true),
+	json.WithUnmarshalers(json.JoinUnmarshalers(json.UnmarshalFunc(integer[int]), json.UnmarshalFunc(integer[int64]))),
+)
+
+// decodeObject decodes a JSON object. It returns what is wrong with the body, or nil.
 func decodeObject(body []byte, into any) *service.Invalid {
-	switch {
+	switch kind := jsontext.Value(body).Kind(); {
 	case len(body) == 0:
 		return &service.Invalid{Reason: emptyBody}
-	case !utf8.Valid(body): // encoding/json would replace invalid bytes by U+FFFD
+	case !utf8.Valid(body):
 		return &service.Invalid{Reason: notUTF8}
-	case !json.Valid(body):
-		return &service.Invalid{Reason: notJSON}
-	case bytes.TrimLeft(body, " \t\r\n")[0] != '{': // encoding/json would accept null and leave into unchanged
+	case kind != jsontext.KindBeginObject && kind != jsontext.KindInvalid: // a null would leave into unchanged
 		return &service.Invalid{Reason: notAnObject}
 	}
-	names := json.NewDecoder(bytes.NewReader(body))
-	names.UseNumber() // strict, below, checks the ranges of numbers
-	if invalid := checkNames(names, 0); invalid != nil {
-		return invalid
-	}
-	strict := func(body []byte) error {
-		values := json.NewDecoder(bytes.NewReader(body))
-		values.DisallowUnknownFields()
-		return values.Decode(into)
-	}
-	err := strict(body)
-	if _, wrong := errors.AsType[*json.UnmarshalTypeError](err); wrong { // perhaps a whole number in another form, such as 1.0
-		err = strict(wholeNumbers(body))
-	}
-	if err != nil {
-		return explain(err, body, into)
-	}
-	return nil
-}
-
-// wholeNumbers rewrites the whole numbers in JSON without a fraction or an exponent, since encoding/json decodes only this form
-// into an integer: 1.0 and 1e0 become 1.
-func wholeNumbers(body []byte) []byte {
-	return numbers.ReplaceAllFunc(body, func(token []byte) []byte {
-		_, exponent, _ := bytes.Cut(bytes.ToLower(token), []byte("e"))
-		if len(token) > longestNumber || len(bytes.TrimLeft(exponent, "+-")) > longestExponent {
-			return token
-		}
-		if n, ok := new(big.Rat).SetString(string(token)); ok && n.IsInt() {
-			return n.Num().Append(nil, 10)
-		}
-		return token
-	})
-}
-
-// Longer numbers, and those whose exponent has more digits, are not rewritten: no field takes them.
-const longestNumber, longestExponent = 64, 2
-
-// numbers matches numbers. It also matches whole texts, so that digits inside a text are not taken for a number.
-var numbers = regexp.MustCompile(`"(?:[^"\\]|\\.)*"|-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?`)
-
-// checkNames walks one value of valid JSON and finds what encoding/json would accept: a name that is repeated in one
-// object (the last value would win), and a name that differs from a field's name only by case ("Quantity", or "ſ" for
-// "s"). All names of the API are lower case, so any other name is an unknown field. It also finds nesting beyond
-// maxDepth.
-func checkNames(d *json.Decoder, depth int) *service.Invalid {
-	token, err := d.Token()
-	if err != nil {
+	err := json.Unmarshal(body, into, strict)
+	repeated, _ := errors.AsType[*jsontext.SyntacticError](err)
+	wrong, _ := errors.AsType[*json.SemanticError](err)
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, jsontext.ErrDuplicateName):
+		return &service.Invalid{Field: quoted(repeated.JSONPointer.LastToken()), Reason: repeatedField}
+	case errors.Is(err, json.ErrUnknownName):
+		return &service.Invalid{Field: quoted(wrong.JSONPointer.LastToken()), Reason: unknownField}
+	case wrong == nil:
 		return &service.Invalid{Reason: notJSON}
 	}
-	open, nested := token.(json.Delim)
-	if !nested {
+	var path []string
+	for name := range wrong.JSONPointer.Tokens() {
+		if _, err := strconv.Atoi(name); err != nil { // not the place in an array
+			path = append(path, name)
+		}
+	}
+	field := quoted(strings.Join(path, "."))
+	if wrong.GoType == reflect.TypeFor[time.Time]() {
+		return &service.Invalid{Field: field, Reason: notATime}
+	}
+	kind := map[jsontext.Kind]string{'{': "object", '[': "array", 't': "bool", 'f': "bool"}[wrong.JSONKind]
+	value := strings.TrimSpace(cmp.Or(kind, wrong.JSONKind.String()) + " " + string(wrong.JSONValue))
+	return &service.Invalid{Field: field, Reason: wrongType, Value: quoted(value)}
+}
+
+// Numbers that are longer, or whose exponent has more digits, are in the range of no field.
+const longestNumber, longestExponent = 64, 2
+
+// integer decodes a whole number, which may also be written as 1.0 or 1e0.
+func integer[N int | int64](value []byte, n *N) error {
+	_, exponent, _ := bytes.Cut(bytes.ToLower(value), []byte("e"))
+	if len(value) <= longestNumber && len(bytes.TrimLeft(exponent, "+-")) <= longestExponent {
+		if r, ok := new(big.Rat).SetString(string(value)); ok && r.IsInt() && r.Num().IsInt64() {
+			*n = N(r.Num().Int64())
+			return nil
+		}
+	}
+	wrong := &json.SemanticError{JSONKind: jsontext.Value(value).Kind()}
+	switch wrong.JSONKind {
+	case jsontext.KindNull: // leaves the number as it was
 		return nil
+	case jsontext.KindNumber:
+		wrong.JSONValue = value
 	}
-	if depth == maxDepth {
-		return &service.Invalid{Reason: tooDeep, Max: maxDepth}
-	}
-	seen := map[string]bool{}
-	for d.More() {
-		if open == '{' {
-			token, _ := d.Token() // a name, since the JSON is valid
-			name, _ := token.(string)
-			if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789_") != "" {
-				return &service.Invalid{Field: quoted(name), Reason: unknownField}
-			}
-			if seen[name] {
-				return &service.Invalid{Field: quoted(name), Reason: repeatedField}
-			}
-			seen[name] = true
-		}
-		if invalid := checkNames(d, depth+1); invalid != nil {
-			return invalid
-		}
-	}
-	_, _ = d.Token() // the closing bracket
-	return nil
-}
-
-// explain converts a decoder's error into a reason for the client, without the names of Go types.
-func explain(err error, body []byte, into any) *service.Invalid {
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		field := strings.TrimPrefix(wrong.Field, "termsBody.") // encoding/json also names the struct that a body embeds
-		return &service.Invalid{Field: quoted(field), Reason: wrongType, Value: quoted(wrong.Value)}
-	}
-	// encoding/json has no error type for an unknown field, so its text is compared. If a new version of Go changes the
-	// text, the client still gets BadRequest, but with the reason notATime.
-	if name, ok := strings.CutPrefix(err.Error(), "json: unknown field "); ok {
-		return &service.Invalid{Field: quoted(strings.Trim(name, `"`)), Reason: unknownField}
-	}
-	return &service.Invalid{Field: wrongTime(body, into), Reason: notATime}
-}
-
-// wrongTime returns the name of the first field, in the order of the alphabet, that can't be decoded by itself, or "". The
-// decoder of times does not report the field in its errors, so each field is decoded alone.
-func wrongTime(body []byte, into any) string {
-	var fields map[string]json.RawMessage
-	_ = json.Unmarshal(body, &fields) // the body is a valid JSON object
-	for _, name := range slices.Sorted(maps.Keys(fields)) {
-		alone, _ := json.Marshal(map[string]json.RawMessage{name: fields[name]}) // the field is valid JSON
-		if json.Unmarshal(alone, reflect.New(reflect.TypeOf(into).Elem()).Interface()) != nil {
-			return name
-		}
-	}
-	return ""
+	return wrong
 }
 
 // quoted returns a part of a client's body in the form in which a refusal repeats it: escaped, on one line, and cut

@@ -67,30 +67,26 @@ func (e *Endpoints) create(c *gin.Context) {
 	if !decode(c, maxBodyBytes, &body) {
 		return
 	}
-	create(c, e.Service.IDs, "endpoint ", func(id string) (created, model.Verdict, error) {
+	view := func(made endpointView) (any, string) { return made, "" }
+	create(c, view, e.Service.IDs, "endpoint ", func(id string) (endpointView, model.Verdict, error) {
 		made, secret, verdict, err := e.Service.Repeated(c.Request.Context(), id, body.URL, body.Rate)
-		return created{view: viewEndpoint(made, secret)}, verdict, err
-	}, func(id, actor string) (created, model.Verdict, *service.Invalid, error) {
+		return viewEndpoint(made, secret), verdict, err
+	}, func(id, actor string) (endpointView, model.Verdict, *service.Invalid, error) {
 		made, secret, verdict, invalid, err := e.Service.Create(c.Request.Context(), id, body.URL, body.Rate, actor)
-		return created{view: viewEndpoint(made, secret)}, verdict, invalid, err
+		return viewEndpoint(made, secret), verdict, invalid, err
 	})
 }
 
 func (e *Endpoints) change(c *gin.Context) {
-	var body struct {
-		URL   string              `json:"url"`
-		Rate  int                 `json:"rate"`
-		State model.EndpointState `json:"state"`
-	}
-	if !decode(c, maxBodyBytes, &body) {
+	var change model.EndpointChange
+	if !decode(c, maxBodyBytes, &change) {
 		return
 	}
-	if body.State != "" && body.State != model.EndpointOn && body.State != model.EndpointOff {
+	if change.State != "" && change.State != model.EndpointOn && change.State != model.EndpointOff {
 		refuseInvalid(c, &service.Invalid{Field: "state", Reason: notAChoice, Value: "on, off"})
 		return
 	}
-	changed, verdict, invalid, err := e.Service.Change(c.Request.Context(), c.Param("endpoint"),
-		model.EndpointChange{URL: body.URL, Rate: body.Rate, State: body.State}, middleware.IdentityOf(c).UserID)
+	changed, verdict, invalid, err := e.Service.Change(c.Request.Context(), c.Param("endpoint"), change, middleware.IdentityOf(c).UserID)
 	answerChange(c, http.StatusOK, viewEndpoint(changed, ""), verdict, invalid, err)
 }
 

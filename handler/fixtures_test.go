@@ -120,7 +120,7 @@ func newShop(tb testing.TB) *shop {
 			Secret: benchSecret, Now: catalog.Now,
 			Read: func(context.Context, string) (model.Payment, bool, error) { return model.Payment{}, false, nil },
 		}},
-		Pages:  Pages{Offers: s.offers, Home: http.NotFoundHandler()},
+		Pages:  Pages{Offers: s.offers, Home: &home{page: func(string) (int, string) { return http.StatusNotFound, "nothing" }}},
 		Assets: http.NotFoundHandler(), Sales: Sales{Offers: s.offers}, Campaigns: Campaigns{Offers: s.offers}, Operations: Operations{Offers: s.offers},
 		Live: Live{Offers: s.offers, Consoles: consoles}, Lab: &Lab{Consoles: consoles}, Staff: Staff{staff}, Accounts: NewAccounts(&service.Accounts{}),
 	}

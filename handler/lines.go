@@ -77,9 +77,8 @@ func (l *Lines) get() gin.HandlerFunc {
 			refuse(c, model.NoLine)
 			return
 		}
-		pages.send(c, offer, l.Catalog.Now(), func(state model.SaleState) *prepared.Answer {
-			return salesJSON(c, viewLine(offer, state))
-		})
+		of := l.now(offer)
+		pages.send(c, offer.ID, of, func() *prepared.Answer { return salesJSON(viewLine(offer, of.state)) })
 	}
 }
 
@@ -174,18 +173,11 @@ func (l *Lines) extend(c *gin.Context) {
 
 // void removes entries from a sale's line before the seal.
 func (l *Lines) void(c *gin.Context) {
-	var body struct {
-		Users  []string `json:"users"`
-		From   int64    `json:"from"`
-		To     int64    `json:"to"`
-		Reason string   `json:"reason"`
-	}
-	body.From, body.To = -1, -1 // without users, from and to are required
-	if !decode(c, maxOperatorBodyBytes, &body) {
+	rule := model.VoidRule{From: -1, To: -1} // without users, from and to are required
+	if !decode(c, maxOperatorBodyBytes, &rule) {
 		return
 	}
-	voided, verdict, invalid, err := l.Sales.VoidEntries(c.Request.Context(), c.Param("sale"),
-		model.VoidRule{Users: body.Users, From: body.From, To: body.To, Reason: body.Reason}, middleware.IdentityOf(c).UserID)
+	voided, verdict, invalid, err := l.Sales.VoidEntries(c.Request.Context(), c.Param("sale"), rule, middleware.IdentityOf(c).UserID)
 	answerChange(c, http.StatusOK, gin.H{"voided": voided}, verdict, invalid, err)
 }
 

@@ -1,7 +1,6 @@
 package handler
 
 import (
-	"bytes"
 	"context"
 	"net/http"
 	"slices"
@@ -21,62 +20,87 @@ import (
 // Pages shows the HTML pages.
 type Pages struct {
 	*Offers
-	Home http.Handler // the pages, the same for everybody
+	Home Home
+}
+
+// Home makes the pages, the same for everybody. Its answers have no compressed form yet.
+type Home interface {
+	Sales(live []model.Offer) *prepared.Answer
+	Sale(offer model.Offer) *prepared.Answer
+	Campaign(sales []model.Offer) *prepared.Answer
+	Page(path string) *prepared.Answer
 }
 
 // maxSalePages bounds each cache with an entry for each sale: of its HTML page, of its JSON, and of the state of its line. An
 // entry takes some kilobytes.
 const maxSalePages = 4096
 
-// salePages caches one page of each sale. A page is made again when what it shows has changed.
-type salePages struct {
-	kept *otter.Cache[string, *salePage]
+// pageCache keeps one page for each id, with the value that it was made for. A page is made again when the value has changed.
+type pageCache[V any] struct {
+	kept *otter.Cache[string, *keptPage[V]]
+	same func(a, b V) bool
 }
 
-// salePage is a page, with the offer and the state that it was made for.
-type salePage struct {
+type keptPage[V any] struct {
 	*prepared.Answer
-	offer model.Offer
+	of V
+}
+
+// offerNow is a sale and its state, which depends on the time.
+type offerNow struct {
+	model.Offer
 	state model.SaleState
 }
 
-func newSalePages() salePages {
-	return salePages{otter.Must(&otter.Options[string, *salePage]{MaximumSize: maxSalePages})}
-}
-
-// send answers with the sale's page as it is now. render makes the page; if render can't, it answers the request itself and
-// returns nil.
-func (s salePages) send(c *gin.Context, offer model.Offer, now time.Time, render func(model.SaleState) *prepared.Answer) {
-	state := offer.State(now, offer.Stock.Free())
-	kept, ok := s.kept.GetIfPresent(offer.ID)
-	if !ok || kept.state != state || kept.offer != offer {
-		made := render(state)
-		if made == nil {
-			return
-		}
-		kept = &salePage{made, offer, state}
-		s.kept.Set(offer.ID, kept)
+func newSalePages() pageCache[offerNow] {
+	return pageCache[offerNow]{
+		otter.Must(&otter.Options[string, *keptPage[offerNow]]{MaximumSize: maxSalePages}), func(a, b offerNow) bool { return a == b },
 	}
-	kept.Send(c.Writer, c.Request)
 }
 
-// ofSale answers with a sale's HTML page. Home reads the sale once more, so a page may show a newer offer than the
-// one that it is cached for, but never an older one.
+// send answers with the page for a value, which is kept if its status is 200.
+func (p pageCache[V]) send(c *gin.Context, id string, of V, render func() *prepared.Answer) {
+	page, ok := p.kept.GetIfPresent(id)
+	if !ok || !p.same(page.of, of) {
+		page = &keptPage[V]{render(), of}
+		if page.Status() == http.StatusOK {
+			page.Answer = page.Compressed()
+			p.kept.Set(id, page)
+		}
+	}
+	page.Send(c.Writer, c.Request)
+}
+
+// now returns an offer with its state.
+func (f *Offers) now(offer model.Offer) offerNow {
+	return offerNow{offer, offer.State(f.Catalog.Now(), offer.Stock.Free())}
+}
+
+// ofSale answers with a sale's HTML page. It is cached while the sale is in memory.
 func (p *Pages) ofSale() gin.HandlerFunc {
 	pages := newSalePages()
 	return func(c *gin.Context) {
-		offer := p.Catalog.InMemory(c.Param("sale"))
-		if offer == nil {
-			p.show(c)
+		if offer := p.Catalog.InMemory(c.Param("sale")); offer != nil {
+			pages.send(c, offer.ID, p.now(*offer), func() *prepared.Answer { return p.Home.Sale(*offer) })
 			return
 		}
-		pages.send(c, *offer, p.Catalog.Now(), func(model.SaleState) *prepared.Answer { return p.render(c) })
+		ctx, cancel := context.WithTimeout(c.Request.Context(), requestLimit)
+		defer cancel()
+		offer, ok, err := p.Catalog.Sale(ctx, c.Param("sale"))
+		switch {
+		case err != nil:
+			p.Home.Page("/unavailable").Send(c.Writer, c.Request)
+		case !ok:
+			p.showMissing(c)
+		default:
+			p.Home.Sale(offer).Send(c.Writer, c.Request)
+		}
 	}
 }
 
 // allSales answers with a page of all sales that the catalog lists. The page is made again when one of the sales changes, starts
 // or ends, and at the latest after heartbeat.
-func (f *Offers) allSales(render func(c *gin.Context, live []model.Offer) *prepared.Answer) gin.HandlerFunc {
+func (f *Offers) allSales(render func(live []model.Offer) *prepared.Answer) gin.HandlerFunc {
 	var kept atomic.Pointer[salesPage]
 	return func(c *gin.Context) {
 		now := f.Catalog.Now()
@@ -88,11 +112,11 @@ func (f *Offers) allSales(render func(c *gin.Context, live []model.Offer) *prepa
 			for _, offer := range live {
 				same = min(same, untilTurn(offer, now))
 			}
-			last = &salesPage{changed: changed, from: now, until: now.Add(same)}
-			if last.Answer = render(c, live); last.Answer == nil {
-				return
+			last = &salesPage{render(live), changed, now, now.Add(same)}
+			if last.Status() == http.StatusOK {
+				last.Answer = last.Compressed()
+				kept.Store(last)
 			}
-			kept.Store(last)
 		}
 		last.Send(c.Writer, c.Request)
 	}
@@ -100,21 +124,22 @@ func (f *Offers) allSales(render func(c *gin.Context, live []model.Offer) *prepa
 
 // ofSales answers with the HTML page of all sales.
 func (p *Pages) ofSales() gin.HandlerFunc {
-	return p.allSales(func(c *gin.Context, _ []model.Offer) *prepared.Answer { return p.render(c) })
+	return p.allSales(p.Home.Sales)
 }
 
 // always answers with a page or file of Home that never changes.
 func (p *Pages) always() gin.HandlerFunc {
 	var kept atomic.Pointer[prepared.Answer]
 	return func(c *gin.Context) {
-		if kept.Load() == nil {
-			made := p.render(c)
-			if made == nil {
-				return
+		page := kept.Load()
+		if page == nil {
+			page = p.Home.Page(c.Request.URL.Path)
+			if page.Status() == http.StatusOK {
+				page = page.Compressed()
+				kept.Store(page)
 			}
-			kept.Store(made)
 		}
-		kept.Load().Send(c.Writer, c.Request)
+		page.Send(c.Writer, c.Request)
 	}
 }
 
@@ -134,22 +159,6 @@ func (p *salesPage) holds(now time.Time) bool {
 	}
 }
 
-// show answers with Home's answer and does not cache it.
-func (p *Pages) show(c *gin.Context) {
-	said := p.hear(c.Request)
-	prepared.Plain(said.status, said.header, said.body.Bytes()).Send(c.Writer, c.Request)
-}
-
-// render returns Home's answer in a form that can be cached. If its status is not 200, render sends it and returns nil.
-func (p *Pages) render(c *gin.Context) *prepared.Answer {
-	said := p.hear(c.Request)
-	if said.status != http.StatusOK {
-		prepared.Plain(said.status, said.header, said.body.Bytes()).Send(c.Writer, c.Request)
-		return nil
-	}
-	return prepared.New(said.status, said.header, said.body.Bytes())
-}
-
 // unknownPage is a path at which Home has no page.
 const unknownPage = "/missing"
 
@@ -166,77 +175,33 @@ func (p *Pages) missing() gin.HandlerFunc {
 		if !refused || refusal.Verdict != model.NotFound || !isPage {
 			return
 		}
-		once.Do(func() {
-			said := p.hear(nowhere(c))
-			page = prepared.New(said.status, said.header, said.body.Bytes())
-		})
+		once.Do(func() { page = p.Home.Page(unknownPage).Compressed() })
 		page.Send(c.Writer, c.Request)
 	}
 }
 
 // showMissing answers as Home does for a sale that does not exist.
-func (p *Pages) showMissing(c *gin.Context) {
-	c.Request = nowhere(c)
-	p.show(c)
-}
+func (p *Pages) showMissing(c *gin.Context) { p.Home.Page(unknownPage).Send(c.Writer, c.Request) }
 
-// nowhere returns the request as one for an unknown page. At the request's own path, Home may have a page, or may have to ask a
-// store.
-func nowhere(c *gin.Context) *http.Request {
-	r := c.Request.Clone(c.Request.Context())
-	r.URL.Path = unknownPage
-	return r
-}
-
-// hear returns Home's answer to a request.
-func (p *Pages) hear(r *http.Request) *heard {
-	ctx, cancel := context.WithTimeout(r.Context(), requestLimit)
-	defer cancel()
-	said := &heard{header: http.Header{}, status: http.StatusOK}
-	p.Home.ServeHTTP(said, r.WithContext(ctx))
-	return said
-}
-
-// heard is an http.ResponseWriter that keeps an answer in memory.
-type heard struct {
-	header http.Header
-	status int
-	body   bytes.Buffer
-}
-
-func (h *heard) Header() http.Header            { return h.header }
-func (h *heard) WriteHeader(status int)         { h.status = status }
-func (h *heard) Write(part []byte) (int, error) { return h.body.Write(part) }
-
-// campaignPage is a page of a campaign, with the sales and the states that it was made for.
-type campaignPage struct {
-	*prepared.Answer
+// campaignNow is the sales of a campaign and their states.
+type campaignNow struct {
 	sales  []model.Offer
 	states []model.SaleState
 }
 
 // eachCampaign answers with a page of the route's campaign, which is made again when what it shows has changed.
-func (f *Offers) eachCampaign(render func(c *gin.Context, sales []model.Offer) *prepared.Answer) gin.HandlerFunc {
-	pages := otter.Must(&otter.Options[string, *campaignPage]{MaximumSize: maxSalePages / model.MaxVariants})
+func (f *Offers) eachCampaign(render func(sales []model.Offer) *prepared.Answer) gin.HandlerFunc {
+	pages := pageCache[campaignNow]{
+		otter.Must(&otter.Options[string, *keptPage[campaignNow]]{MaximumSize: maxSalePages / model.MaxVariants}),
+		func(a, b campaignNow) bool { return slices.Equal(a.states, b.states) && slices.Equal(a.sales, b.sales) },
+	}
 	return func(c *gin.Context) {
-		sales, ok := f.campaign(c)
-		if !ok {
-			return
+		if sales, ok := f.campaign(c); ok {
+			of := campaignNow{sales, model.StatesOf(sales, f.Catalog.Now())}
+			pages.send(c, sales[0].Campaign.ID, of, func() *prepared.Answer { return render(sales) })
 		}
-		id, states := sales[0].Campaign.ID, model.StatesOf(sales, f.Catalog.Now())
-		kept, ok := pages.GetIfPresent(id)
-		if !ok || !slices.Equal(kept.states, states) || !slices.Equal(kept.sales, sales) {
-			kept = &campaignPage{render(c, sales), sales, states}
-			if kept.Answer == nil {
-				return
-			}
-			pages.Set(id, kept)
-		}
-		kept.Send(c.Writer, c.Request)
 	}
 }
 
 // ofCampaign answers with a campaign's HTML page.
-func (p *Pages) ofCampaign() gin.HandlerFunc {
-	return p.eachCampaign(func(c *gin.Context, _ []model.Offer) *prepared.Answer { return p.render(c) })
-}
+func (p *Pages) ofCampaign() gin.HandlerFunc { return p.eachCampaign(p.Home.Campaign) }

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"flashsale/internal/prepared"
+	"flashsale/model"
 	"flashsale/test/kit/check"
 )
 
@@ -18,14 +20,20 @@ type home struct {
 	page func(path string) (status int, text string)
 }
 
-func (h *home) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (h *home) Sales([]model.Offer) *prepared.Answer { return h.Page("/") }
+
+func (h *home) Sale(o model.Offer) *prepared.Answer { return h.Page("/sales/" + o.ID) }
+
+func (h *home) Campaign(sales []model.Offer) *prepared.Answer {
+	return h.Page("/campaigns/" + sales[0].Campaign.ID)
+}
+
+func (h *home) Page(path string) *prepared.Answer {
 	h.made++
-	status, text := h.page(r.URL.Path)
-	w.Header().Set("Content-Type", pageType)
-	w.Header().Set("Cache-Control", "no-cache")
-	w.Header().Set("Content-Security-Policy", "default-src 'self'")
-	w.WriteHeader(status)
-	_, _ = io.WriteString(w, text)
+	status, text := h.page(path)
+	return prepared.Plain(status, http.Header{
+		"Content-Type": {pageType}, "Cache-Control": {"no-cache"}, "Content-Security-Policy": {"default-src 'self'"},
+	}, []byte(text))
 }
 
 const pageType = "text/html; charset=utf-8"
@@ -114,15 +122,16 @@ func TestPreparedAnswersAreCompressed(t *testing.T) {
 // A refusal of Home is passed on as it is, and is not kept for other clients.
 func TestRefusedPagesAreNotKept(t *testing.T) {
 	for _, path := range []string{"/", "/sales/" + benchSale, "/sales/BBBBBBBBBBBBBBBB", "/orders"} {
-		s := newShop(t)
+		s, h := newShop(t), &home{}
+		s.api.Pages.Home = h
 		for _, status := range []int{http.StatusServiceUnavailable, http.StatusNotFound} {
-			s.api.Pages.Home = http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "said by Home", status) })
+			h.page = func(string) (int, string) { return status, "said by Home\n" }
 			w := s.get(path, "If-None-Match", "*")
 			check.Same(t, path+": status", w.Code, status)
 			check.Same(t, path+": body", w.Body.String(), "said by Home\n")
 			sameHeader(t, path, w.Header(), map[string]string{"ETag": ""})
 		}
-		s.api.Pages.Home = &home{page: func(string) (int, string) { return http.StatusOK, "a page" }}
+		h.page = func(string) (int, string) { return http.StatusOK, "a page" }
 		check.Same(t, path+": a page", s.get(path, "If-None-Match", "*").Code, http.StatusNotModified)
 	}
 }

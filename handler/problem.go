@@ -33,10 +33,11 @@ const (
 	chinese
 )
 
-// problem is the HTTP answer to a verdict.
+// problem is the HTTP answer to a verdict, with its texts and its encoded bodies by language. A body ends before the request id.
 type problem struct {
 	status int
 	texts  [2]text
+	bodies [2][]byte
 }
 
 type text struct{ title, detail string }
@@ -111,7 +112,9 @@ func byVerdict(table map[int]map[model.Verdict][2]text) map[model.Verdict]proble
 	all := map[model.Verdict]problem{}
 	for status, group := range table {
 		for verdict, texts := range group {
-			all[verdict] = problem{status, texts}
+			all[verdict] = problem{status, texts, [2][]byte{
+				encodeProblem(verdict, status, texts[english], "", nil), encodeProblem(verdict, status, texts[chinese], "", nil),
+			}}
 		}
 	}
 	return all
@@ -126,7 +129,6 @@ func byVerdict(table map[int]map[model.Verdict][2]text) map[model.Verdict]proble
 // shutdown, and otherwise as 500 internal. The answer never contains the text of the error. If the client has
 // disconnected, nothing is sent, and the status is 499.
 func Problems(log *slog.Logger) gin.HandlerFunc {
-	ready := newReadyProblems()
 	return func(c *gin.Context) {
 		c.Next()
 		refusal, refused := middleware.RefusalOf(c)
@@ -134,7 +136,7 @@ func Problems(log *slog.Logger) gin.HandlerFunc {
 		if err == nil && !refused {
 			return
 		}
-		if _, known := ready.bodies[refusal.Verdict]; refused && !known {
+		if _, known := problems[refusal.Verdict]; refused && !known {
 			err = fmt.Errorf("refused with %q, which no problem describes", refusal.Verdict)
 		}
 		switch {
@@ -145,16 +147,10 @@ func Problems(log *slog.Logger) gin.HandlerFunc {
 			refusal = middleware.Refusal{Verdict: logFailure(c, log, err)}
 		}
 		if !c.Writer.Written() {
-			ready.write(c, refusal)
+			writeProblem(c, refusal)
 		}
 	}
 }
-
-// NoRoute answers an unknown path.
-func NoRoute(c *gin.Context) { middleware.Refuse(c, middleware.Refusal{Verdict: model.NotFound}) }
-
-// NoMethod answers a method that a known path doesn't have; gin has set Allow.
-func NoMethod(c *gin.Context) { middleware.Refuse(c, middleware.Refusal{Verdict: methodNotAllowed}) }
 
 // clientLeft reports whether err only means that the client has disconnected: the work was cancelled with the request,
 // or an answer that had begun could not be sent to its end.
@@ -177,30 +173,18 @@ func logFailure(c *gin.Context, log *slog.Logger, err error) model.Verdict {
 	return verdict
 }
 
-// readyProblems are the answers, encoded once. All requests share the slices of header values, and nothing writes into
-// them: Set replaces a slice, and Add copies it because it is full.
-type readyProblems struct {
-	bodies                             map[model.Verdict][2][]byte
-	languages                          [2][]string
-	language, noStore, problem, bearer []string
-}
+// All requests share these values of headers, and nothing writes into them: Set replaces a slice, and Add copies it because it is
+// full.
+var (
+	languages   = [2][]string{{"en"}, {"zh"}}
+	byLanguage  = []string{"Accept-Language"}
+	noStore     = []string{"no-store"}
+	bearer      = []string{"Bearer"}
+	problemType = []string{"application/problem+json"}
+)
 
 // behindID is the end of a problem's JSON, after the request id. A request id needs no escaping.
 const behindID = `"}`
-
-func newReadyProblems() *readyProblems {
-	ready := &readyProblems{
-		bodies:    make(map[model.Verdict][2][]byte, len(problems)),
-		languages: [2][]string{{"en"}, {"zh"}}, language: []string{"Accept-Language"},
-		noStore: []string{"no-store"}, problem: []string{"application/problem+json"}, bearer: []string{"Bearer"},
-	}
-	for verdict, p := range problems {
-		ready.bodies[verdict] = [2][]byte{
-			encodeProblem(verdict, p.status, p.texts[english], "", nil), encodeProblem(verdict, p.status, p.texts[chinese], "", nil),
-		}
-	}
-	return ready
-}
 
 // encodeProblem returns a problem's JSON up to the request id. field names the wrong field; it is empty if the problem
 // is not about a field, and turn is nil if the problem is not about a line.
@@ -218,30 +202,29 @@ func encodeProblem(verdict model.Verdict, status int, words text, field string, 
 	return bytes.TrimSuffix(body, []byte(behindID))
 }
 
-func (ready *readyProblems) write(c *gin.Context, r middleware.Refusal) {
+func writeProblem(c *gin.Context, r middleware.Refusal) {
 	language, p := languageOf(middleware.HeaderOf(c, "Accept-Language")), problems[r.Verdict]
-	body, words := ready.bodies[r.Verdict][language], p.texts[language]
-	if r.Invalid != nil {
-		body = encodeProblem(r.Verdict, p.status, text{words.title, word(r.Invalid, language)}, r.Invalid.Field, nil)
+	body := p.bodies[language]
+	if words, field := p.texts[language], ""; r.Invalid != nil || r.Turn != nil {
+		if r.Invalid != nil {
+			words.detail, field = word(r.Invalid, language), r.Invalid.Field
+		}
+		body = encodeProblem(r.Verdict, p.status, words, field, r.Turn)
 	}
-	if r.Turn != nil {
-		body = encodeProblem(r.Verdict, p.status, words, "", r.Turn)
-	}
-
 	header := c.Writer.Header()
-	header["Content-Language"] = ready.languages[language]
-	header["Cache-Control"] = ready.noStore // the handler may have set another before it failed
+	header["Content-Language"] = languages[language]
+	header["Cache-Control"] = noStore // the handler may have set another before it failed
 	if len(header["Vary"]) == 0 {
-		header["Vary"] = ready.language
+		header["Vary"] = byLanguage
 	} else {
 		header.Add("Vary", "Accept-Language")
 	}
 	if len(header["Content-Type"]) == 0 {
-		header["Content-Type"] = ready.problem
+		header["Content-Type"] = problemType
 	}
 	switch p.status {
 	case http.StatusUnauthorized:
-		header["Www-Authenticate"] = ready.bearer
+		header["Www-Authenticate"] = bearer
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		seconds := max(1, int(math.Ceil(r.RetryAfter.Seconds())))
 		header.Set("Retry-After", strconv.Itoa(seconds))

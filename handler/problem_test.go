@@ -183,7 +183,7 @@ func TestNoProblem(t *testing.T) {
 	check.Each(t, map[string]test{
 		"success":            {func(c *gin.Context, _ func()) { ok(c) }, 200, "ok", false},
 		"an abort":           {func(c *gin.Context, _ func()) { c.AbortWithStatus(http.StatusNoContent) }, 204, "", false},
-		"refused once begun": {func(c *gin.Context, _ func()) { ok(c); NoRoute(c) }, 200, "ok", false},
+		"refused once begun": {func(c *gin.Context, _ func()) { ok(c); refuse(c, model.NotFound) }, 200, "ok", false},
 		"failed once begun":  {func(c *gin.Context, _ func()) { ok(c); middleware.Fail(c, errors.New("x")) }, 200, "ok", true},
 		"left before the answer": {func(c *gin.Context, leave func()) {
 			leave()
@@ -339,7 +339,7 @@ func TestProblemsKeepTheirHeadersApart(t *testing.T) {
 	engine := gin.New()
 	engine.Use(Problems(slog.New(slog.DiscardHandler)), func(c *gin.Context) {
 		c.Writer.Header().Add("Vary", "Origin")
-		NoRoute(c)
+		refuse(c, model.NotFound)
 	})
 	engine.GET("/sales/:sale/:path", func(*gin.Context) {})
 	for range 2 {

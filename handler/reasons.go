@@ -16,7 +16,6 @@ const (
 	notUTF8       service.Reason = "not_utf8"
 	notJSON       service.Reason = "not_json"
 	notAnObject   service.Reason = "not_an_object"
-	tooDeep       service.Reason = "too_deep"
 	unknownField  service.Reason = "unknown_field"
 	repeatedField service.Reason = "repeated_field"
 	missingField  service.Reason = "missing_field"
@@ -70,7 +69,6 @@ var reasons = map[service.Reason][2]string{
 	notUTF8:       {"the body is not valid UTF-8", "请求体不是有效的 UTF-8"},
 	notJSON:       {"the body is not a single JSON value", "请求体不是单个 JSON 值"},
 	notAnObject:   {"the body is not a JSON object", "请求体不是 JSON 对象"},
-	tooDeep:       {"the body is nested deeper than {max} levels", "请求体的嵌套超过 {max} 层"},
 	unknownField:  {`unknown field "{field}"`, "未知字段“{field}”"},
 	repeatedField: {`field "{field}" comes twice`, "字段“{field}”重复出现"},
 	missingField:  {`field "{field}" is missing`, "缺少字段“{field}”"},

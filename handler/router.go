@@ -73,8 +73,9 @@ func Router(a *API) (http.Handler, error) {
 		r.Use(middleware.Origins(d.Limits.Origins))
 	}
 	missing := a.Pages.missing()
-	r.NoRoute(missing, NoRoute)
-	r.NoMethod(NoMethod)
+	refused := func(v model.Verdict) gin.HandlerFunc { return func(c *gin.Context) { refuse(c, v) } }
+	r.NoRoute(missing, refused(model.NotFound))
+	r.NoMethod(refused(methodNotAllowed)) // gin has set Allow
 
 	deadline := middleware.Deadline(requestLimit)
 	callbackLimit, operatorLimit := middleware.TokenBucket(callbackRate, callbackRate, 0), middleware.TokenBucket(operatorRate, operatorRate, 0)
@@ -84,7 +85,7 @@ func Router(a *API) (http.Handler, error) {
 	}
 	address := d.timed("address_limit", middleware.AddressLimit(d.Limits.AddressRate))
 	login := d.timed("authenticate", middleware.Authenticate(a.Staff.Service))
-	shadows := middleware.Shadows(a.Staff.Service, func(c *gin.Context) { refuse(c, model.NotFound) })
+	shadows := middleware.Shadows(a.Staff.Service, refused(model.NotFound))
 	path := d.timed("path_token", middleware.PathToken(a.Purchases.Paths))
 	counter := d.timed("user_counter", middleware.UserCounter(d.Limits.User, d.Counter, func(error) { d.Observe.Note(observe.Event{Name: observe.Uncounted}) }))
 

@@ -39,19 +39,14 @@ func (s *Sales) time(c *gin.Context) {
 
 // live answers with the JSON of all live sales.
 func (s *Sales) live() gin.HandlerFunc {
-	return s.allSales(func(c *gin.Context, live []model.Offer) *prepared.Answer {
-		return salesJSON(c, gin.H{"sales": each(live, s.saleView)})
-	})
+	return s.allSales(func(live []model.Offer) *prepared.Answer { return salesJSON(gin.H{"sales": each(live, s.saleView)}) })
 }
 
-// salesJSON encodes a view that is the same for everybody. If that fails, it fails the request and returns nil.
-func salesJSON(c *gin.Context, view any) *prepared.Answer {
-	body, err := json.Marshal(view)
-	if err != nil {
-		middleware.Fail(c, err)
-		return nil
-	}
-	return prepared.New(http.StatusOK, http.Header{
+// salesJSON encodes a view that is the same for everybody. The encoding never fails, since a view holds only texts, times and
+// numbers.
+func salesJSON(view any) *prepared.Answer {
+	body, _ := json.Marshal(view)
+	return prepared.Plain(http.StatusOK, http.Header{
 		"Content-Type": {jsonType}, "Cache-Control": {"public, max-age=" + strconv.Itoa(saleMaxAge)},
 	}, body)
 }
@@ -60,15 +55,14 @@ func salesJSON(c *gin.Context, view any) *prepared.Answer {
 func (s *Sales) get() gin.HandlerFunc {
 	pages := newSalePages()
 	return func(c *gin.Context) {
-		offer, ok := s.offer(c)
-		if !ok {
-			return
+		if offer, ok := s.offer(c); ok {
+			of := s.now(offer)
+			pages.send(c, offer.ID, of, func() *prepared.Answer {
+				view := s.saleView(offer)
+				view.State = of.state
+				return salesJSON(view)
+			})
 		}
-		pages.send(c, offer, s.Catalog.Now(), func(state model.SaleState) *prepared.Answer {
-			view := s.saleView(offer)
-			view.State = state // the state for which send caches the page
-			return salesJSON(c, view)
-		})
 	}
 }
 
@@ -89,23 +83,22 @@ func (s *Sales) create(c *gin.Context) {
 	}
 	sale := body.sale()
 	sale.PriceCents, sale.OriginalPriceCents, sale.WaitingList = body.PriceCents, body.OriginalPriceCents, body.WaitingList
-	made := func(o model.Offer) created { return created{s.operatorSaleView(o), "/api/v1/sales/" + o.ID} }
-	create(c, s.Service.IDs, "", func(id string) (created, model.Verdict, error) {
+	view := func(o model.Offer) (any, string) { return s.operatorSaleView(o), "/api/v1/sales/" + o.ID }
+	create(c, view, s.Service.IDs, "", func(id string) (model.Offer, model.Verdict, error) {
 		sale.ID = id
-		offer, verdict, err := s.Service.Repeated(c.Request.Context(), sale, body.Quota)
-		return made(offer), verdict, err
-	}, func(_, actor string) (created, model.Verdict, *service.Invalid, error) {
+		return s.Service.Repeated(c.Request.Context(), sale, body.Quota)
+	}, func(_, actor string) (model.Offer, model.Verdict, *service.Invalid, error) {
 		offer, invalid, err := s.Service.Create(c.Request.Context(), sale, body.Quota, actor)
-		return made(offer), model.Accepted, invalid, err
+		return offer, model.Accepted, invalid, err
 	})
 }
 
 func (s *Sales) patch(c *gin.Context) {
-	var body service.SalePatch
-	if !decode(c, maxOperatorBodyBytes, &body) {
+	var patch service.SalePatch
+	if !decode(c, maxOperatorBodyBytes, &patch) {
 		return
 	}
-	offer, verdict, invalid, err := s.Service.Patch(c.Request.Context(), c.Param("sale"), body, middleware.IdentityOf(c).UserID)
+	offer, verdict, invalid, err := s.Service.Patch(c.Request.Context(), c.Param("sale"), patch, middleware.IdentityOf(c).UserID)
 	answerChange(c, http.StatusOK, s.operatorSaleView(offer), verdict, invalid, err)
 }
 

@@ -2,7 +2,6 @@ package handler
 
 import (
 	"bytes"
-	"encoding/binary"
 	"encoding/csv"
 	"encoding/json"
 	"fmt"
@@ -13,10 +12,11 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode/utf16"
 	"unicode/utf8"
 
 	"github.com/gin-gonic/gin"
+	"golang.org/x/text/encoding/unicode"
+	"golang.org/x/text/transform"
 
 	"flashsale/model"
 	"flashsale/service"
@@ -141,21 +141,11 @@ func (c cell) text() string {
 // returns invalid if a row is longer. decimal is the sign before the fraction of a number: a comma if semicolons separate the
 // cells, otherwise a point.
 func readRows(raw []byte) (rows []sheetRow, decimal string, invalid *service.Invalid) {
-	for mark, order := range map[string]binary.ByteOrder{"\xfe\xff": binary.BigEndian, "\xff\xfe": binary.LittleEndian} {
-		if bytes.HasPrefix(raw, []byte(mark)) { // UTF-16
-			units := make([]uint16, len(raw)/2)
-			for i := range units {
-				units[i] = order.Uint16(raw[2*i:])
-			}
-			raw = []byte(string(utf16.Decode(units)))
-			break
-		}
-	}
+	raw, _, _ = transform.Bytes(unicode.BOMOverride(transform.Nop), raw) // from UTF-16 if a mark says so; in memory it can't fail
 	if !utf8.Valid(raw) {
 		return nil, "", &service.Invalid{Reason: notUTF8}
 	}
-	text := strings.TrimPrefix(string(raw), "\ufeff")
-	text = strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(text)
+	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(raw))
 	head, rest, _ := strings.Cut(text, "\n")
 	separator := ','
 	if name, ok := strings.CutPrefix(strings.Trim(head, `"`), "sep="); ok && len(name) == 1 {

@@ -73,10 +73,10 @@ func (d Delivery) Delivered() bool { return 200 <= d.Status && d.Status < 300 }
 // Undeliverable reports whether the endpoint has refused a single event as too large, and so would refuse the event again.
 func (d Delivery) Undeliverable() bool { return d.Status == 413 && d.First == d.Last }
 
-// EndpointChange changes an endpoint; zero fields change nothing.
+// EndpointChange changes an endpoint, with the names of the API; zero fields change nothing.
 type EndpointChange struct {
-	URL    string
-	Rate   int
-	State  EndpointState
-	Secret string // sealed; the present secret becomes the old one
+	URL    string        `json:"url"`
+	Rate   int           `json:"rate"`
+	State  EndpointState `json:"state"`
+	Secret string        `json:"-"` // sealed; the present secret becomes the old one
 }

@@ -82,11 +82,13 @@ type LineEntry struct {
 	New      bool      // the entry was made by this request
 }
 
-// VoidRule says which entries an operator removes from a line: those of Users or, if there are none, the numbers From to To.
+// VoidRule says which entries an operator removes from a line: those of Users or, if there are none, the numbers From to To. It
+// has the names of the API.
 type VoidRule struct {
-	Users    []string
-	From, To int64
-	Reason   string // for the log
+	Users  []string `json:"users"`
+	From   int64    `json:"from"`
+	To     int64    `json:"to"`
+	Reason string   `json:"reason"` // for the log
 }
 
 // Sealing is what the seal of a line needs.

@@ -165,7 +165,7 @@ func besides(others []model.Offer, sale model.NewSale) model.NewSale {
 	return inCampaign(first.Campaign, []model.NewSale{sale})[0]
 }
 
-// CampaignPatch is what an operator changes of a campaign; nil leaves a field as it is.
+// CampaignPatch is what an operator changes of a campaign, with the names of the API; nil leaves a field as it is.
 type CampaignPatch struct {
 	Title        *string    `json:"title"`
 	Description  *string    `json:"description"`

@@ -132,7 +132,7 @@ func (s *Sales) created(ctx context.Context, saleIDs ...string) {
 	s.tell(ctx, saleIDs...)
 }
 
-// SalePatch is what an operator changes; nil leaves a field as it is.
+// SalePatch is what an operator changes, with the names of the API; nil leaves a field as it is.
 type SalePatch struct {
 	Title        *string    `json:"title"`
 	Description  *string    `json:"description"`

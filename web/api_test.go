@@ -14,13 +14,10 @@ import (
 	"flashsale/test/kit/check"
 )
 
-func makeTestAPI() map[string]file {
-	return check.Must(makeAPI(check.Must(NewAssets()), "https://shop.example"))
-}
-
 // Everything in the file is on the page, every link of the page has a target, and no id occurs twice.
 func TestAPIPage(t *testing.T) {
-	page := string(makeTestAPI()["/api"].body)
+	p := pagesOf(t)
+	page := ask(t, p, "/api").Body.String()
 	var doc struct {
 		Paths      map[string]map[string]any
 		Components struct{ Schemas map[string]any }
@@ -62,7 +59,8 @@ func TestAPIPage(t *testing.T) {
 
 // A command has the server, a variable for each parameter of the path, the credentials, and the body.
 func TestAPICommands(t *testing.T) {
-	page := strings.NewReplacer("&#34;", `"`, "&#39;", "'", "&amp;", "&").Replace(string(makeTestAPI()["/api"].body))
+	p := pagesOf(t)
+	page := strings.NewReplacer("&#34;", `"`, "&#39;", "'", "&amp;", "&").Replace(ask(t, p, "/api").Body.String())
 	for name, want := range map[string]string{
 		"a read":     `curl "https://shop.example/api/v1/sales/$SALE"</code>`,
 		"a stream":   `curl -N "https://shop.example/api/v1/sales/$SALE/events"</code>`,
@@ -83,7 +81,7 @@ func TestOpenAPIAsJSON(t *testing.T) {
 	var fromYAML, fromJSON any
 	check.Done(yaml.Unmarshal(openAPI, &fromYAML))
 	text := check.Must(json.Marshal(fromYAML)) // has the types of JSON
-	check.Done(errors.Join(json.Unmarshal(text, &fromYAML), json.Unmarshal(makeTestAPI()["/openapi.json"].body, &fromJSON)))
+	check.Done(errors.Join(json.Unmarshal(text, &fromYAML), json.Unmarshal(openAPIJSON, &fromJSON)))
 	if len(text) < 10_000 || !reflect.DeepEqual(fromYAML, fromJSON) {
 		t.Errorf("the JSON differs from %d bytes of YAML", len(text))
 	}
@@ -91,7 +89,7 @@ func TestOpenAPIAsJSON(t *testing.T) {
 
 // The page runs no script, and loads only served assets.
 func TestAPIIsServed(t *testing.T) {
-	p, _ := pagesOf(t)
+	p := pagesOf(t)
 	assets := check.Must(NewAssets())
 	for path, want := range map[string]struct{ contentType, policy, start string }{
 		"/api":          {"text/html; charset=utf-8", apiPolicy, "<!doctype html>\n<html lang=\"en\""},

@@ -3,12 +3,23 @@ package web
 import (
 	_ "embed"
 	"net/http"
+
+	"flashsale/internal/prepared"
 )
 
 // robots asks crawlers to leave out all but the pages of sales.
 //
 //go:embed robots.txt
 var robots []byte
+
+// openAPI describes the HTTP API. Tests compare it with the server. The page /api and openAPIJSON are made from it, by
+// WRITE_API=1 go test -run TestAPIIsMade ./web.
+//
+//go:embed openapi.yaml
+var openAPI []byte
+
+//go:embed openapi.json
+var openAPIJSON []byte
 
 const (
 	// fileMaxAge is the Cache-Control of files that seldom change.
@@ -17,24 +28,18 @@ const (
 	filePolicy = "default-src 'none'; frame-ancestors 'none'"
 )
 
-// file is a file that is served under a fixed name.
-type file struct {
-	contentType, policy, maxAge string
-	body                        []byte
-}
-
-// filesOf returns the files that browsers and crawlers request by themselves. /favicon.ico is the default name of the
-// icon; the pages refer to the icon by its name with a hash.
-func filesOf(assets *Assets) map[string]file {
-	return map[string]file{
-		"/robots.txt":  {contentTypes[".txt"], filePolicy, fileMaxAge, robots},
-		"/favicon.ico": {contentTypes[".svg"], filePolicy, fileMaxAge, assets.bodies["mark.svg"]},
+// filesOf returns the files at fixed paths. /favicon.ico is the default name of the icon; the pages refer to the icon by its
+// name with a hash.
+func filesOf(assets *Assets) map[string]*prepared.Answer {
+	file := func(contentType, maxAge string, body []byte) *prepared.Answer {
+		return prepared.Plain(http.StatusOK, http.Header{
+			"Content-Type": {contentType}, "Content-Security-Policy": {filePolicy}, "Cache-Control": {maxAge},
+		}, body)
 	}
-}
-
-func (f file) send(w http.ResponseWriter) {
-	w.Header().Set("Content-Type", f.contentType)
-	w.Header().Set("Content-Security-Policy", f.policy)
-	w.Header().Set("Cache-Control", f.maxAge)
-	_, _ = w.Write(f.body) // the visitor may have left
+	return map[string]*prepared.Answer{
+		"/robots.txt":   file(contentTypes[".txt"], fileMaxAge, robots),
+		"/favicon.ico":  file(contentTypes[".svg"], fileMaxAge, assets.bodies["mark.svg"]),
+		"/openapi.yaml": file("application/yaml", pageMaxAge, openAPI),
+		"/openapi.json": file("application/json", pageMaxAge, openAPIJSON),
+	}
 }

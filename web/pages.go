@@ -6,16 +6,17 @@ package web
 import (
 	"bytes"
 	"cmp"
-	"context"
 	"embed"
+	"fmt"
 	"html/template"
+	"io/fs"
 	"net/http"
 	"path"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
+	"flashsale/internal/prepared"
 	"flashsale/model"
 )
 
@@ -29,36 +30,28 @@ const (
 		"frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 	// pageMaxAge lets a CDN answer for a second without asking the server. If a page is outdated by then, its scripts correct it.
 	pageMaxAge = "public, max-age=1"
+	// apiPolicy lets the page /api load its style and picture. No script may run, since the page has none.
+	apiPolicy = "default-src 'none'; style-src 'self'; img-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+	pageType  = "text/html; charset=utf-8"
 	// mostChoices bounds the list of quantities.
 	mostChoices = 99
 )
 
-// Catalog provides the sales that the pages show, as service.Catalog does.
-type Catalog interface {
-	Live() []model.Offer
-	Sale(ctx context.Context, id string) (offer model.Offer, ok bool, err error)
-	Campaign(ctx context.Context, id string) ([]model.Offer, error)
-	Now() time.Time
-}
-
-// Pages serves the sales (/), one sale (/sales/ID), a campaign (/campaigns/ID), a buyer's orders (/orders), the return from the
-// shop's issuer (/login), the operator's console (/console and paths below it) and the description of the API (/api,
-// /openapi.yaml, /openapi.json). It also serves the files that browsers and crawlers request by themselves (/favicon.ico,
-// /robots.txt).
+// Pages has the pages of sales and campaigns, and at fixed paths a buyer's orders (/orders), the return from the shop's issuer
+// (/login), the operator's console (/console and paths below it), the description of the API (/api, /openapi.yaml,
+// /openapi.json), and the files that browsers and crawlers request by themselves (/favicon.ico, /robots.txt).
 type Pages struct {
-	catalog   Catalog
+	now       func() time.Time // the catalog's clock
 	publicURL func() string
 	templates map[string]*template.Template
 	head      template.HTML
-	files     map[string]file
-	// describe makes the description of the API at the first request for that. It takes some fifty milliseconds, which would
-	// otherwise delay every start.
-	describe func() (map[string]file, error)
+	files     map[string]*prepared.Answer
 }
 
 // page is the data of a template.
 type page struct {
 	Name        string // of a fixed page's template
+	Status      int    // of a fixed page; 0: OK
 	Title       string
 	Description string
 	Image       string // the URL of the sale's picture, for previews of links to the page; empty unless it begins with http
@@ -89,6 +82,8 @@ type LogIn struct {
 var fixed = map[string]page{
 	"/orders":             {Name: "orders", Title: "Orders"},
 	"/login":              {Name: "login", Title: "Log in"},
+	"/unavailable":        {Name: "unavailable", Status: http.StatusServiceUnavailable},
+	"/api":                {Name: "api"},
 	"/console":            {Name: "console", Title: "Console", Console: "sales"},
 	"/console/sales/":     {Name: "console-sale", Title: "Console", Console: "sale", Styles: []string{"uplot.css"}},
 	"/console/campaigns/": {Name: "console-campaign", Title: "Console", Console: "campaign"},
@@ -98,15 +93,16 @@ var fixed = map[string]page{
 	"/console/lab":        {Name: "console-lab", Title: "Lab", Console: "lab"},
 }
 
-// NewPages makes the pages of the sales in a catalog. publicURL returns the URL under which buyers reach the server. An error
-// means that a template or the words are wrong.
-func NewPages(catalog Catalog, assets *Assets, publicURL func() string, logIn LogIn) (*Pages, error) {
+// NewPages makes the pages. now is the catalog's clock, and publicURL returns the URL under which buyers reach the server. An
+// error means that a template or the words are wrong.
+func NewPages(now func() time.Time, assets *Assets, publicURL func() string, logIn LogIn) (*Pages, error) {
 	all, err := readWords(shopWords, consoleWords)
 	if err != nil {
 		return nil, err
 	}
 	layout, err := template.New("layout.html").Funcs(template.FuncMap{
 		"asset":     assets.URL,
+		"base":      publicURL,
 		"logIn":     func() LogIn { return logIn },
 		"needs":     func(name string) []string { return assets.needs[name] },
 		"say":       all.say,
@@ -118,13 +114,17 @@ func NewPages(catalog Catalog, assets *Assets, publicURL func() string, logIn Lo
 	if err != nil {
 		return nil, err
 	}
-	p := &Pages{catalog: catalog, publicURL: publicURL, templates: map[string]*template.Template{}, files: filesOf(assets)}
-	for _, name := range []string{"sales", "sale", "campaign", "orders", "login", "missing", "unavailable", "console", "console-sale", "console-campaign", "console-payments", "console-endpoints", "console-staff", "console-lab"} {
+	p := &Pages{now: now, publicURL: publicURL, templates: map[string]*template.Template{}, files: filesOf(assets)}
+	files, err := fs.Glob(pageFiles, "pages/*.html")
+	if err != nil {
+		return nil, err
+	}
+	for _, file := range files {
 		clone, err := layout.Clone()
 		if err != nil {
 			return nil, err
 		}
-		if p.templates[name], err = clone.ParseFS(pageFiles, "pages/"+name+".html"); err != nil {
+		if p.templates[strings.TrimSuffix(path.Base(file), ".html")], err = clone.ParseFS(pageFiles, file); err != nil {
 			return nil, err
 		}
 	}
@@ -133,7 +133,6 @@ func NewPages(catalog Catalog, assets *Assets, publicURL func() string, logIn Lo
 		return nil, err
 	}
 	p.head = template.HTML(head.String()) //nolint:gosec // a template's own output
-	p.describe = sync.OnceValues(func() (map[string]file, error) { return makeAPI(assets, publicURL()) })
 	return p, nil
 }
 
@@ -141,81 +140,47 @@ func NewPages(catalog Catalog, assets *Assets, publicURL func() string, logIn Lo
 // chooses the language.
 func (p *Pages) Head() template.HTML { return p.head }
 
-// ServeHTTP answers with the page or file at the request's path. An unknown path gets a page with status 404. If the catalog
-// can't be read, a page with status 503 says so.
-func (p *Pages) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	folder, id := path.Split(r.URL.Path)
-	show, isFixed := fixed[r.URL.Path]
-	if !isFixed {
-		show, isFixed = fixed[folder]
+// Page returns the page or file at a fixed path. /unavailable is a page with status 503, and an unknown path one with status 404.
+func (p *Pages) Page(at string) *prepared.Answer {
+	if file, ok := p.files[at]; ok {
+		return file
 	}
-	file, isFile := p.files[r.URL.Path]
-	switch {
-	case isFile:
-		file.send(w)
-	case isFixed:
+	show, ok := fixed[at]
+	if !ok {
+		folder, _ := path.Split(at)
+		show, ok = fixed[folder]
+	}
+	if !ok {
+		return p.make("missing", page{Status: http.StatusNotFound})
+	}
+	if show.Status == 0 {
 		show.Script = show.Name + ".js"
-		p.send(w, http.StatusOK, show.Name, show)
-	case folder == "/sales/":
-		p.sale(w, r, id)
-	case folder == "/campaigns/":
-		p.campaign(w, r, id)
-	case r.URL.Path == "/":
-		p.sales(w)
-	case r.URL.Path == "/api", r.URL.Path == "/openapi.yaml", r.URL.Path == "/openapi.json":
-		p.api(w, r.URL.Path)
-	default:
-		p.send(w, http.StatusNotFound, "missing", page{})
 	}
+	return p.make(show.Name, show)
 }
 
-// api answers with the description of the API.
-func (p *Pages) api(w http.ResponseWriter, name string) {
-	files, err := p.describe()
-	if err != nil {
-		http.Error(w, "The page can't be shown.", http.StatusInternalServerError)
-		return
+// Sale returns the page of a sale. For a sale of a campaign it leads to the page of the campaign, where the buyer sees the sale
+// beside the others.
+func (p *Pages) Sale(o model.Offer) *prepared.Answer {
+	if o.Campaign.ID != "" {
+		url := "/campaigns/" + o.Campaign.ID + "#" + o.ID
+		return prepared.Plain(http.StatusFound, http.Header{"Content-Type": {pageType}, "Location": {url}},
+			fmt.Appendf(nil, "<a href=\"%s\">Found</a>.\n\n", template.HTMLEscapeString(url)))
 	}
-	files[name].send(w)
+	return p.make("sale", pageOf(p.view(o), "sale.js", "line.js"))
 }
 
-func (p *Pages) sale(w http.ResponseWriter, r *http.Request, id string) {
-	found, ok, err := p.catalog.Sale(r.Context(), id)
-	switch {
-	case err != nil:
-		p.send(w, http.StatusServiceUnavailable, "unavailable", page{})
-	case !ok:
-		p.send(w, http.StatusNotFound, "missing", page{})
-	case found.Campaign.ID != "": // the buyer sees the sale beside the others of the campaign
-		http.Redirect(w, r, "/campaigns/"+found.Campaign.ID+"#"+found.ID, http.StatusFound)
-	default:
-		script := "sale.js"
-		if found.HasLine() {
-			script = "line.js"
-		}
-		p.send(w, http.StatusOK, "sale", pageOf(p.view(found), script))
-	}
+// Campaign returns the page of a campaign, whose sales must not be empty.
+func (p *Pages) Campaign(sales []model.Offer) *prepared.Answer {
+	return p.make("campaign", pageOf(p.whole(sales), "campaign.js", "campaign-line.js"))
 }
 
-func (p *Pages) campaign(w http.ResponseWriter, r *http.Request, id string) {
-	sales, err := p.catalog.Campaign(r.Context(), id)
-	switch {
-	case err != nil:
-		p.send(w, http.StatusServiceUnavailable, "unavailable", page{})
-	case len(sales) == 0:
-		p.send(w, http.StatusNotFound, "missing", page{})
-	default:
-		script := "campaign.js"
-		if sales[0].HasLine() {
-			script = "campaign-line.js"
-		}
-		p.send(w, http.StatusOK, "campaign", pageOf(p.whole(sales), script))
-	}
-}
-
-// pageOf returns the page of a sale or of a campaign.
-func pageOf(o offer, script string) page {
+// pageOf returns the page of a sale or of a campaign, which has the script lined if it has a line.
+func pageOf(o offer, script, lined string) page {
 	show := page{Title: o.Title, Description: o.Description, Script: script, Sale: o}
+	if o.HasLine() {
+		show.Script = lined
+	}
 	if strings.HasPrefix(o.ImageURL, "http") {
 		show.Image = o.ImageURL
 	}
@@ -228,8 +193,8 @@ var turn = map[model.SaleState]int{
 	model.StateOpen: 0, model.StatePaused: 0, model.StateUpcoming: 1, model.StateSoldOut: 2, model.StateEnded: 3,
 }
 
-func (p *Pages) sales(w http.ResponseWriter) {
-	live := p.catalog.Live()
+// Sales returns the page of all sales that are listed.
+func (p *Pages) Sales(live []model.Offer) *prepared.Answer {
 	show := page{Script: "sales.js"}
 	campaigns := map[string][]model.Offer{}
 	for _, o := range live {
@@ -244,11 +209,11 @@ func (p *Pages) sales(w http.ResponseWriter) {
 		}
 	}
 	slices.SortStableFunc(show.Sales, func(a, b offer) int { return cmp.Compare(turn[a.State], turn[b.State]) })
-	p.send(w, http.StatusOK, "sales", show)
+	return p.make("sales", show)
 }
 
 func (p *Pages) view(o model.Offer) offer {
-	return offer{Offer: o, State: o.State(p.catalog.Now(), o.Stock.Free()), ShortURL: p.publicURL() + "/s/" + o.Code, MostCents: o.PriceCents}
+	return offer{Offer: o, State: o.State(p.now(), o.Stock.Free()), ShortURL: p.publicURL() + "/s/" + o.Code, MostCents: o.PriceCents}
 }
 
 // whole returns a campaign as one offer, which has the texts and the limit of the campaign, the units of all its sales, and
@@ -257,7 +222,7 @@ func (p *Pages) whole(sales []model.Offer) offer {
 	w := p.view(sales[0])
 	campaign := w.Campaign
 	w.ID, w.Title, w.Description, w.ImageURL, w.LimitPerUser = campaign.ID, campaign.Title, campaign.Description, campaign.ImageURL, campaign.LimitPerUser
-	w.State, w.ShortURL, w.Stock = model.CampaignState(sales, p.catalog.Now()), p.publicURL()+w.Path(), model.Stock{}
+	w.State, w.ShortURL, w.Stock = model.CampaignState(sales, p.now()), p.publicURL()+w.Path(), model.Stock{}
 	for _, o := range sales {
 		one := p.view(o)
 		w.Sales = append(w.Sales, one)
@@ -358,19 +323,21 @@ func (o offer) PayWithin() phrase {
 	return phrase{"pay_within_seconds", seconds}
 }
 
-// send writes a page. Only a page with status 200 may be cached.
-func (p *Pages) send(w http.ResponseWriter, status int, name string, show page) {
-	var body bytes.Buffer
-	if err := p.templates[name].ExecuteTemplate(&body, "layout.html", show); err != nil {
-		http.Error(w, "The page can't be shown.", http.StatusInternalServerError)
-		return
+// make makes a page from a template. Only a page with status 200 may be cached.
+func (p *Pages) make(name string, show page) *prepared.Answer {
+	layout, allows, cache := "layout.html", policy, "no-store"
+	if name == "api" { // made from openapi.yaml, see openAPI
+		layout, allows = "api.html", apiPolicy
 	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", policy)
-	w.Header().Set("Cache-Control", "no-store")
+	status := cmp.Or(show.Status, http.StatusOK)
 	if status == http.StatusOK {
-		w.Header().Set("Cache-Control", pageMaxAge)
+		cache = pageMaxAge
 	}
-	w.WriteHeader(status)
-	_, _ = w.Write(body.Bytes()) // the visitor may have left
+	var body bytes.Buffer
+	if err := p.templates[name].ExecuteTemplate(&body, layout, show); err != nil {
+		return prepared.Plain(http.StatusInternalServerError, http.Header{"Content-Type": {contentTypes[".txt"]}}, []byte("The page can't be shown.\n"))
+	}
+	return prepared.Plain(status, http.Header{
+		"Content-Type": {pageType}, "Content-Security-Policy": {allows}, "Cache-Control": {cache},
+	}, body.Bytes())
 }

@@ -1,9 +1,8 @@
 package web
 
 import (
-	"context"
-	"errors"
 	"net/http"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,33 +15,38 @@ import (
 
 var noon = time.Date(2026, 11, 11, 12, 0, 0, 0, time.UTC)
 
-// shelf is a catalog of sales.
-type shelf struct {
-	sales  []model.Offer
-	broken error
+// site answers requests for the pages, as package handler does, which also compresses and keeps the pages.
+type site struct {
+	*Pages
+	sales []model.Offer
 }
 
-func (s *shelf) Live() []model.Offer { return s.sales }
-
-func (s *shelf) Sale(_ context.Context, id string) (model.Offer, bool, error) {
-	for _, o := range s.sales {
-		if o.ID == id {
-			return o, true, s.broken
+func (s site) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	page := s.Page(r.URL.Path)
+	of := func(id func(model.Offer) string) (list []model.Offer) {
+		for _, o := range s.sales {
+			if id(o) == path.Base(r.URL.Path) {
+				list = append(list, o)
+			}
+		}
+		return list
+	}
+	switch path.Dir(r.URL.Path) {
+	case "/":
+		if r.URL.Path == "/" {
+			page = s.Sales(s.sales)
+		}
+	case "/sales":
+		for _, o := range of(func(o model.Offer) string { return o.ID }) {
+			page = s.Sale(o)
+		}
+	case "/campaigns":
+		if sales := of(func(o model.Offer) string { return o.Campaign.ID }); len(sales) > 0 {
+			page = s.Campaign(sales)
 		}
 	}
-	return model.Offer{}, false, s.broken
+	page.Send(w, r)
 }
-
-func (s *shelf) Campaign(_ context.Context, id string) (list []model.Offer, err error) {
-	for _, o := range s.sales {
-		if o.Campaign.ID == id {
-			list = append(list, o)
-		}
-	}
-	return list, s.broken
-}
-
-func (s *shelf) Now() time.Time { return noon }
 
 func teapot(change func(*model.Offer)) model.Offer {
 	o := model.Offer{
@@ -67,11 +71,12 @@ func teapots() []model.Offer {
 	return []model.Offer{made("SMALL", "0.5 l", 990, 0), made("LARGE", "1 l", 1990, 700)}
 }
 
-func pagesOf(t *testing.T, sales ...model.Offer) (*Pages, *shelf) {
+func pagesOf(t *testing.T, sales ...model.Offer) site {
 	t.Helper()
-	s := &shelf{sales: sales}
-	return check.Must(NewPages(s, check.Must(NewAssets()), func() string { return "https://shop.example" }, LogIn{Register: true})), s
+	return site{check.Must(NewPages(now, check.Must(NewAssets()), func() string { return "https://shop.example" }, LogIn{Register: true})), sales}
 }
+
+func now() time.Time { return noon }
 
 // wantTexts checks which texts a page contains.
 func wantTexts(t *testing.T, page string, want, wantNot []string) {
@@ -124,7 +129,7 @@ func TestSaleIsInThePage(t *testing.T) {
 		"seconds to pay":      {func(o *model.Offer) { o.PayTimeoutSeconds = 90 }, []string{"Pay within 90 s"}, nil},
 		"hours to pay":        {func(o *model.Offer) { o.PayTimeoutSeconds = 7200 }, []string{"Pay within 2 h"}, nil},
 	}, func(t *testing.T, tc test) {
-		p, _ := pagesOf(t, teapot(tc.change))
+		p := pagesOf(t, teapot(tc.change))
 		w := ask(t, p, "/sales/TEAPOT")
 		wantHeader(t, w, http.StatusOK, map[string]string{
 			"Content-Type": "text/html; charset=utf-8", "Cache-Control": "public, max-age=1",
@@ -136,7 +141,7 @@ func TestSaleIsInThePage(t *testing.T) {
 // The page of a campaign has all its sales, of which those that can be bought can be chosen, and links to it lead from the
 // pages of its sales.
 func TestCampaignIsInThePage(t *testing.T) {
-	p, _ := pagesOf(t, teapots()...)
+	p := pagesOf(t, teapots()...)
 	w := ask(t, p, "/campaigns/TEAPOTS")
 	wantHeader(t, w, http.StatusOK, map[string]string{"Content-Type": "text/html; charset=utf-8", "Cache-Control": "public, max-age=1"})
 	wantTexts(t, w.Body.String(), []string{
@@ -158,7 +163,7 @@ func TestSalesStandInTurn(t *testing.T) {
 		o.ID = id
 		return o
 	}
-	p, _ := pagesOf(t,
+	p := pagesOf(t,
 		made("OVER", func(o *model.Offer) { o.EndsAt = noon }),
 		made("GONE", func(o *model.Offer) { o.Stock.Available = 0 }),
 		made("LATER", func(o *model.Offer) { o.StartsAt = noon.Add(time.Hour) }),
@@ -173,34 +178,32 @@ func TestSalesStandInTurn(t *testing.T) {
 }
 
 func TestNoSales(t *testing.T) {
-	p, _ := pagesOf(t)
+	p := pagesOf(t)
 	wantTexts(t, ask(t, p, "/").Body.String(), []string{`<p class="notice" id="none">`}, nil)
 }
 
 // Pages that are missing or can't be shown have the look of the others, show no details, and are not cached.
 func TestPagesThatCantBeShown(t *testing.T) {
-	p, s := pagesOf(t, teapot(func(*model.Offer) {}))
+	p := pagesOf(t, teapot(func(*model.Offer) {}))
 	for path, tc := range map[string]struct {
-		broken error
 		status int
 		want   string
 	}{
-		"/sales/NONE":   {nil, http.StatusNotFound, "There is nothing here"},
-		"/elsewhere":    {nil, http.StatusNotFound, "There is nothing here"},
-		"/campaigns/NO": {nil, http.StatusNotFound, "There is nothing here"},
-		"/sales/TEAPOT": {errors.New("SELECT: no such table"), http.StatusServiceUnavailable, "One moment, please"},
+		"/sales/NONE":   {http.StatusNotFound, "There is nothing here"},
+		"/elsewhere":    {http.StatusNotFound, "There is nothing here"},
+		"/campaigns/NO": {http.StatusNotFound, "There is nothing here"},
+		"/unavailable":  {http.StatusServiceUnavailable, "One moment, please"},
 	} {
-		s.broken = tc.broken
 		w := ask(t, p, path)
 		wantHeader(t, w, tc.status, map[string]string{"Cache-Control": "no-store"})
-		wantTexts(t, w.Body.String(), []string{tc.want, "/assets/base."}, []string{"SELECT"})
+		wantTexts(t, w.Body.String(), []string{tc.want, "/assets/base."}, nil)
 	}
 }
 
 // Where buyers can't register, the dialog offers only the log-in: at the issuer, or in the console also by a password.
 func TestRegistrationIsClosed(t *testing.T) {
-	p, s := pagesOf(t, teapot(func(*model.Offer) {}))
-	closed := check.Must(NewPages(s, check.Must(NewAssets()), p.publicURL, LogIn{Issuer: true}))
+	p := pagesOf(t, teapot(func(*model.Offer) {}))
+	closed := site{check.Must(NewPages(now, check.Must(NewAssets()), p.publicURL, LogIn{Issuer: true})), p.sales}
 	const noSwitch, issuer, noForm = `id="account-switch" hidden`, `id="account-issuer"`, `data-passwords="no"`
 	wantTexts(t, ask(t, closed, "/").Body.String(), []string{noSwitch, issuer, noForm}, nil)
 	wantTexts(t, ask(t, closed, "/console").Body.String(), []string{noSwitch, issuer}, []string{noForm})
@@ -210,7 +213,7 @@ func TestRegistrationIsClosed(t *testing.T) {
 // A page conforms to its policy: it has no inline script, style or handler, and all its assets are served. The pages of
 // the console contain nothing of a sale, and the storefront loads no asset of the console.
 func TestPagesKeepTheirPolicy(t *testing.T) {
-	p, _ := pagesOf(t, append(teapots(), teapot(func(*model.Offer) {}))...)
+	p := pagesOf(t, append(teapots(), teapot(func(*model.Offer) {}))...)
 	assets, isConsoles := check.Must(NewAssets()), consoleFiles()
 	inline := regexp.MustCompile(`(?i)<style|<script(?:[^>]*)>[^<]|\son[a-z]+=|\sstyle=|javascript:|ZgotmplZ|<no value>`)
 	linked := regexp.MustCompile(`"(/assets/([a-z0-9-]+)\.[0-9a-f]{12}(\.[a-z]+))"`)
@@ -253,7 +256,7 @@ func TestPagesKeepTheirPolicy(t *testing.T) {
 // Head, for pages outside of this package, has the style, the icon, and the script that chooses the language before the
 // first paint.
 func TestHead(t *testing.T) {
-	p, _ := pagesOf(t)
+	p := pagesOf(t)
 	wantTexts(t, string(p.Head()), []string{
 		`<link rel="stylesheet" href="/assets/base.`, `<script src="/assets/lang.`, `<link rel="icon"`,
 	}, nil)
@@ -261,7 +264,7 @@ func TestHead(t *testing.T) {
 
 // Crawlers may read the pages of sales and nothing else. The icon is that of the pages.
 func TestFiles(t *testing.T) {
-	p, _ := pagesOf(t)
+	p := pagesOf(t)
 	for path, contentType := range map[string]string{"/robots.txt": "text/plain; charset=utf-8", "/favicon.ico": "image/svg+xml"} {
 		want := map[string]string{"Content-Type": contentType, "Cache-Control": "public, max-age=86400"}
 		wantHeader(t, ask(t, p, path), http.StatusOK, want)

@@ -8,6 +8,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -47,13 +48,7 @@ var writers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 // New makes an answer from its status, its headers, which include Content-Type, and its body. It has a compressed form if
 // that is shorter. Send adds an ETag to an answer with status 200.
 func New(status int, headers http.Header, body []byte) *Answer {
-	a := Plain(status, headers, body)
-	if zipped := compress(body); len(zipped) < len(body) {
-		a.headers = append(a.headers, header{"Vary", varies})
-		a.gzipped = newForm(zipped, a.tag+"-gzip")
-		a.gzipped.encoding = []string{"gzip"}
-	}
-	return a
+	return Plain(status, headers, body).Compressed()
 }
 
 // Plain is New without the compressed form. It is for an answer that is sent once, which is not worth compressing.
@@ -69,6 +64,22 @@ func Plain(status int, headers http.Header, body []byte) *Answer {
 	a.plain = newForm(body, a.tag)
 	return a
 }
+
+// Compressed returns a plain answer with a compressed form, if that is shorter.
+func (a *Answer) Compressed() *Answer {
+	zipped := compress(a.plain.body)
+	if len(zipped) >= len(a.plain.body) {
+		return a
+	}
+	both := *a
+	both.headers = append(slices.Clip(a.headers), header{"Vary", varies})
+	both.gzipped = newForm(zipped, a.tag+"-gzip")
+	both.gzipped.encoding = []string{"gzip"}
+	return &both
+}
+
+// Status returns the answer's status.
+func (a *Answer) Status() int { return a.status }
 
 func newForm(body []byte, tag string) form {
 	return form{body: body, etag: []string{strconv.Quote(tag)}, length: []string{strconv.Itoa(len(body))}}

@@ -2,53 +2,51 @@ package web
 
 import (
 	"bytes"
-	_ "embed"
 	"encoding/json"
 	"fmt"
 	"html/template"
+	"os"
 	"path"
 	"regexp"
 	"slices"
 	"strings"
+	"testing"
 
 	"github.com/goccy/go-yaml"
+
+	"flashsale/test/kit/check"
 )
 
-// openAPI describes the HTTP API. The page /api is made from it, and tests compare it with the server.
-//
-//go:embed openapi.yaml
-var openAPI []byte
-
-// apiPolicy lets the page /api load its style and picture. No script may run, since the page has none.
-const apiPolicy = "default-src 'none'; style-src 'self'; img-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
-
-// makeAPI makes the files that describe the API, by their paths: the page, openapi.yaml itself, and the same in JSON. base is the
-// URL under which clients reach the server.
-func makeAPI(assets *Assets, base string) (map[string]file, error) {
+// The description of the API in web/pages/api.html and web/openapi.json is what is made from openapi.yaml.
+// WRITE_API=1 go test -run TestAPIIsMade ./web writes both.
+func TestAPIIsMade(t *testing.T) {
 	var d apiDocument
-	if err := yaml.UnmarshalWithOptions(openAPI, &d.root, yaml.UseOrderedMap()); err != nil {
-		return nil, fmt.Errorf("openapi.yaml: %w", err)
+	check.Done(yaml.UnmarshalWithOptions(openAPI, &d.root, yaml.UseOrderedMap()))
+	for name, made := range map[string][]byte{"pages/api.html": d.page(), "openapi.json": toJSON(d.root)} {
+		if os.Getenv("WRITE_API") != "" {
+			check.Done(os.WriteFile(name, made, 0o644)) //nolint:gosec // a file of the repository
+		}
+		check.Same(t, name+" is up to date", string(check.Must(os.ReadFile(name))) == string(made), true)
 	}
-	pages, err := template.New("api.html").Funcs(template.FuncMap{
-		"asset": assets.URL, "prose": prose, "get": get, "resolve": d.resolve, "example": example, "name": path.Base, "inside": inside, "bounds": bounds,
+}
+
+// page makes the page from testdata/api.html. The page is a template too: the server fills in its URL and the names of assets.
+func (d *apiDocument) page() []byte {
+	const base = "https://base.example"
+	pages := template.Must(template.New("api.html").Funcs(template.FuncMap{
+		"prose": prose, "get": get, "resolve": d.resolve, "example": example, "name": path.Base, "inside": inside, "bounds": bounds,
 		"needs": func(object any, member string) bool {
 			return slices.Contains(as[[]any](get(object, "required")), any(member))
 		},
-	}).ParseFS(pageFiles, "pages/api.html")
-	if err != nil {
-		return nil, err
-	}
+	}).ParseFiles("testdata/api.html"))
 	var page bytes.Buffer
-	err = pages.Execute(&page, struct {
+	check.Done(pages.Execute(&page, struct {
 		Doc    any
 		Base   string
 		Groups []apiGroup
-	}{d.root, base, d.groups(base)})
-	return map[string]file{
-		"/api":          {"text/html; charset=utf-8", apiPolicy, pageMaxAge, page.Bytes()},
-		"/openapi.yaml": {"application/yaml", filePolicy, pageMaxAge, openAPI},
-		"/openapi.json": {"application/json", filePolicy, pageMaxAge, toJSON(d.root)},
-	}, err
+	}{d.root, base, d.groups(base)}))
+	text := strings.ReplaceAll(page.String(), base, "{{base}}")
+	return regexp.MustCompile(`"/assets/([a-z]+\.[a-z]+)"`).ReplaceAll([]byte(text), []byte(`"{{asset "$1"}}"`))
 }
 
 // apiDocument is openapi.yaml as any: mappings are of type yaml.MapSlice, which keeps the order of the file.
