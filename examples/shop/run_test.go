@@ -49,8 +49,8 @@ func TestExample(t *testing.T) {
 		if *shown != "" {
 			shopAddr, engineAddr, e.out, e.logs = "127.0.0.1:8090", "127.0.0.1:8091", os.Stdout, os.Stderr
 		}
-		ended := e.start(shopAddr, engineAddr)
-		e.purchase()
+		ended := e.start(shopAddr, engineAddr) //nolint:contextcheck // a program ends by its own stop
+		e.purchase()                           //nolint:contextcheck // ask has the context of the test
 		e.say("the shop: %s   its orders: %s/orders", e.shop, e.shop)
 		e.say("the engine: %s   its console: %s/console, admin, password %s", e.engine, e.engine, e.password)
 		if *shown == "stay" {
