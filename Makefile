@@ -19,7 +19,7 @@ run: ## Start the server with embedded stores
 	go run .
 
 example: ## Start a small shop that sells through the engine, and buy there once; ONCE=1 ends after that
-	@cd examples/shop && go run ./run $(if $(ONCE),-once)
+	@cd examples/shop && go test -count=1 -timeout=0 -run='^TestExample$$' -args -example=$(if $(ONCE),once,stay)
 
 # The folder for temporary files lets other users through: as root, the nodes of a Galera cluster run as the user mysql.
 SUITE = TMPDIR=$$(mktemp -d -p "$${TMPDIR:-$(MEMORY)}"); chmod +x "$$TMPDIR"; export TMPDIR; trap 'rm -rf "$$TMPDIR"' EXIT; go run ./test/suite

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"reflect"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -31,50 +30,9 @@ func TestConnectToOne(t *testing.T) {
 			t.Errorf("%s is read as %+v", address, got)
 		}
 	}
-	for _, url := range []string{"", "embedded", "http://example.com", "redis://example.com/x"} {
+	for _, url := range []string{"", "embedded", "http://example.com", "redis://example.com/x", "a:1,b:2"} {
 		if _, err := Options(url); err == nil {
 			t.Errorf("%q is accepted", url)
-		}
-	}
-}
-
-func TestConnectToACluster(t *testing.T) {
-	for address, want := range map[string]redis.UniversalOptions{
-		"redis://a:1,redis://b:2":            {Addrs: []string{"a:1", "b:2"}},
-		"a:1,b:2,c:3":                        {Addrs: []string{"a:1", "b:2", "c:3"}},
-		"redis://a:1/,redis://b:2/0":         {Addrs: []string{"a:1", "b:2"}},
-		"redis://u:p%40%2C@a:1,b:2":          {Addrs: []string{"a:1", "b:2"}, Username: "u", Password: "p@,"},
-		"redis://:p@a:1,redis://:p@b:2":      {Addrs: []string{"a:1", "b:2"}, Password: "p"},
-		"rediss://u:p@a:1,rediss://b:2":      {Addrs: []string{"a:1", "b:2"}, Username: "u", Password: "p"},
-		"redis://[::1]:1,redis://[fe80::]:2": {Addrs: []string{"[::1]:1", "[fe80::]:2"}},
-	} {
-		expected := bounded()
-		expected.MaxRetries = -1
-		expected.Addrs, expected.Username, expected.Password = want.Addrs, want.Username, want.Password
-		if strings.HasPrefix(address, "rediss") {
-			expected.TLSConfig = secured("rediss")
-		}
-		if got, err := clusterOptions(address); err != nil || !reflect.DeepEqual(got, expected) {
-			t.Errorf("%s is read as %+v, %v", address, got, err)
-		}
-	}
-}
-
-func TestConnectBehindSentinels(t *testing.T) {
-	for address, want := range map[string]redis.UniversalOptions{
-		"a:1,b:2/shop":        {Addrs: []string{"a:1", "b:2"}, MasterName: "shop"},
-		"a:1/shop/5":          {Addrs: []string{"a:1"}, MasterName: "shop", DB: 5},
-		"u:p%2F@a:1,b:2/shop": {Addrs: []string{"a:1", "b:2"}, MasterName: "shop", Username: "u", Password: "p/"},
-		"u:p@a:1/shop/0?sentinel_username=s&sentinel_password=q%26": {
-			Addrs: []string{"a:1"}, MasterName: "shop", Username: "u", Password: "p", SentinelUsername: "s", SentinelPassword: "q&",
-		},
-	} {
-		expected := bounded()
-		expected.Addrs, expected.MasterName, expected.DB, expected.TLSConfig = want.Addrs, want.MasterName, want.DB, secured("rediss")
-		expected.Username, expected.Password = want.Username, want.Password
-		expected.SentinelUsername, expected.SentinelPassword = want.SentinelUsername, want.SentinelPassword
-		if got, err := sentinelOptions("rediss", address); err != nil || !reflect.DeepEqual(got, expected) {
-			t.Errorf("%s is read as %+v, %v", address, got, err)
 		}
 	}
 }

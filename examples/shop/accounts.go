@@ -2,7 +2,6 @@ package main
 
 import (
 	"crypto/rand"
-	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
@@ -10,7 +9,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
@@ -32,23 +30,12 @@ const (
 // customers has the shop's customers and their passwords. A real shop keeps hashes, and counts wrong passwords.
 var customers = map[string]string{"ann": "tea for two", "ben": "milk first", "eve": "no sugar"}
 
-// accounts is an OpenID Connect issuer for the shop's customers: authorization codes with PKCE (RFC 7636) and tokens by
-// RS256. A shop that has an issuer, such as Keycloak, needs nothing of this file.
-type accounts struct {
-	key    *rsa.PrivateKey
-	mu     sync.Mutex
-	grants map[string]grant // by code
-}
+// The shop is an OpenID Connect issuer for its customers: authorization codes with PKCE (RFC 7636) and tokens by RS256. A shop that
+// has an issuer, such as Keycloak, needs nothing of this file.
 
 // grant is a log-in whose code was not exchanged yet.
 type grant struct {
 	customer, redirect, challenge, nonce string
-}
-
-func (a *accounts) makeKey() (err error) {
-	a.grants = map[string]grant{}
-	a.key, err = rsa.GenerateKey(rand.Reader, keyBits)
-	return err
 }
 
 // discovery answers with the addresses of the issuer's endpoints. The engine reads them when it starts.
@@ -63,7 +50,7 @@ func (s *Shop) discovery(w http.ResponseWriter, _ *http.Request) {
 
 // keys answers with the keys by which the shop's tokens are checked.
 func (s *Shop) keys(w http.ResponseWriter, _ *http.Request) {
-	public := jose.JSONWebKey{Key: s.accounts.key.Public(), KeyID: keyID, Algorithm: "RS256", Use: "sig"}
+	public := jose.JSONWebKey{Key: s.key.Public(), KeyID: keyID, Algorithm: "RS256", Use: "sig"}
 	answer(w, http.StatusOK, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{public}})
 }
 
@@ -94,7 +81,7 @@ func (s *Shop) authorize(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	code := rand.Text()
-	if !s.accounts.keep(code, grant{name, form["redirect_uri"], form["code_challenge"], form["nonce"]}) {
+	if !s.keep(code, grant{name, form["redirect_uri"], form["code_challenge"], form["nonce"]}) {
 		s.show(w, http.StatusServiceUnavailable, "message.html", "Too many people are logging in. Please try again in a minute.")
 		return
 	}
@@ -103,29 +90,29 @@ func (s *Shop) authorize(w http.ResponseWriter, r *http.Request) {
 }
 
 // keep stores a grant under its code for codeLife. It returns false if there are maxGrants others.
-func (a *accounts) keep(code string, g grant) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if len(a.grants) >= maxGrants {
+func (s *Shop) keep(code string, g grant) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.grants) >= maxGrants {
 		return false
 	}
-	a.grants[code] = g
-	time.AfterFunc(codeLife, func() { a.take(code) })
+	s.grants[code] = g
+	time.AfterFunc(codeLife, func() { s.take(code) })
 	return true
 }
 
 // take returns and deletes a code's grant; ok is false if there is none.
-func (a *accounts) take(code string) (g grant, ok bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	g, ok = a.grants[code]
-	delete(a.grants, code)
+func (s *Shop) take(code string) (g grant, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g, ok = s.grants[code]
+	delete(s.grants, code)
 	return g, ok
 }
 
 // token exchanges a code for tokens. It takes the code's verifier as well, so that a code alone is of no use.
 func (s *Shop) token(w http.ResponseWriter, r *http.Request) {
-	g, ok := s.accounts.take(r.PostFormValue("code"))
+	g, ok := s.take(r.PostFormValue("code"))
 	sum := sha256.Sum256([]byte(r.PostFormValue("code_verifier")))
 	if !ok || r.PostFormValue("grant_type") != "authorization_code" || r.PostFormValue("client_id") != clientID ||
 		r.PostFormValue("redirect_uri") != g.redirect || base64.RawURLEncoding.EncodeToString(sum[:]) != g.challenge {
@@ -154,7 +141,7 @@ func (s *Shop) sign(forWhom, customer, nonce string) (string, error) {
 	}
 	token := jwt.NewWithClaims(jwt.SigningMethodRS256, claims)
 	token.Header["kid"] = keyID
-	return token.SignedString(s.accounts.key)
+	return token.SignedString(s.key)
 }
 
 func answer(w http.ResponseWriter, status int, body any) {

@@ -5,8 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"sync"
 	"time"
 
@@ -45,22 +47,14 @@ type payment struct {
 	state     state
 }
 
-// checkout takes the money of flash sales.
-type checkout struct {
-	mu       sync.Mutex
-	payments map[string]*payment // by order
-	verifier *oidc.IDTokenVerifier
-	engine   string // the URL of the engine whose tokens verifier checks
-}
-
-// of returns the payment of an order. For an order that has none it makes one that is unpaid.
-func (k *checkout) of(order string, cents int64) *payment {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	p, ok := k.payments[order]
+// payment returns the payment of an order. For an order that has none it makes one that is unpaid.
+func (s *Shop) payment(order string, cents int64) *payment {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, ok := s.payments[order]
 	if !ok {
 		p = &payment{order: order, reference: "shop-" + order, cents: cents, state: unpaid}
-		k.payments[order] = p
+		s.payments[order] = p
 	}
 	return p
 }
@@ -71,14 +65,14 @@ func (s *Shop) verify(ctx context.Context, token string) (h hold, c Connection, 
 	if c, err = s.connection(); err != nil {
 		return h, c, err
 	}
-	s.checkout.mu.Lock()
-	if s.checkout.engine != c.Engine {
+	s.mu.Lock()
+	if s.verifies != c.Engine {
 		keys := oidc.NewRemoteKeySet(oidc.ClientContext(ctx, s.client), c.Engine+"/.well-known/jwks.json")
-		s.checkout.verifier = oidc.NewVerifier(c.Engine, keys, &oidc.Config{SkipClientIDCheck: true, SupportedSigningAlgs: []string{oidc.ES256}})
-		s.checkout.engine = c.Engine
+		s.verifier = oidc.NewVerifier(c.Engine, keys, &oidc.Config{SkipClientIDCheck: true, SupportedSigningAlgs: []string{oidc.ES256}})
+		s.verifies = c.Engine
 	}
-	verifier := s.checkout.verifier
-	s.checkout.mu.Unlock()
+	verifier := s.verifier
+	s.mu.Unlock()
 	checked, err := verifier.Verify(ctx, token)
 	if err != nil {
 		return h, c, err
@@ -123,7 +117,7 @@ func (s *Shop) atCheckout(w http.ResponseWriter, r *http.Request, do func(contex
 		s.show(w, http.StatusBadRequest, "message.html", "This link to the checkout is not valid, or its time is over. Open your orders at the flash sale to pay.")
 		return
 	}
-	p := s.checkout.of(h.Order, h.Amount)
+	p := s.payment(h.Order, h.Amount)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if do != nil {
@@ -168,9 +162,9 @@ func (s *Shop) advance(ctx context.Context, c Connection, p *payment) error {
 // owe marks the payment with this reference as owed, for example because support has refunded the order. finishPayments then
 // sends the money back.
 func (s *Shop) owe(orderID, reference string) {
-	s.checkout.mu.Lock()
-	p, known := s.checkout.payments[orderID]
-	s.checkout.mu.Unlock()
+	s.mu.Lock()
+	p, known := s.payments[orderID]
+	s.mu.Unlock()
 	if !known {
 		return
 	}
@@ -197,12 +191,9 @@ func (s *Shop) finishPayments(ctx context.Context) {
 
 // finish advances all payments once, and reports whether all calls to the engine succeeded.
 func (s *Shop) finish(ctx context.Context, c Connection) bool {
-	s.checkout.mu.Lock()
-	var list []*payment
-	for _, p := range s.checkout.payments {
-		list = append(list, p)
-	}
-	s.checkout.mu.Unlock()
+	s.mu.Lock()
+	list := slices.Collect(maps.Values(s.payments))
+	s.mu.Unlock()
 	done := true
 	for _, p := range list {
 		p.mu.Lock()

@@ -6,6 +6,8 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
+	"crypto/rsa"
 	"embed"
 	"encoding/json"
 	"errors"
@@ -17,8 +19,11 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
+
+	"github.com/coreos/go-oidc/v3/oidc"
 )
 
 // engineTimeout bounds a call to the engine, and repeatEvery is the pause before calls that failed are repeated.
@@ -45,18 +50,23 @@ type Shop struct {
 	client     *http.Client
 	log        io.Writer
 
-	accounts accounts
-	checkout checkout
-	orders   orders
+	key *rsa.PrivateKey // signs the tokens of customers
+
+	mu       sync.Mutex          // of what follows
+	grants   map[string]grant    // by code
+	payments map[string]*payment // by order
+	orders   map[string]order    // by id; in a real shop they would go on to the warehouse and the accounting
+	verifier *oidc.IDTokenVerifier
+	verifies string // the URL of the engine whose tokens verifier checks
 }
 
 func newShop(url string, connection func() (Connection, error), log io.Writer) (*Shop, error) {
-	s := &Shop{url: url, connection: connection, client: &http.Client{Timeout: engineTimeout}, log: log}
-	s.checkout.payments = map[string]*payment{}
-	s.orders.seen, s.orders.byID = map[string]bool{}, map[string]order{}
-	var err error
-	s.pages, err = template.New("").Funcs(template.FuncMap{"money": money}).ParseFS(files, "pages/*.html")
-	return s, errors.Join(err, s.accounts.makeKey())
+	pages, err := template.New("").Funcs(template.FuncMap{"money": money}).ParseFS(files, "pages/*.html")
+	key, errKey := rsa.GenerateKey(rand.Reader, keyBits)
+	return &Shop{
+		url: url, connection: connection, pages: pages, client: &http.Client{Timeout: engineTimeout}, log: log, key: key,
+		grants: map[string]grant{}, payments: map[string]*payment{}, orders: map[string]order{},
+	}, errors.Join(err, errKey)
 }
 
 // readConnection reads the file at each call, so that a key or a secret can be replaced without a restart.

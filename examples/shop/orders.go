@@ -1,13 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
-	"sync"
 	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
@@ -41,13 +42,6 @@ type order struct {
 	event int64
 }
 
-// orders keeps the orders of flash sales. In a real shop they would go on to the warehouse and the accounting.
-type orders struct {
-	mu   sync.Mutex
-	seen map[string]bool // ids of events
-	byID map[string]order
-}
-
 // hear takes a message of the engine, by the Standard Webhooks specification. After any answer but 2xx the engine sends the
 // message again.
 func (s *Shop) hear(w http.ResponseWriter, r *http.Request) {
@@ -77,43 +71,29 @@ func (s *Shop) hear(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// learn takes one event. The engine may send an event more than once, so a known event changes nothing. An operator may have
-// an old message sent again, so an event that is older than the order's newest one does not change the order.
+// learn takes one event. The engine may send an event more than once, and an operator may have an old message sent again, so only
+// an event that is newer than the others of its order changes the order. owe does nothing for a payment that it has had before.
 func (s *Shop) learn(e event) {
 	number, err := strconv.ParseInt(e.ID, 10, 64)
-	if err != nil || e.Order == nil || !s.orders.note(e, number) {
+	if err != nil || e.Order == nil {
 		return
 	}
-	fmt.Fprintf(s.log, "event %s: %s, order %s is %s\n", e.ID, e.Type, e.Order.ID, e.Order.Status)
 	if e.Type == "refund.due" && e.Payment != nil && e.Payment.Provider == "handoff" {
 		s.owe(e.Order.ID, e.Payment.ProviderTxnID)
 	}
-}
-
-// note stores an event's order, unless a newer event of the order is known, and reports whether the event itself is new.
-func (o *orders) note(e event, number int64) bool {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if o.seen[e.ID] {
-		return false
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if number > s.orders[e.Order.ID].event {
+		e.Order.At, e.Order.event = e.At, number
+		s.orders[e.Order.ID] = *e.Order
+		fmt.Fprintf(s.log, "event %s: %s, order %s is %s\n", e.ID, e.Type, e.Order.ID, e.Order.Status)
 	}
-	o.seen[e.ID] = true
-	if number > o.byID[e.Order.ID].event {
-		known := *e.Order
-		known.At, known.event = e.At, number
-		o.byID[known.ID] = known
-	}
-	return true
 }
 
 // showOrders lists the orders, the newest first. A real shop shows this list to its staff only.
 func (s *Shop) showOrders(w http.ResponseWriter, _ *http.Request) {
-	s.orders.mu.Lock()
-	list := make([]order, 0, len(s.orders.byID))
-	for _, known := range s.orders.byID {
-		list = append(list, known)
-	}
-	s.orders.mu.Unlock()
-	slices.SortFunc(list, func(a, b order) int { return int(b.event - a.event) })
+	s.mu.Lock()
+	list := slices.SortedFunc(maps.Values(s.orders), func(a, b order) int { return cmp.Compare(b.event, a.event) })
+	s.mu.Unlock()
 	s.show(w, http.StatusOK, "orders.html", list)
 }

@@ -79,8 +79,8 @@ func TestRepeatedEvents(t *testing.T) {
 	} {
 		same(t, "answer", post(s, message(t, webhookSecret, time.Now(), events...)), http.StatusNoContent)
 	}
-	same(t, "orders", len(s.orders.byID), 1)
-	same(t, "status", s.orders.byID[orderID].Status, "paid")
+	same(t, "orders", len(s.orders), 1)
+	same(t, "status", s.orders[orderID].Status, "paid")
 }
 
 // Support refunds an order in the engine: the shop sends the money back, once, and reports it.

@@ -233,7 +233,7 @@ func TestLogIn(t *testing.T) {
 	}
 	noError(t, json.Unmarshal([]byte(body), &tokens))
 	var claims jwt.MapClaims
-	_, err := jwt.ParseWithClaims(tokens.ID, &claims, func(*jwt.Token) (any, error) { return &s.accounts.key.PublicKey, nil },
+	_, err := jwt.ParseWithClaims(tokens.ID, &claims, func(*jwt.Token) (any, error) { return &s.key.PublicKey, nil },
 		jwt.WithValidMethods([]string{"RS256"}), jwt.WithIssuer(shop), jwt.WithAudience(clientID), jwt.WithExpirationRequired())
 	noError(t, err)
 	same(t, "the customer", [2]any{claims["sub"], claims["nonce"]}, [2]any{"ann", "n"})

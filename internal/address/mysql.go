@@ -1,4 +1,4 @@
-// Package address reads the addresses of databases that settings name and package repository opens.
+// Package address reads the addresses of databases and of Redis that settings name, and that packages repository and gate open.
 package address
 
 import (

@@ -176,44 +176,31 @@ func (configFile) BeforeResolve(ctx *kong.Context, trace *kong.Path, file *fileS
 // fileSettings holds the top-level keys of a YAML file.
 type fileSettings struct {
 	path   string
-	values map[string]asWritten
+	values map[string]ast.Node
 }
 
-// asWritten is the text of a value as it is in the file: YAML would read a password such as 0123456701 as an octal number. The
-// entries of a list have commas between them. text is nil for null.
-type asWritten struct{ text *string }
-
-// UnmarshalYAML implements yaml.NodeUnmarshaler.
-func (w *asWritten) UnmarshalYAML(node ast.Node) error {
-	var text string
+// written returns the text of a value as it is in the file: YAML would read a password such as 0123456701 as an octal number. The
+// entries of a list have commas between them.
+func written(node ast.Node) string {
 	switch value := node.(type) {
 	case *ast.NullNode:
-		return nil
+		return ""
 	case *ast.LiteralNode: // of several lines
-		text = value.Value.Value
+		return value.Value.Value
 	case *ast.SequenceNode:
 		parts := make([]string, len(value.Values))
 		for i, entry := range value.Values {
-			var part asWritten
-			if err := part.UnmarshalYAML(entry); err != nil {
-				return err
-			}
-			if part.text != nil {
-				parts[i] = *part.text
-			}
+			parts[i] = written(entry)
 		}
-		text = strings.Join(parts, ",")
+		return strings.Join(parts, ",")
 	case ast.ScalarNode:
-		text = value.GetToken().Value
-	default: // a mapping, for example, which is not the value of any setting
-		text = node.String()
+		return value.GetToken().Value
 	}
-	w.text = &text
-	return nil
+	return node.String() // a mapping, for example, which is not the value of any setting
 }
 
 func (f *fileSettings) load(path string) error {
-	f.path, f.values = path, map[string]asWritten{}
+	f.path, f.values = path, map[string]ast.Node{}
 	text, err := os.ReadFile(path) //nolint:gosec // the operator names the file
 	if err != nil {
 		return fmt.Errorf("--config: %w", err)
@@ -249,8 +236,8 @@ func resolver(getenv func(string) string, file *fileSettings) kong.Resolver {
 		if value := getenv(envName(flag.Name)); value != "" {
 			return value, nil
 		}
-		if value := file.values[flag.Name].text; value != nil {
-			return *value, nil
+		if value := file.values[flag.Name]; value != nil && value.Type() != ast.NullType {
+			return written(value), nil
 		}
 		return nil, nil
 	})

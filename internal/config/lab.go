@@ -56,6 +56,23 @@ func databaseServers(database string) (servers []string, name string) {
 	return servers, strings.ToLower(strings.Trim(u.Path, "/")) // some servers ignore case
 }
 
+// redisServers returns host:port, as hostName spells it, of each node or sentinel that an address of Redis names.
+func redisServers(redis string) (servers []string) {
+	single, several, err := address.Redis(redis)
+	switch {
+	case err != nil:
+		return nil
+	case single != nil:
+		servers = []string{single.Addr}
+	default:
+		servers = several.Addrs
+	}
+	for i, server := range servers {
+		servers[i] = hostName(&url.URL{Host: server}, "")
+	}
+	return servers
+}
+
 // overlap reports whether two lists of servers, as hostName spells them, have one in common. It does not recognize aliases of
 // a host.
 func overlap(a, b []string) bool {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"regexp"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -74,19 +75,14 @@ func (s *Settings) putPasswords() (err error) {
 	return nil
 }
 
+// storeAddress matches the address of a store: scheme://, then user@, then the rest.
+var storeAddress = regexp.MustCompile(`(?s)^([^,/@]*://)?(?:([^@,/?]*)@)?(.*)$`)
+
 // withPassword puts a password into the address of a store: scheme://user@host/db, or a list of nodes, of which the
 // first may name the user. It returns an error if the address has a password already.
 func withPassword(address, password string) (string, error) {
-	scheme, rest, found := strings.Cut(address, "://")
-	if found {
-		scheme += "://"
-	} else {
-		scheme, rest = "", address
-	}
-	user, host, found := strings.Cut(rest, "@")
-	if !found || strings.ContainsAny(user, ",/?") {
-		user, host = "", rest
-	}
+	parts := storeAddress.FindStringSubmatch(address)
+	scheme, user, host := parts[1], parts[2], parts[3]
 	if strings.Contains(user, ":") {
 		return address, errors.New("has a password already")
 	}

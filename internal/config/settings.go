@@ -182,10 +182,11 @@ func Refuse(bad bool, text string, values ...any) error {
 // ValidateStores checks the settings of the stores, for every command that opens the stores. An error is one line that names
 // the setting.
 func (s *Settings) ValidateStores() error {
+	_, _, badReplicas := address.Redis(s.RedisReplicas)
 	return cmp.Or(
 		validateDatabase("--database", s.Database),
 		validateRedis("--redis", s.Redis),
-		Refuse(s.RedisReplicas != "" && !redisAddress(s.RedisReplicas), "--redis-replicas: want "+redisForms),
+		Refuse(s.RedisReplicas != "" && badReplicas != nil, "--redis-replicas: %w", badReplicas),
 		Refuse(s.RedisReplicas != "" && s.Redis == EmbeddedRedis, "--redis-replicas: the embedded Redis has no replicas"),
 		Refuse(s.DBMaxConns < 4 || s.DBMaxConns > 10_000, "--db-max-conns: must be 4 to 10000"),
 	)
@@ -202,7 +203,8 @@ func validateDatabase(flag, database string) error {
 }
 
 func validateRedis(flag, redis string) error {
-	return Refuse(redis != EmbeddedRedis && !redisAddress(redis), "%s: want embedded, "+redisForms, flag)
+	_, _, err := address.Redis(redis)
+	return Refuse(redis != EmbeddedRedis && err != nil, "%s: want embedded, or an address: %w", flag, err)
 }
 
 // ValidateStrategies checks the settings of the stores and of the strategies. An error is one line that names the setting.

@@ -43,87 +43,65 @@ type Sources struct {
 // sourced collects the figures that are read from Sources.
 type sourced struct {
 	Sources
-	m       *Metrics
-	figures map[string]*prometheus.Desc // by name
+	m *Metrics
 }
 
 // Watch registers the figures of the sources. It may be called once.
-func (m *Metrics) Watch(s Sources) {
-	figures := map[string]*prometheus.Desc{}
-	for _, f := range []struct {
-		name, help string
-		labels     []string
-	}{
-		{"flashsale_build_info", "1, with the version, the strategy and Go's version.", []string{"version", "strategy", "go_version"}},
-		{"flashsale_sales", "Sales that this instance watches, of which the first 20 have figures of their own.", nil},
-		{"flashsale_sale_units", "Units of a sale that are available, held or paid, as this instance last read the database.", []string{"sale", "state"}},
-		{"flashsale_sale_requests_total", "Purchase requests of a sale by what became of them, those that the front door refused too.", []string{"sale", "verdict"}},
-		{"flashsale_event_streams", "Open streams of stock events.", nil},
-		{"flashsale_gate_breaker_closed", "1 while attempts go to the gate, 0 while the circuit breaker leaves Redis alone.", nil},
-		{"flashsale_gate_reachable", "1 if Redis answered when these figures were asked for.", nil},
-		{"flashsale_gate_open", "1 if a sale's gate admits.", []string{"sale"}},
-		{"flashsale_gate_epoch", "Generation of a sale's gate.", []string{"sale"}},
-		{"flashsale_gate_left_units", "Units that a sale's gate may still admit.", []string{"sale"}},
-		{"flashsale_gate_inflight_units", "Units that were admitted and not settled.", []string{"sale"}},
-		{"flashsale_gate_stream_entries", "Entries in a sale's stream, which wait to be settled.", []string{"sale"}},
-		{"flashsale_queue_bypassed_entries_total", "Entries that were settled from the stream itself although a queue should have brought them.", nil},
-		{"flashsale_line_entries", "Entries of a sale's line.", []string{"sale"}},
-		{"flashsale_line_serving", "Ranks of a sale's line that have been called, or at which a draw has looked.", []string{"sale"}},
-		{"flashsale_line_called_units", "Units behind the calls of a sale's line.", []string{"sale"}},
-		{"flashsale_line_idle_units", "Units that are behind no call although entrants wait for them.", []string{"sale"}},
-		{"flashsale_line_ended_calls_total", "Calls of a sale's line that have ended, by whether with an order.", []string{"sale", "ended"}},
-		{"flashsale_line_awaits_round", "1 while a sealed line waits for its round of the beacon.", []string{"sale"}},
-		{"flashsale_queue_age_seconds", "Age of the oldest entry in any stream, 0 if there is none.", nil},
-		{"flashsale_gate_drift_units", "The gate's units minus the database's, as this instance's auditor saw them within the last ten seconds.", []string{"sale"}},
-		{"flashsale_auditor_last_look_timestamp_seconds", "When this instance last held the auditor's lease, 0 if it never did: one instance at a time holds it.", nil},
-		{"flashsale_expiry_lag_seconds", "Time since the expirer last found no order overdue: none waits longer for its end.", nil},
-	} {
-		figures[f.name] = prometheus.NewDesc(f.name, f.help, f.labels, nil)
-	}
-	m.registry.MustRegister(&sourced{s, m, figures})
-}
+func (m *Metrics) Watch(s Sources) { m.registry.MustRegister(&sourced{s, m}) }
 
-// setter adds a figure to the answer of a scrape.
-type setter func(name string, value float64, labels ...string)
+// Describe is part of prometheus.Collector. It describes nothing, so that Collect alone says which figures there are.
+func (s *sourced) Describe(chan<- *prometheus.Desc) {}
 
-// Describe is part of prometheus.Collector.
-func (s *sourced) Describe(to chan<- *prometheus.Desc) {
-	for _, figure := range s.figures {
-		to <- figure
-	}
-}
+// setter adds a figure to the answer of a scrape. labels has each label's name and value.
+type setter func(name, help string, value float64, labels ...string)
 
 // Collect is part of prometheus.Collector.
 func (s *sourced) Collect(to chan<- prometheus.Metric) {
-	show := func(name string, value float64, labels ...string) {
+	show := func(name, help string, value float64, labels ...string) {
 		kind := prometheus.GaugeValue
 		if strings.HasSuffix(name, "_total") { // no gauge's name ends so
 			kind = prometheus.CounterValue
 		}
-		to <- prometheus.MustNewConstMetric(s.figures[name], kind, value, labels...)
+		var names, values []string
+		for label := range slices.Chunk(labels, 2) {
+			names, values = append(names, label[0]), append(values, label[1])
+		}
+		to <- prometheus.MustNewConstMetric(prometheus.NewDesc(name, help, names, nil), kind, value, values...)
 	}
 	version, strategy := s.Build()
-	show("flashsale_build_info", 1, version, strategy, runtime.Version())
-	show("flashsale_event_streams", float64(s.Streams()))
-	show("flashsale_gate_breaker_closed", number(s.Breaker()))
-	show("flashsale_queue_bypassed_entries_total", float64(s.Bypassed()))
+	show("flashsale_build_info", "1, with the version, the strategy and Go's version.", 1,
+		"version", version, "strategy", strategy, "go_version", runtime.Version())
+	show("flashsale_event_streams", "Open streams of stock events.", float64(s.Streams()))
+	show("flashsale_gate_breaker_closed",
+		"1 while attempts go to the gate, 0 while the circuit breaker leaves Redis alone.", number(s.Breaker()))
+	show("flashsale_queue_bypassed_entries_total",
+		"Entries that were settled from the stream itself although a queue should have brought them.", float64(s.Bypassed()))
+	show("flashsale_auditor_last_look_timestamp_seconds",
+		"When this instance last held the auditor's lease, 0 if it never did: one instance at a time holds it.",
+		float64(s.m.audited.Load())/1000)
 	now := s.m.now()
-	show("flashsale_auditor_last_look_timestamp_seconds", seconds(s.m.audited.Load()))
 	if emptied := s.m.emptied.Load(); emptied != 0 {
-		show("flashsale_expiry_lag_seconds", now.Sub(time.UnixMilli(emptied)).Seconds())
+		show("flashsale_expiry_lag_seconds",
+			"Time since the expirer last found no order overdue: none waits longer for its end.", now.Sub(time.UnixMilli(emptied)).Seconds())
 	}
 
 	sales := s.Sales()
-	show("flashsale_sales", float64(len(sales)))
+	show("flashsale_sales",
+		"Sales that this instance watches, of which the first 20 have figures of their own.", float64(len(sales)))
 	slices.SortStableFunc(sales, func(a, b model.Offer) int { return byNeed(a, b, now) })
 	shown := sales[:min(len(sales), maxSales)]
 	requests := s.Requests()
 	for _, sale := range shown {
-		show("flashsale_sale_units", float64(sale.Stock.Free()), sale.ID, "available")
-		show("flashsale_sale_units", float64(sale.Stock.Held), sale.ID, "held")
-		show("flashsale_sale_units", float64(sale.Stock.Paid), sale.ID, "paid")
+		stock := sale.Stock
+		for state, units := range map[string]int64{"available": stock.Free(), "held": stock.Held, "paid": stock.Paid} {
+			show("flashsale_sale_units",
+				"Units of a sale that are available, held or paid, as this instance last read the database.",
+				float64(units), "sale", sale.ID, "state", state)
+		}
 		for verdict, n := range requests[sale.ID] {
-			show("flashsale_sale_requests_total", float64(n), sale.ID, string(verdict))
+			show("flashsale_sale_requests_total",
+				"Purchase requests of a sale by what became of them, those that the front door refused too.",
+				float64(n), "sale", sale.ID, "verdict", string(verdict))
 		}
 	}
 	lines := slices.DeleteFunc(s.Lines(), func(o model.Offer) bool { return o.Stock.Lined != model.InLine })
@@ -137,13 +115,18 @@ func (s *sourced) Collect(to chan<- prometheus.Metric) {
 
 // collectLine reports the figures of a sale in line.
 func (s *sourced) collectLine(sale model.Offer, show setter) {
-	show("flashsale_line_entries", float64(sale.Line.Entries), sale.ID)
-	show("flashsale_line_serving", float64(sale.Line.Serving), sale.ID)
-	show("flashsale_line_called_units", float64(sale.Stock.Called), sale.ID)
-	show("flashsale_line_idle_units", float64(idle(sale)), sale.ID)
-	show("flashsale_line_awaits_round", number(sale.Line.Phase == model.PhaseSealed && sale.Line.AwaitsSeed()), sale.ID)
+	line := func(name, help string, value float64) { show(name, help, value, "sale", sale.ID) }
+	line("flashsale_line_entries", "Entries of a sale's line.", float64(sale.Line.Entries))
+	line("flashsale_line_serving",
+		"Ranks of a sale's line that have been called, or at which a draw has looked.", float64(sale.Line.Serving))
+	line("flashsale_line_called_units", "Units behind the calls of a sale's line.", float64(sale.Stock.Called))
+	line("flashsale_line_idle_units",
+		"Units that are behind no call although entrants wait for them.", float64(idle(sale)))
+	line("flashsale_line_awaits_round", "1 while a sealed line waits for its round of the beacon.",
+		number(sale.Line.Phase == model.PhaseSealed && sale.Line.AwaitsSeed()))
 	for ended, calls := range map[string]int64{"spent": sale.Stock.SpentCalls, "lapsed": sale.Stock.LapsedCalls} {
-		show("flashsale_line_ended_calls_total", float64(calls), sale.ID, ended)
+		show("flashsale_line_ended_calls_total", "Calls of a sale's line that have ended, by whether with an order.",
+			float64(calls), "sale", sale.ID, "ended", ended)
 	}
 }
 
@@ -158,17 +141,22 @@ func idle(sale model.Offer) int64 {
 // collectDrifts reports the drifts of the sales shown. Of the other sales it reports the drifts that are not 0, of at most
 // maxSales of them.
 func (s *sourced) collectDrifts(shown []model.Offer, now time.Time, show setter) {
+	drift := func(saleID string, units int64) {
+		show("flashsale_gate_drift_units",
+			"The gate's units minus the database's, as this instance's auditor saw them within the last ten seconds.",
+			float64(units), "sale", saleID)
+	}
 	drifts := s.m.drifts.recent(now)
 	for _, sale := range shown {
 		if units, judged := drifts[sale.ID]; judged {
-			show("flashsale_gate_drift_units", float64(units), sale.ID)
+			drift(sale.ID, units)
 			delete(drifts, sale.ID)
 		}
 	}
 	maps.DeleteFunc(drifts, func(_ string, units int64) bool { return units == 0 })
 	wrong := slices.Sorted(maps.Keys(drifts))
 	for _, id := range wrong[:min(len(wrong), maxSales)] {
-		show("flashsale_gate_drift_units", float64(drifts[id]), id)
+		drift(id, drifts[id])
 	}
 }
 
@@ -178,11 +166,11 @@ func (s *sourced) collectGates(sales, shown []model.Offer, show setter) {
 	ctx, cancel := context.WithTimeout(context.Background(), collectLimit)
 	defer cancel()
 	age, err := s.QueueAge(ctx, model.GateRefs(sales)...)
-	show("flashsale_gate_reachable", number(err == nil))
+	show("flashsale_gate_reachable", "1 if Redis answered when these figures were asked for.", number(err == nil))
 	if err != nil {
 		return
 	}
-	show("flashsale_queue_age_seconds", age.Seconds())
+	show("flashsale_queue_age_seconds", "Age of the oldest entry in any stream, 0 if there is none.", age.Seconds())
 	states, err := s.Peek(ctx, model.GateRefs(shown)...)
 	if err != nil {
 		return
@@ -191,12 +179,12 @@ func (s *sourced) collectGates(sales, shown []model.Offer, show setter) {
 		if !state.Exists {
 			continue
 		}
-		id := shown[i].ID
-		show("flashsale_gate_open", number(state.Open), id)
-		show("flashsale_gate_epoch", float64(state.Epoch), id)
-		show("flashsale_gate_left_units", float64(state.Left), id)
-		show("flashsale_gate_inflight_units", float64(state.Inflight), id)
-		show("flashsale_gate_stream_entries", float64(state.Stream), id)
+		gate := func(name, help string, value float64) { show(name, help, value, "sale", shown[i].ID) }
+		gate("flashsale_gate_open", "1 if a sale's gate admits.", number(state.Open))
+		gate("flashsale_gate_epoch", "Generation of a sale's gate.", float64(state.Epoch))
+		gate("flashsale_gate_left_units", "Units that a sale's gate may still admit.", float64(state.Left))
+		gate("flashsale_gate_inflight_units", "Units that were admitted and not settled.", float64(state.Inflight))
+		gate("flashsale_gate_stream_entries", "Entries in a sale's stream, which wait to be settled.", float64(state.Stream))
 	}
 }
 
@@ -220,5 +208,3 @@ func number(yes bool) float64 {
 	}
 	return 0
 }
-
-func seconds(unixMs int64) float64 { return float64(unixMs) / 1000 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -17,18 +18,13 @@ func (p *Provider) Signed(timestamp, signature string, body []byte) bool {
 	if err != nil || p.Now().Sub(time.Unix(unix, 0)).Abs() > callbackWindow {
 		return false
 	}
-	given, err := hex.DecodeString(signature)
-	return err == nil && hmac.Equal(given, sign(p.Secret, timestamp, body))
+	return hmac.Equal([]byte(strings.ToLower(signature)), []byte(Sign(p.Secret, timestamp, body)))
 }
 
 // Sign returns what the provider sends in the header X-Signature: the HMAC-SHA256, in hex, of timestamp, a dot and body.
 func Sign(secret []byte, timestamp string, body []byte) string {
-	return hex.EncodeToString(sign(secret, timestamp, body))
-}
-
-func sign(secret []byte, timestamp string, body []byte) []byte {
 	h := hmac.New(sha256.New, secret)
 	h.Write([]byte(timestamp + "."))
 	h.Write(body)
-	return h.Sum(nil)
+	return hex.EncodeToString(h.Sum(nil))
 }

@@ -253,9 +253,7 @@ func (p *Provider) Read(header http.Header, body []byte) (report model.Report, r
 	switch {
 	case strings.HasPrefix(string(event.Type), "checkout.session."):
 		var s session
-		if err := json.Unmarshal(event.Data.Object, &s); err != nil {
-			return report, false, fmt.Errorf("%w: %w", model.ErrForeignNotice, err)
-		}
+		err = json.Unmarshal(event.Data.Object, &s)
 		object, want = s.Object, "checkout.session"
 		report, relevant = s.report(s.Payment)
 		if event.Type == api.EventTypeCheckoutSessionAsyncPaymentFailed {
@@ -270,9 +268,7 @@ func (p *Provider) Read(header http.Header, body []byte) (report model.Report, r
 			Currency api.Currency
 			Metadata struct{ Payment string }
 		}
-		if err := json.Unmarshal(event.Data.Object, &charge); err != nil {
-			return report, false, fmt.Errorf("%w: %w", model.ErrForeignNotice, err)
-		}
+		err = json.Unmarshal(event.Data.Object, &charge)
 		object, want = charge.Object, "charge"
 		relevant = charge.Refunded && charge.Intent != ""
 		report = model.NewReport(charge.Metadata.Payment, "", string(charge.Intent), model.PaymentRefunded, moneyOf(charge.Currency, charge.Amount))
@@ -284,12 +280,13 @@ func (p *Provider) Read(header http.Header, body []byte) (report model.Report, r
 			Amount   int64
 			Currency api.Currency
 		}
-		if err := json.Unmarshal(event.Data.Object, &refund); err != nil {
-			return report, false, fmt.Errorf("%w: %w", model.ErrForeignNotice, err)
-		}
+		err = json.Unmarshal(event.Data.Object, &refund)
 		object, want = refund.Object, "refund"
 		relevant = refund.Intent != "" && slices.Contains([]api.RefundStatus{api.RefundStatusFailed, api.RefundStatusCanceled}, refund.Status)
 		report = model.NewReport("", "", string(refund.Intent), model.PaymentRefundDue, moneyOf(refund.Currency, refund.Amount))
+	}
+	if err != nil {
+		return model.Report{}, false, fmt.Errorf("%w: %w", model.ErrForeignNotice, err)
 	}
 	if !relevant || report.Result() != model.PaymentRefundDue && !model.ValidID(report.PaymentID(), model.PaymentIDLength) {
 		return report, false, nil

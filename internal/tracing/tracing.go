@@ -26,6 +26,7 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+	"golang.org/x/time/rate"
 
 	"flashsale/internal/observe"
 	"flashsale/model"
@@ -56,7 +57,7 @@ func New(ctx context.Context, endpoint string, ratio float64, instance string, l
 	if err != nil {
 		return nil, fmt.Errorf("--otlp-endpoint: %w", err)
 	}
-	otel.SetErrorHandler(&failures{log: log})
+	otel.SetErrorHandler(&failures{log: log, now: rate.Sometimes{Interval: failurePause}})
 	provider := sdktrace.NewTracerProvider(
 		sdktrace.WithBatcher(wordless{exporter}),
 		sdktrace.WithSampler(sdktrace.ParentBased(requests{sdktrace.TraceIDRatioBased(ratio)})),
@@ -79,18 +80,14 @@ const failurePause = time.Minute
 // failures logs the errors that OpenTelemetry reports.
 type failures struct {
 	log     *slog.Logger
-	told    atomic.Bool // the last line was logged less than failurePause ago
+	now     rate.Sometimes
 	skipped atomic.Int64
 }
 
 // Handle is part of otel.ErrorHandler. The line contains the number of failures before it that were not logged.
 func (f *failures) Handle(err error) {
-	if f.told.Swap(true) {
-		f.skipped.Add(1)
-		return
-	}
-	time.AfterFunc(failurePause, func() { f.told.Store(false) })
-	f.log.Warn("traces are lost", "error", err, "skipped", f.skipped.Swap(0))
+	f.skipped.Add(1)
+	f.now.Do(func() { f.log.Warn("traces are lost", "error", err, "skipped", f.skipped.Swap(0)-1) })
 }
 
 // wordless removes the texts of errors from the spans that leave the process, whichever library added them: the errors
