@@ -165,11 +165,12 @@ func integer[N int | int64](value []byte, n *N) error {
 			return nil
 		}
 	}
-	wrong := &json.SemanticError{JSONKind: jsontext.Value(value).Kind()}
-	switch wrong.JSONKind {
-	case jsontext.KindNull: // leaves the number as it was
+	kind := jsontext.Value(value).Kind()
+	if kind == jsontext.KindNull { // leaves the number as it was
 		return nil
-	case jsontext.KindNumber:
+	}
+	wrong := &json.SemanticError{JSONKind: kind}
+	if kind == jsontext.KindNumber {
 		wrong.JSONValue = value
 	}
 	return wrong

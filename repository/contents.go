@@ -112,7 +112,9 @@ func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok
 			`SELECT number AS place, units, CASE WHEN EXISTS (SELECT 1 FROM entries WHERE entries.sale_id = calls.sale_id AND entries.number = calls.number
 				AND entries.user_id = calls.user_id AND state = 'waiting') THEN 0 ELSE 1 END AS wrong
 				FROM calls WHERE number > ? AND sale_id = ? ORDER BY number`,
-			-1, []any{saleID}, func(page sum) {
+			-1,
+			[]any{saleID},
+			func(page sum) {
 				books.CalledUnits, books.WrongCalls = books.CalledUnits+page.units, books.WrongCalls+page.wrong
 			},
 		}}
@@ -120,7 +122,9 @@ func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok
 		if offer.HasLine() {
 			numbered = append(numbered, rowsAfter[int64]{
 				"SELECT number AS place, 0 AS units, 0 AS wrong FROM entries WHERE number > ? AND sale_id = ? ORDER BY number",
-				-1, []any{saleID}, func(page sum) { books.Entries += page.rows },
+				-1,
+				[]any{saleID},
+				func(page sum) { books.Entries += page.rows },
 			})
 			// In the modes line and draw each order belongs to an entry. A rush with a waiting list also has orders without an
 			// entry, from before it was in line.
@@ -136,7 +140,9 @@ func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok
 		}
 		named := []rowsAfter[string]{{
 			"SELECT order_id AS place, quantity AS units, 0 AS wrong FROM refusals WHERE order_id > ? AND order_id < ? ORDER BY order_id",
-			saleID, []any{saleID + behindSale}, withStatus(model.OrderRejected),
+			saleID,
+			[]any{saleID + behindSale},
+			withStatus(model.OrderRejected),
 		}}
 		if offer.IsCampaignLine() { // its rows in buyers are of the whole campaign
 			books.CampaignUnits = offer.Stock.Quota
@@ -161,7 +167,9 @@ func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok
 func buyersUnits(saleID string, units *int64) rowsAfter[string] {
 	return rowsAfter[string]{
 		"SELECT user_id AS place, units, 0 AS wrong FROM buyers WHERE user_id > ? AND sale_id = ? ORDER BY user_id",
-		"", []any{saleID}, func(page sum) { *units += page.units },
+		"",
+		[]any{saleID},
+		func(page sum) { *units += page.units },
 	}
 }
 
@@ -178,7 +186,9 @@ func (s *Store) campaignBooks(tx *gorm.DB, campaignID string, books *model.Books
 		`SELECT user_id AS place, units, CASE WHEN units = COALESCE((SELECT SUM(units) FROM buyers AS one
 			WHERE one.user_id = buyers.user_id AND one.sale_id IN (SELECT id FROM sales WHERE campaign_id = buyers.sale_id AND ` + forBuyers + `)), 0) THEN 0 ELSE 1 END AS wrong
 			FROM buyers WHERE user_id > ? AND sale_id = ? ORDER BY user_id`,
-		"", []any{campaignID}, func(page sum) {
+		"",
+		[]any{campaignID},
+		func(page sum) {
 			books.CampaignUnits, books.CampaignWrong = books.CampaignUnits+page.units, books.CampaignWrong+page.wrong
 		},
 	})
