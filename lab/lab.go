@@ -71,7 +71,6 @@ type Progress struct {
 // Run returns the report with an error that names the strategy.
 func Run(ctx context.Context, b Bench, p model.LabPlan, s Setting, now func() time.Time, progress func(Progress)) (*Report, error) {
 	report := newReport(p, s, now())
-	order := buyersInOrder(p)
 	for index, strategy := range p.Strategies {
 		if ctx.Err() != nil {
 			report.Interrupted = true
@@ -81,16 +80,20 @@ func Run(ctx context.Context, b Bench, p model.LabPlan, s Setting, now func() ti
 		progress(step)
 		round, err := b.Start(ctx, strategy, p)
 		if err != nil {
-			report.Interrupted = ctx.Err() != nil
-			return report, startFailure(ctx, strategy, err)
+			if report.Interrupted = ctx.Err() != nil; report.Interrupted && errors.Is(err, ctx.Err()) {
+				return report, nil // the start failed only because ctx ended
+			}
+			return report, fmt.Errorf("start %s: %w", strategy, err)
 		}
-		l := newLoad(p, round, order, now)
+		l := newLoad(p, round, now)
 		l.run(ctx, func(done int) {
 			step.Done = done
 			progress(step)
 		})
 		report.Interrupted = ctx.Err() != nil
-		tally, err := finish(ctx, round)
+		finishing, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
+		tally, err := round.Finish(finishing)
+		cancel()
 		if err != nil {
 			return report, fmt.Errorf("finish %s: %w", strategy, err)
 		}
@@ -100,18 +103,4 @@ func Run(ctx context.Context, b Bench, p model.LabPlan, s Setting, now func() ti
 		progress(step)
 	}
 	return report, nil
-}
-
-// startFailure returns nil if the start failed only because ctx ended.
-func startFailure(ctx context.Context, strategy string, err error) error {
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return nil
-	}
-	return fmt.Errorf("start %s: %w", strategy, err)
-}
-
-func finish(ctx context.Context, r Round) (Tally, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
-	defer cancel()
-	return r.Finish(ctx)
 }

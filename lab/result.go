@@ -99,10 +99,10 @@ func newResult(strategy string, p model.LabPlan, l *load, tally Tally, interrupt
 	}
 	waits := make([]time.Duration, 0, len(l.made()))
 	texts := map[string]int{}
-	var lastAnswer, lastYes time.Time
+	var lastAnswer, lastYes time.Duration
 	for _, o := range l.made() {
 		waits = append(waits, max(o.took, 1))
-		lastAnswer = latest(lastAnswer, o.ended)
+		lastAnswer = max(lastAnswer, o.ended)
 		switch {
 		case o.err != nil:
 			r.Errors++
@@ -111,7 +111,7 @@ func newResult(strategy string, p model.LabPlan, l *load, tally Tally, interrupt
 			}
 		case o.verdict == model.Accepted:
 			r.Accepted++
-			lastYes = latest(lastYes, o.ended)
+			lastYes = max(lastYes, o.ended)
 		default:
 			r.Refused[o.verdict]++
 		}
@@ -121,9 +121,9 @@ func newResult(strategy string, p model.LabPlan, l *load, tally Tally, interrupt
 	if r.Refused[model.SoldOut] > 0 {
 		r.Undersold = max(0, tally.Left)
 	}
-	r.Seconds = max(0, lastAnswer.Sub(l.released).Seconds())
-	r.RequestsPerSecond = perSecond(int64(r.Requests), l.released, lastAnswer)
-	r.PersistedPerSecond = perSecond(r.Sold, l.released, lastYes)
+	r.Seconds = lastAnswer.Seconds()
+	r.RequestsPerSecond = perSecond(int64(r.Requests), lastAnswer)
+	r.PersistedPerSecond = perSecond(r.Sold, lastYes)
 	slices.Sort(waits)
 	r.P50MS, r.P99MS = percentile(waits, 50), percentile(waits, 99)
 	r.Histogram = buckets(waits)
@@ -191,7 +191,10 @@ func (r *Result) explain(p model.LabPlan) string {
 	if r.Left != unsold {
 		say("The stock row still offers %s, not %s.", count(r.Left, "unit"), grouped(unsold))
 	}
-	if breaks := firstSentence(r.Lesson.Breaks); breaks != "" && r.Verdict != Exact && r.Verdict != Incomplete {
+	if breaks, _, more := strings.Cut(r.Lesson.Breaks, ". "); breaks != "" && r.Verdict != Exact && r.Verdict != Incomplete {
+		if more {
+			breaks += "." // the first sentence only
+		}
 		say("When it breaks: %s", breaks)
 	}
 	if r.Errors > 0 {
@@ -210,27 +213,12 @@ func (r *Result) explain(p model.LabPlan) string {
 	return strings.Join(said, " ")
 }
 
-func firstSentence(text string) string {
-	if first, _, more := strings.Cut(text, ". "); more {
-		return first + "."
-	}
-	return text
-}
-
-func latest(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
-}
-
 // perSecond returns a rate. It returns 0 if no time passed: nothing happened, or the clock is too coarse.
-func perSecond(n int64, from, to time.Time) float64 {
-	seconds := to.Sub(from).Seconds()
-	if seconds <= 0 {
+func perSecond(n int64, in time.Duration) float64 {
+	if in == 0 {
 		return 0
 	}
-	return float64(n) / seconds
+	return float64(n) / in.Seconds()
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
