@@ -57,10 +57,11 @@ type Stores struct {
 
 // Progress is how far a run has come.
 type Progress struct {
-	Strategy string
-	Index    int     // of the strategy, from 1
-	Done     int     // buyers who have their answer
-	Result   *Result // set when the strategy is finished
+	Strategy string  `json:"strategy"`
+	Index    int     `json:"index"` // of the strategy, from 1
+	Of       int     `json:"of"`    // strategies
+	Done     int     `json:"done"`  // buyers who have their answer
+	Result   *Result `json:"-"`     // set when the strategy is finished
 }
 
 // Run has one strategy after the other serve the plan's buyers. It calls now from many goroutines, and progress from
@@ -76,7 +77,7 @@ func Run(ctx context.Context, b Bench, p model.LabPlan, s Setting, now func() ti
 			report.Interrupted = true
 			break
 		}
-		step := Progress{Strategy: strategy, Index: index + 1}
+		step := Progress{Strategy: strategy, Index: index + 1, Of: len(p.Strategies)}
 		progress(step)
 		round, err := b.Start(ctx, strategy, p)
 		if err != nil {

@@ -13,7 +13,6 @@ import (
 	"flashsale/internal/config"
 	"flashsale/lab"
 	"flashsale/lab/trial"
-	"flashsale/model"
 	"flashsale/strategy"
 )
 
@@ -53,7 +52,7 @@ func runLab(ctx context.Context, cmd config.Command, version string, stdout, std
 		return err
 	}
 	defer func() { err = errors.Join(err, bench.Close()) }()
-	report, runErr := bench.Run(ctx, cmd.Lab.LabPlan, version, progressOn(stderr, cmd.Lab.LabPlan))
+	report, runErr := bench.Run(ctx, cmd.Lab.LabPlan, version, progressOn(stderr, cmd.Lab.Buyers))
 	if report == nil {
 		return runErr
 	}
@@ -72,7 +71,7 @@ func runLab(ctx context.Context, cmd config.Command, version string, stdout, std
 
 // progressOn returns a function that shows progress on one line of a terminal. If w is not a terminal, the function
 // does nothing.
-func progressOn(w io.Writer, plan model.LabPlan) func(lab.Progress) {
+func progressOn(w io.Writer, buyers int) func(lab.Progress) {
 	if !app.IsTerminal(w) {
 		return func(lab.Progress) {}
 	}
@@ -82,6 +81,6 @@ func progressOn(w io.Writer, plan model.LabPlan) func(lab.Progress) {
 			_, _ = fmt.Fprint(w, wipe) // the table follows
 			return
 		}
-		_, _ = fmt.Fprintf(w, wipe+"%d of %d: %s, %d of %d buyers", p.Index, len(plan.Strategies), p.Strategy, p.Done, plan.Buyers)
+		_, _ = fmt.Fprintf(w, wipe+"%d of %d: %s, %d of %d buyers", p.Index, p.Of, p.Strategy, p.Done, buyers)
 	}
 }
