@@ -60,17 +60,13 @@ func (l *Lab) running() *labRunView {
 // show answers with the strategies, stores and limits of the lab, the run under way, and the reports of earlier
 // runs.
 func (l *Lab) show(c *gin.Context) {
-	reports := []gin.H{}
-	for _, r := range l.Desk.Reports() {
-		strategies := make([]string, len(r.Strategies))
-		for i, result := range r.Strategies {
-			strategies[i] = result.Strategy
-		}
-		reports = append(reports, gin.H{
-			"id": r.ID, "at": stamp(r.StartedAt), "strategies": strategies, "buyers": r.Buyers, "stock": r.Stock, "concurrency": r.Concurrency,
+	reports := each(l.Desk.Reports(), func(r lab.Shelved) gin.H {
+		return gin.H{
+			"id": r.ID, "at": stamp(r.StartedAt), "strategies": each(r.Strategies, func(one *lab.Result) string { return one.Strategy }),
+			"buyers": r.Buyers, "stock": r.Stock, "concurrency": r.Concurrency,
 			"machine": r.Machine.String(), "database": r.Stores.Database, "redis": r.Stores.Redis, "url": reportURL(r.ID),
-		})
-	}
+		}
+	})
 	c.JSON(http.StatusOK, gin.H{
 		"running": l.running(), "reports": reports, "strategies": l.Desk.Strategies(),
 		"stores": l.Stores, "limits": gin.H{"buyers": lab.MaxBuyers, "stock": lab.MaxStock, "concurrency": lab.MaxConcurrency},
@@ -124,7 +120,7 @@ func (l *Lab) report(c *gin.Context) {
 	switch {
 	case err != nil || !ok:
 	case figures:
-		err = report.WriteJSON(&body)
+		err = lab.WriteJSON(&body, report)
 	default:
 		err = report.WriteHTML(&body)
 	}

@@ -71,7 +71,10 @@ type Progress struct {
 // Interrupted and returns no error. If a round can't be started or finished, the report ends before that round, and
 // Run returns the report with an error that names the strategy.
 func Run(ctx context.Context, b Bench, p model.LabPlan, s Setting, now func() time.Time, progress func(Progress)) (*Report, error) {
-	report := newReport(p, s, now())
+	report := &Report{
+		Setting: s, Buyers: p.Buyers, Stock: p.Stock, Concurrency: p.Concurrency, StartedAt: now().UTC().Truncate(time.Millisecond),
+		Strategies: []*Result{}, Instances: p.Instances, Killed: p.Kill, Seed: p.Seed,
+	}
 	for index, strategy := range p.Strategies {
 		if ctx.Err() != nil {
 			report.Interrupted = true

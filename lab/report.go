@@ -13,8 +13,6 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-
-	"flashsale/model"
 )
 
 // tableGap is the number of spaces between two columns of the table.
@@ -33,16 +31,6 @@ type Report struct {
 	Seed        uint64    `json:"seed"`
 	Interrupted bool      `json:"interrupted"` // the report is partial
 }
-
-func newReport(p model.LabPlan, s Setting, startedAt time.Time) *Report {
-	return &Report{
-		Setting: s, Buyers: p.Buyers, Stock: p.Stock, Concurrency: p.Concurrency, StartedAt: startedAt.UTC().Truncate(time.Millisecond),
-		Strategies: []*Result{}, Instances: p.Instances, Killed: p.Kill, Seed: p.Seed,
-	}
-}
-
-// WriteJSON writes the report as JSON that people can read.
-func (r *Report) WriteJSON(w io.Writer) error { return WriteJSON(w, r) }
 
 // WriteJSON writes a report as JSON that people can read.
 func WriteJSON(w io.Writer, report any) error {
