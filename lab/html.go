@@ -2,22 +2,29 @@ package lab
 
 import (
 	"crypto/sha256"
-	_ "embed" // the template
+	_ "embed" // the templates
 	"encoding/base64"
 	"fmt"
 	"html/template"
 	"io"
 	"strings"
 	"sync"
+	texttemplate "text/template"
 )
 
-//go:embed report.html.tmpl
-var pageSource string
+var (
+	//go:embed report.txt.tmpl
+	tableSource string
+	//go:embed report.html.tmpl
+	pageSource string
 
-var page = template.Must(template.New("report").Funcs(template.FuncMap{
-	"figure": Figure, "int": grouped[int], "int64": grouped[int64], "headline": (*Report).headline, "load": (*Report).load,
-	"throughput": throughputChart, "latency": latencyChart, "stocks": stockChart, "buckets": bucketRows,
-}).Parse(pageSource))
+	funcs = template.FuncMap{
+		"figure": Figure, "int": grouped[int], "int64": grouped[int64], "headline": (*Report).headline, "load": (*Report).load,
+		"throughput": throughputChart, "latency": latencyChart, "stocks": stockChart, "buckets": bucketRows,
+	}
+	table = texttemplate.Must(texttemplate.New("table").Funcs(funcs).Parse(tableSource))
+	page  = template.Must(template.New("page").Funcs(funcs).Parse(pageSource))
+)
 
 // WriteHTML writes the report as one page that loads no other file.
 func (r *Report) WriteHTML(w io.Writer) error { return page.Execute(w, r) }
