@@ -14,6 +14,9 @@ import (
 // sale that is not removed would stay in the user's database.
 const finishTimeout = time.Minute
 
+// ErrInterrupted means that the user stopped a run. The report covers what was seen by then.
+var ErrInterrupted = errors.New("interrupted: the report is partial")
+
 // Bench starts the round of a strategy, with a fresh sale and instances.
 type Bench interface {
 	Start(ctx context.Context, strategy string, p model.LabPlan) (Round, error)

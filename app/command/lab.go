@@ -16,9 +16,6 @@ import (
 	"flashsale/strategy"
 )
 
-// ErrInterrupted means that the user stopped the lab. The report covers what was measured by then.
-var ErrInterrupted = errors.New("interrupted: the report is partial")
-
 // validateLab checks the lab's options and replaces "all" by the names of all strategies.
 func validateLab(l *config.Lab) error {
 	if len(l.Strategies) == 1 && l.Strategies[0] == "all" {
@@ -64,7 +61,7 @@ func runLab(ctx context.Context, cmd config.Command, version string, stdout, std
 		return err
 	}
 	if report.Interrupted {
-		return ErrInterrupted
+		return lab.ErrInterrupted
 	}
 	return nil
 }
