@@ -128,68 +128,47 @@ func newResult(strategy string, p model.LabPlan, l *load, tally Tally, interrupt
 	r.P50MS, r.P99MS = percentile(waits, 50), percentile(waits, 99)
 	r.Histogram = buckets(waits)
 	r.ErrorSamples = mostFrequent(texts)
-	r.Verdict = r.judge(p, interrupted)
-	r.Explanation = r.explain(p)
+	r.judge(p, interrupted)
 	return r
 }
 
-// judge returns the gravest finding that applies.
-func (r *Result) judge(p model.LabPlan, interrupted bool) Finding {
-	switch {
-	case interrupted:
-		return Incomplete
-	case r.Oversold > 0:
-		return Oversold
-	case r.Lost > 0:
-		return Lost
-	case r.Sold > r.Accepted+r.Errors: // an attempt that ended in an error may have become an order
-		return Unheard
-	case r.Undersold > 0:
-		return Undersold
-	case r.Left != r.unsold(p):
-		return Astray
-	case r.Errors > 0 && r.unsold(p) > 0:
-		return Failed
-	}
-	return Exact
-}
-
-// unsold returns how many units of the stock are in no order.
-func (r *Result) unsold(p model.LabPlan) int64 { return max(0, int64(p.Stock)-r.Sold) }
-
-// explain describes in words what the figures show and, for a finding other than Exact and Incomplete, when the
-// strategy breaks according to its lesson.
-func (r *Result) explain(p model.LabPlan) string {
+// judge sets the verdict, which is the gravest finding that applies, and the explanation: what the figures show and, for a
+// verdict other than Exact and Incomplete, when the strategy breaks according to its lesson.
+func (r *Result) judge(p model.LabPlan, interrupted bool) {
 	var said []string
 	say := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
-	unsold := r.unsold(p)
-	switch {
-	case r.Verdict == Incomplete:
-		say("Interrupted when %s had set out; the figures cover those.", count(r.Requests, "buyer"))
-	case r.Verdict == Failed:
-		say("Left unsold: %s.", grouped(unsold))
-	case r.Verdict != Exact: // the figures below explain it
-	case unsold == 0:
-		say("Every unit was sold, and none twice.")
-	case r.Sold == int64(p.Buyers):
-		say("Every buyer got a unit; left unsold: %s.", grouped(unsold))
-	default:
-		say("Every accepted buyer has an order; left unsold: %s.", grouped(unsold))
+	unsold := max(0, int64(p.Stock)-r.Sold)
+	unheard := r.Sold - r.Accepted - r.Errors // an attempt that ended in an error may have become an order
+	for _, f := range []struct {
+		finding Finding
+		applies bool
+		text    string
+	}{
+		{Incomplete, interrupted, "Interrupted when " + count(r.Requests, "buyer") + " had set out; the figures cover those."},
+		{Oversold, r.Oversold > 0, count(r.Sold, "unit") + " sold, " + grouped(r.Oversold) + " more than there were."},
+		{Lost, r.Lost > 0, count(r.Lost, "buyer") + " heard yes and found no order in the database."},
+		{Unheard, unheard > 0, count(unheard, "order") + " in the database, although the answer was no."},
+		{Undersold, r.Undersold > 0, count(r.Undersold, "unit") + " left, although buyers heard that it was sold out."},
+		{Astray, r.Left != unsold, "The stock row still offers " + count(r.Left, "unit") + ", not " + grouped(unsold) + "."},
+	} {
+		if f.applies {
+			r.Verdict = cmp.Or(r.Verdict, f.finding)
+			say("%s", f.text)
+		}
 	}
-	if r.Oversold > 0 {
-		say("%s sold, %s more than there were.", count(r.Sold, "unit"), grouped(r.Oversold))
-	}
-	if r.Lost > 0 {
-		say("%s heard yes and found no order in the database.", count(r.Lost, "buyer"))
-	}
-	if unheard := r.Sold - r.Accepted - r.Errors; unheard > 0 {
-		say("%s in the database, although the answer was no.", count(unheard, "order"))
-	}
-	if r.Undersold > 0 {
-		say("%s left, although buyers heard that it was sold out.", count(r.Undersold, "unit"))
-	}
-	if r.Left != unsold {
-		say("The stock row still offers %s, not %s.", count(r.Left, "unit"), grouped(unsold))
+	if r.Verdict == "" {
+		r.Verdict = Exact
+		switch {
+		case unsold == 0:
+			say("Every unit was sold, and none twice.")
+		case r.Errors > 0:
+			r.Verdict = Failed
+			say("Left unsold: %s.", grouped(unsold))
+		case r.Sold == int64(p.Buyers):
+			say("Every buyer got a unit; left unsold: %s.", grouped(unsold))
+		default:
+			say("Every accepted buyer has an order; left unsold: %s.", grouped(unsold))
+		}
 	}
 	if breaks, _, more := strings.Cut(r.Lesson.Breaks, ". "); breaks != "" && r.Verdict != Exact && r.Verdict != Incomplete {
 		if more {
@@ -210,7 +189,7 @@ func (r *Result) explain(p model.LabPlan) string {
 	case p.Kill:
 		say("Fewer than half of the units were sold, so no instance died.")
 	}
-	return strings.Join(said, " ")
+	r.Explanation = strings.Join(said, " ")
 }
 
 // perSecond returns a rate. It returns 0 if no time passed: nothing happened, or the clock is too coarse.

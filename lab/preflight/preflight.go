@@ -87,20 +87,16 @@ type preflight struct {
 
 // Validate checks the options of the command.
 func Validate(o config.Preflight) error {
-	switch {
-	case o.Instances < 0 || o.Instances > 1000:
-		return errors.New("--instances: must be 0 to 1000")
-	case o.Buyers < 1 || o.Buyers > 1_000_000_000:
-		return errors.New("--buyers: must be 1 to 1000000000")
-	case o.Connections < 1 || o.Connections > 1_000_000:
-		return errors.New("--connections: must be 1 to 1000000")
-	}
 	for _, peer := range o.Peers {
 		if host, port, err := net.SplitHostPort(peer); err != nil || host == "" || port == "" {
 			return fmt.Errorf("--peers: want host:port, not %q", peer)
 		}
 	}
-	return nil
+	return cmp.Or(
+		config.Refuse(o.Instances < 0 || o.Instances > 1000, "--instances: must be 0 to 1000"),
+		config.Refuse(o.Buyers < 1 || o.Buyers > 1_000_000_000, "--buyers: must be 1 to 1000000000"),
+		config.Refuse(o.Connections < 1 || o.Connections > 1_000_000, "--connections: must be 1 to 1000000"),
+	)
 }
 
 // Run checks the settings, the stores and the machine, and prints the findings. It returns ErrNotFit if a check has failed, or
