@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"flashsale/app"
@@ -21,12 +22,10 @@ func validateLab(l *config.Lab) error {
 	if len(l.Strategies) == 1 && l.Strategies[0] == "all" {
 		l.Strategies = strategy.Names()
 	}
-	seen := map[string]bool{}
-	for _, name := range l.Strategies {
-		if _, ok := strategy.Of(name); !ok || seen[name] {
+	for i, name := range l.Strategies {
+		if _, ok := strategy.Of(name); !ok || slices.Contains(l.Strategies[:i], name) {
 			return fmt.Errorf("--strategies: want all, or some of %s, each once", strings.Join(strategy.Names(), ","))
 		}
-		seen[name] = true
 	}
 	return cmp.Or(
 		config.Refuse(l.Buyers < 1 || l.Buyers > 1_000_000, "--buyers: must be 1 to 1000000"),
