@@ -5,7 +5,6 @@ import (
 	"regexp"
 	"strings"
 
-	"flashsale/handler"
 	"flashsale/internal/address"
 	"flashsale/internal/config"
 	"flashsale/lab"
@@ -20,8 +19,8 @@ func (a *App) OpenLab(desk *lab.Desk) { a.lab.Desk = desk }
 var credentials = regexp.MustCompile(`//[^/]*@`)
 
 // labStores returns the addresses of the lab's stores in a form that operators may see.
-func labStores(s *config.Settings) handler.LabStores {
-	names := handler.LabStores{Database: "SQLite"}
+func labStores(s *config.Settings) lab.Stores {
+	names := lab.Stores{Database: "SQLite"}
 	if u, hosts, err := address.MySQL(s.LabDatabase); err == nil {
 		names.Database = fmt.Sprintf("%s://%s%s", u.Scheme, strings.Join(hosts, ","), u.Path)
 	}

@@ -192,7 +192,7 @@ func TestLabInterrupted(t *testing.T) {
 		}
 	}()
 	r := runTheLab(ctx, t, withStores(stores), "--strategies=pessimistic,hybrid", "--buyers=1000000", "--stock=1000000")
-	if !errors.Is(r.err, command.ErrInterrupted) || !r.report.Interrupted || len(r.report.Strategies) != 1 {
+	if !errors.Is(r.err, lab.ErrInterrupted) || !r.report.Interrupted || len(r.report.Strategies) != 1 {
 		t.Fatalf("%v, %s", r.err, r.stdout)
 	}
 	got := r.of(t, "pessimistic")

@@ -22,6 +22,7 @@ import (
 
 	"flashsale/app/command"
 	"flashsale/internal/config"
+	"flashsale/lab"
 	"flashsale/lab/rehearsal"
 	"flashsale/model"
 	"flashsale/test/kit/check"
@@ -388,7 +389,7 @@ func TestRehearsalIsStopped(t *testing.T) {
 		return f.count("SHOP.orders") > 0
 	})
 	cancel()
-	if r := <-ended; !errors.Is(r.err, rehearsal.ErrInterrupted) || r.Verdict != rehearsal.Interrupted {
+	if r := <-ended; !errors.Is(r.err, lab.ErrInterrupted) || r.Verdict != rehearsal.Interrupted {
 		t.Errorf("ended with %v, %s: %v", r.err, r.Verdict, r.Findings)
 	}
 	f.nothingLeft(0, 1)

@@ -13,8 +13,8 @@ import (
 
 // Lab lets operators compare the strategies, and shows the comparisons.
 type Lab struct {
-	Desk     *lab.Desk // nil: this instance has no lab
-	Stores   LabStores
+	Desk     *lab.Desk  // nil: this instance has no lab
+	Stores   lab.Stores // without their passwords
 	Consoles *Consoles
 }
 
@@ -60,41 +60,25 @@ func (l *Lab) running() *labRunView {
 // show answers with the strategies, stores and limits of the lab, the run under way, and the reports of earlier
 // runs.
 func (l *Lab) show(c *gin.Context) {
-	reports := []gin.H{}
-	for _, r := range l.Desk.Reports() {
-		strategies := make([]string, len(r.Strategies))
-		for i, result := range r.Strategies {
-			strategies[i] = result.Strategy
-		}
-		reports = append(reports, gin.H{
-			"id": r.ID, "at": stamp(r.StartedAt), "strategies": strategies, "buyers": r.Buyers, "stock": r.Stock, "concurrency": r.Concurrency,
+	reports := each(l.Desk.Reports(), func(r lab.Shelved) gin.H {
+		return gin.H{
+			"id": r.ID, "at": stamp(r.StartedAt), "strategies": each(r.Strategies, func(one *lab.Result) string { return one.Strategy }),
+			"buyers": r.Buyers, "stock": r.Stock, "concurrency": r.Concurrency,
 			"machine": r.Machine.String(), "database": r.Stores.Database, "redis": r.Stores.Redis, "url": reportURL(r.ID),
-		})
-	}
+		}
+	})
 	c.JSON(http.StatusOK, gin.H{
 		"running": l.running(), "reports": reports, "strategies": l.Desk.Strategies(),
-		"stores": gin.H{"database": l.Stores.Database, "redis": l.Stores.Redis},
-		"limits": gin.H{"buyers": lab.MaxBuyers, "stock": lab.MaxStock, "concurrency": lab.MaxConcurrency},
+		"stores": l.Stores, "limits": gin.H{"buyers": lab.MaxBuyers, "stock": lab.MaxStock, "concurrency": lab.MaxConcurrency},
 	})
 }
-
-// LabStores names the stores of the lab, without their passwords.
-type LabStores struct{ Database, Redis string }
 
 func reportURL(id string) string { return "/lab/reports/" + id }
 
 // labRunView is a run as the console sees it.
 type labRunView struct {
-	StartedAt   stamp         `json:"started_at"`
-	Strategies  []string      `json:"strategies"`
-	Buyers      int           `json:"buyers"`
-	Stock       int           `json:"stock"`
-	Concurrency int           `json:"concurrency"`
-	Strategy    string        `json:"strategy"`
-	Index       int           `json:"index"` // from 1
-	Of          int           `json:"of"`
-	Done        int           `json:"done"` // buyers that the strategy has answered
-	Results     []*lab.Result `json:"results"`
+	StartedAt stamp `json:"started_at"`
+	*lab.State
 }
 
 // viewLabRun returns nil for no run.
@@ -102,14 +86,7 @@ func viewLabRun(r *lab.State) *labRunView {
 	if r == nil {
 		return nil
 	}
-	v := &labRunView{
-		StartedAt: stamp(r.StartedAt), Strategies: r.Strategies, Buyers: r.Buyers, Stock: r.Stock, Concurrency: r.Concurrency,
-		Strategy: r.Strategy, Index: r.Index, Of: len(r.Strategies), Done: r.Done, Results: r.Results,
-	}
-	if v.Results == nil {
-		v.Results = []*lab.Result{}
-	}
-	return v
+	return &labRunView{stamp(r.StartedAt), r}
 }
 
 // events streams the run under way: a progress event at once and on each change, and a done event at the end. A client that
@@ -143,7 +120,7 @@ func (l *Lab) report(c *gin.Context) {
 	switch {
 	case err != nil || !ok:
 	case figures:
-		err = report.WriteJSON(&body)
+		err = lab.WriteJSON(&body, report)
 	default:
 		err = report.WriteHTML(&body)
 	}

@@ -73,7 +73,7 @@ func TestLabEvents(t *testing.T) {
 		for range 2 {
 			o.begin()
 			for n := range 100 {
-				o.steps <- lab.Progress{Strategy: "one", Index: 1, Done: n + 1}
+				o.steps <- lab.Progress{Strategy: "one", Index: 1, Of: 1, Done: n + 1}
 				passes(10 * time.Millisecond)
 			}
 			all := l.heard()

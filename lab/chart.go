@@ -25,7 +25,6 @@ const (
 	logFromRatio  = 50   // the axis is logarithmic if a bar would be more than this many times shorter than another
 	stockRight    = 96.0 // percent, for a chart without figures right of its bars
 	percentDigits = 100  // two decimals are finer than any screen
-	svgWidth      = 760  // pixels, of a chart that is a file of its own
 )
 
 // chart is the data that the template draws. X and Width are in percent, Y and Height in pixels.
@@ -174,32 +173,12 @@ func (b BarChart) draw() chart {
 	return c
 }
 
-// svgStyle is the style of a chart that is a file of its own, on light and dark pages.
-const svgStyle = `
-svg { --first: #0969da; --second: #bc4c00; --ink: #1f2328; --soft: #59636e; --rule: #d1d9e0; --paper: #ffffff; }
-@media (prefers-color-scheme: dark) {
-  svg { --first: #4493f8; --second: #f0883e; --ink: #f0f6fc; --soft: #9198a1; --rule: #3d444d; --paper: #0d1117; }
-}
-text { font: 12px system-ui, sans-serif; fill: var(--ink); }
-.name { font-weight: 600; }
-.tick { font-size: 11px; fill: var(--soft); }
-.middle { text-anchor: middle; }
-.first { fill: var(--first); }
-.second { fill: var(--second); }
-.paper { fill: var(--paper); }
-line { stroke: var(--rule); }
-`
-
-// SVG returns the chart as a file of its own.
+// SVG returns the chart as a file of its own, for light and dark pages.
 func (b BarChart) SVG() (string, error) {
-	c := b.draw()
 	var out strings.Builder
-	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" width="%d" height="%d"><style>%s</style>`, svgWidth, c.Height, svgStyle)
-	out.WriteString(`<rect class="paper" width="100%" height="100%"/>`)
-	if err := page.ExecuteTemplate(&out, "chart", c); err != nil {
+	if err := page.ExecuteTemplate(&out, "file", b.draw()); err != nil {
 		return "", fmt.Errorf("draw %s: %w", b.Label, err)
 	}
-	out.WriteString("</svg>\n")
 	return out.String(), nil
 }
 

@@ -55,16 +55,16 @@ const (
 	StoppedByServer   Stop = "server"    // the server was stopped
 )
 
-// State is the state of a comparison at one instant.
+// State is the state of a comparison at one instant. The tags are for the console.
 type State struct {
 	model.LabPlan
-	Progress  // of the strategy under way, or the last one
-	StartedAt time.Time
-	Results   []*Result
-	Over      bool
-	Stopped   Stop   // empty: not stopped early
-	Failed    bool   // the comparison failed; the log has the error
-	ReportID  string // set at the end, unless nothing was measured
+	Progress            // of the strategy under way, or the last one
+	StartedAt time.Time `json:"-"`
+	Results   []*Result `json:"results"`
+	Over      bool      `json:"-"`
+	Stopped   Stop      `json:"-"` // empty: not stopped early
+	Failed    bool      `json:"-"` // the comparison failed; the log has the error
+	ReportID  string    `json:"-"` // set at the end, unless nothing was measured
 }
 
 // Desk lets operators compare the strategies, and keeps the reports. It runs one comparison at a time.
@@ -126,7 +126,8 @@ func (d *Desk) Start(p model.LabPlan, whileOpen bool) (state *State, verdict mod
 	}
 	ctx, stop := context.WithCancel(context.Background()) // the comparison outlives the request
 	d.stop, d.why = stop, ""
-	state = &State{LabPlan: p, Progress: Progress{Strategy: p.Strategies[0], Index: 1}, StartedAt: d.catalog.Now()}
+	first := Progress{Strategy: p.Strategies[0], Index: 1, Of: len(p.Strategies)}
+	state = &State{LabPlan: p, Progress: first, StartedAt: d.catalog.Now(), Results: []*Result{}}
 	d.newest.Set(state)
 	d.running.Go(func() { d.compare(ctx, *state, whileOpen) })
 	return state, model.Accepted, nil

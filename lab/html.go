@@ -2,45 +2,32 @@ package lab
 
 import (
 	"crypto/sha256"
-	_ "embed" // the template
+	_ "embed" // the templates
 	"encoding/base64"
 	"fmt"
 	"html/template"
 	"io"
 	"strings"
 	"sync"
-	"time"
+	texttemplate "text/template"
 )
 
-//go:embed report.html.tmpl
-var pageSource string
+var (
+	//go:embed report.txt.tmpl
+	tableSource string
+	//go:embed report.html.tmpl
+	pageSource string
 
-var page = template.Must(template.New("report").Funcs(template.FuncMap{
-	"figure": Figure,
-	"int":    grouped[int],
-	"int64":  grouped[int64],
-}).Parse(pageSource))
-
-// pageData is the data that the template shows.
-type pageData struct {
-	*Report
-	Headline   string
-	Load       string
-	Started    string
-	Throughput chart
-	Latency    chart
-	Stocks     chart
-	Buckets    map[float64][]int64 // by upper bound, see bucketRows; the template shows them in ascending order
-}
+	funcs = template.FuncMap{
+		"figure": Figure, "int": grouped[int], "int64": grouped[int64], "headline": (*Report).headline, "load": (*Report).load,
+		"throughput": throughputChart, "latency": latencyChart, "stocks": stockChart, "buckets": bucketRows,
+	}
+	table = texttemplate.Must(texttemplate.New("table").Funcs(funcs).Parse(tableSource))
+	page  = template.Must(template.New("page").Funcs(funcs).Parse(pageSource))
+)
 
 // WriteHTML writes the report as one page that loads no other file.
-func (r *Report) WriteHTML(w io.Writer) error {
-	return page.Execute(w, pageData{
-		Report: r, Headline: r.headline(), Load: r.load(), Started: r.StartedAt.Format("2 January 2006, 15:04:05 MST"),
-		Throughput: throughputChart(r.Strategies), Latency: latencyChart(r.Strategies), Stocks: stockChart(r.Strategies, r.Stock),
-		Buckets: bucketRows(r.Strategies),
-	})
-}
+func (r *Report) WriteHTML(w io.Writer) error { return page.Execute(w, r) }
 
 // PagePolicy returns the Content-Security-Policy for the page. It allows the page's one inline style, by its hash,
 // and nothing else.
@@ -53,9 +40,6 @@ var PagePolicy = sync.OnceValue(func() string {
 	return "default-src 'none'; style-src 'sha256-" + base64.StdEncoding.EncodeToString(sum[:]) +
 		"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 })
-
-// DateTime returns the start of the run for the datetime attribute of HTML.
-func (p pageData) DateTime() string { return p.StartedAt.Format(time.RFC3339Nano) }
 
 // headline states how many strategies have the finding Exact and what the others did wrong, then which of several exact
 // ones was the fastest.
@@ -87,7 +71,8 @@ func (r *Report) headline() string {
 	return text + "."
 }
 
-// bucketRows joins the histograms of the latency chart into one table: by bucket, the number of attempts of each strategy.
+// bucketRows joins the histograms of the latency chart into one table: by the upper bound of a bucket, the number of attempts of
+// each strategy. The template shows the bounds in ascending order.
 func bucketRows(results []*Result) map[float64][]int64 {
 	rows := map[float64][]int64{}
 	for i, r := range results {

@@ -14,6 +14,9 @@ import (
 // sale that is not removed would stay in the user's database.
 const finishTimeout = time.Minute
 
+// ErrInterrupted means that the user stopped a run. The report covers what was seen by then.
+var ErrInterrupted = errors.New("interrupted: the report is partial")
+
 // Bench starts the round of a strategy, with a fresh sale and instances.
 type Bench interface {
 	Start(ctx context.Context, strategy string, p model.LabPlan) (Round, error)
@@ -57,10 +60,11 @@ type Stores struct {
 
 // Progress is how far a run has come.
 type Progress struct {
-	Strategy string
-	Index    int     // of the strategy, from 1
-	Done     int     // buyers who have their answer
-	Result   *Result // set when the strategy is finished
+	Strategy string  `json:"strategy"`
+	Index    int     `json:"index"` // of the strategy, from 1
+	Of       int     `json:"of"`    // strategies
+	Done     int     `json:"done"`  // buyers who have their answer
+	Result   *Result `json:"-"`     // set when the strategy is finished
 }
 
 // Run has one strategy after the other serve the plan's buyers. It calls now from many goroutines, and progress from
@@ -70,27 +74,33 @@ type Progress struct {
 // Interrupted and returns no error. If a round can't be started or finished, the report ends before that round, and
 // Run returns the report with an error that names the strategy.
 func Run(ctx context.Context, b Bench, p model.LabPlan, s Setting, now func() time.Time, progress func(Progress)) (*Report, error) {
-	report := newReport(p, s, now())
-	order := buyersInOrder(p)
+	report := &Report{
+		Setting: s, Buyers: p.Buyers, Stock: p.Stock, Concurrency: p.Concurrency, StartedAt: now().UTC().Truncate(time.Millisecond),
+		Strategies: []*Result{}, Instances: p.Instances, Killed: p.Kill, Seed: p.Seed,
+	}
 	for index, strategy := range p.Strategies {
 		if ctx.Err() != nil {
 			report.Interrupted = true
 			break
 		}
-		step := Progress{Strategy: strategy, Index: index + 1}
+		step := Progress{Strategy: strategy, Index: index + 1, Of: len(p.Strategies)}
 		progress(step)
 		round, err := b.Start(ctx, strategy, p)
 		if err != nil {
-			report.Interrupted = ctx.Err() != nil
-			return report, startFailure(ctx, strategy, err)
+			if report.Interrupted = ctx.Err() != nil; report.Interrupted && errors.Is(err, ctx.Err()) {
+				return report, nil // the start failed only because ctx ended
+			}
+			return report, fmt.Errorf("start %s: %w", strategy, err)
 		}
-		l := newLoad(p, round, order, now)
+		l := newLoad(p, round, now)
 		l.run(ctx, func(done int) {
 			step.Done = done
 			progress(step)
 		})
 		report.Interrupted = ctx.Err() != nil
-		tally, err := finish(ctx, round)
+		finishing, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
+		tally, err := round.Finish(finishing)
+		cancel()
 		if err != nil {
 			return report, fmt.Errorf("finish %s: %w", strategy, err)
 		}
@@ -100,18 +110,4 @@ func Run(ctx context.Context, b Bench, p model.LabPlan, s Setting, now func() ti
 		progress(step)
 	}
 	return report, nil
-}
-
-// startFailure returns nil if the start failed only because ctx ended.
-func startFailure(ctx context.Context, strategy string, err error) error {
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return nil
-	}
-	return fmt.Errorf("start %s: %w", strategy, err)
-}
-
-func finish(ctx context.Context, r Round) (Tally, error) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishTimeout)
-	defer cancel()
-	return r.Finish(ctx)
 }

@@ -112,7 +112,7 @@ func TestProgress(t *testing.T) {
 		report := check.Must(Run(t.Context(), fakeBench{"a": slow(), "b": slow()}, p, Setting{}, time.Now, show))
 		for i, strategy := range p.Strategies {
 			for _, done := range []int{0, 11, 22, 33, 44, 50} {
-				want = append(want, Progress{Strategy: strategy, Index: i + 1, Done: done})
+				want = append(want, Progress{Strategy: strategy, Index: i + 1, Of: 2, Done: done})
 			}
 			want[len(want)-1].Result = report.Strategies[i]
 		}

@@ -21,17 +21,13 @@ type Machine struct {
 // ThisMachine describes the machine that the process runs on. The processor's model and the memory are known on Linux
 // only.
 func ThisMachine() Machine {
-	m := Machine{OS: runtime.GOOS, Arch: runtime.GOARCH, Cores: runtime.NumCPU(), Go: runtime.Version()}
-	if text, err := os.ReadFile("/proc/cpuinfo"); err == nil {
-		m.CPU = cpuModel(string(text))
+	cpuinfo, _ := os.ReadFile("/proc/cpuinfo") // empty on other systems
+	meminfo, _ := os.ReadFile("/proc/meminfo")
+	return Machine{
+		OS: runtime.GOOS, Arch: runtime.GOARCH, CPU: value(string(cpuinfo), "model name"), Cores: runtime.NumCPU(),
+		MemoryBytes: memoryBytes(string(meminfo)), Go: runtime.Version(),
 	}
-	if text, err := os.ReadFile("/proc/meminfo"); err == nil {
-		m.MemoryBytes = memoryBytes(string(text))
-	}
-	return m
 }
-
-func cpuModel(cpuinfo string) string { return value(cpuinfo, "model name") }
 
 func memoryBytes(meminfo string) uint64 {
 	kilobytes, err := strconv.ParseUint(strings.TrimSuffix(value(meminfo, "MemTotal"), " kB"), 10, 54)

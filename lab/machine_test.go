@@ -22,7 +22,7 @@ func TestMachine(t *testing.T) {
 		"nothing":             {"", "", "", 0},
 		"nonsense":            {"model name", "MemTotal: much\n", "", 0},
 	}, func(t *testing.T, tc test) {
-		check.Same(t, "processor", cpuModel(tc.cpuinfo), tc.cpu)
+		check.Same(t, "processor", value(tc.cpuinfo, "model name"), tc.cpu)
 		check.Same(t, "memory", memoryBytes(tc.meminfo), tc.memory)
 	})
 	m := ThisMachine()

@@ -1,7 +1,6 @@
 package lab
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,8 +12,6 @@ import (
 	"strings"
 	"text/tabwriter"
 	"time"
-
-	"flashsale/model"
 )
 
 // tableGap is the number of spaces between two columns of the table.
@@ -33,16 +30,6 @@ type Report struct {
 	Seed        uint64    `json:"seed"`
 	Interrupted bool      `json:"interrupted"` // the report is partial
 }
-
-func newReport(p model.LabPlan, s Setting, startedAt time.Time) *Report {
-	return &Report{
-		Setting: s, Buyers: p.Buyers, Stock: p.Stock, Concurrency: p.Concurrency, StartedAt: startedAt.UTC().Truncate(time.Millisecond),
-		Strategies: []*Result{}, Instances: p.Instances, Killed: p.Kill, Seed: p.Seed,
-	}
-}
-
-// WriteJSON writes the report as JSON that people can read.
-func (r *Report) WriteJSON(w io.Writer) error { return WriteJSON(w, r) }
 
 // WriteJSON writes a report as JSON that people can read.
 func WriteJSON(w io.Writer, report any) error {
@@ -69,31 +56,11 @@ func WriteFiles(folder string, page func(io.Writer) error, report any) (html, fi
 }
 
 // WriteTable writes the figures as a table for a terminal, then the explanations of the strategies that were not
-// exact.
+// exact. Tabs in the template separate the columns.
 func (r *Report) WriteTable(w io.Writer) error {
-	out := bufio.NewWriter(w)
-	fmt.Fprintf(out, "%s; %s; %s\n", r.load(), r.Stores.Database, r.Stores.Redis)
-	if r.Interrupted {
-		fmt.Fprintln(out, "interrupted: this report is partial")
-	}
-	fmt.Fprintln(out)
-	table := tabwriter.NewWriter(out, 0, 0, tableGap, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(table, "strategy\trequests/s\tp50 ms\tp99 ms\tsold\toversold\tundersold\tpersisted/s\tretries\terrors\tverdict\t")
-	for _, s := range r.Strategies {
-		fmt.Fprintln(table, strings.Join([]string{
-			s.Strategy, Figure(s.RequestsPerSecond), Figure(s.P50MS), Figure(s.P99MS), grouped(s.Sold), grouped(s.Oversold),
-			grouped(s.Undersold), Figure(s.PersistedPerSecond), grouped(s.Retries), grouped(s.Errors), string(s.Verdict), "",
-		}, "\t"))
-	}
-	if err := table.Flush(); err != nil {
+	out := tabwriter.NewWriter(w, 0, 0, tableGap, ' ', tabwriter.AlignRight)
+	if err := table.Execute(out, r); err != nil {
 		return err
-	}
-	heading := "\n"
-	for _, s := range r.Strategies {
-		if s.Verdict != Exact {
-			fmt.Fprintf(out, "%s%s: %s\n", heading, s.Strategy, s.Explanation)
-			heading = ""
-		}
 	}
 	return out.Flush()
 }

@@ -36,6 +36,8 @@ func written(write func(io.Writer) error) string {
 	return b.String()
 }
 
+func asJSON(r *Report) string { return written(func(w io.Writer) error { return WriteJSON(w, r) }) }
+
 // names collects the names of a JSON object with those of the objects in it, joined by points. It looks into the first
 // element of a list, and not into the values of options and refused, which have arbitrary names.
 func names(t *testing.T, prefix string, object any, to map[string]bool) {
@@ -57,7 +59,7 @@ func names(t *testing.T, prefix string, object any, to map[string]bool) {
 
 func TestJSONHasTheNamesOfTheContract(t *testing.T) {
 	var all map[string]any
-	check.Done(json.Unmarshal([]byte(written(sample(t).WriteJSON)), &all))
+	check.Done(json.Unmarshal([]byte(asJSON(sample(t))), &all))
 	got, want := map[string]bool{}, map[string]bool{}
 	names(t, "", all, got)
 	for _, part := range []string{
@@ -111,7 +113,8 @@ func (fullDisk) Write([]byte) (int, error) { return 0, errBroken }
 
 func TestWritersReturnErrors(t *testing.T) {
 	report := sample(t)
-	for name, write := range map[string]func(io.Writer) error{"table": report.WriteTable, "JSON": report.WriteJSON, "HTML": report.WriteHTML} {
+	asJSON := func(w io.Writer) error { return WriteJSON(w, report) }
+	for name, write := range map[string]func(io.Writer) error{"table": report.WriteTable, "JSON": asJSON, "HTML": report.WriteHTML} {
 		check.Error(t, name, write(fullDisk{}), errBroken)
 	}
 }
@@ -204,7 +207,7 @@ func TestPageEscapesTexts(t *testing.T) {
 }
 
 func TestPageWithoutAStrategy(t *testing.T) {
-	report := newReport(model.LabPlan{Stock: 10}, Setting{}, time.Now())
+	report := &Report{Stock: 10}
 	_, words := parsed(t, written(report.WriteHTML))
 	check.Same(t, "the page says that it is empty", strings.Contains(words, "No strategy had its turn."), true)
 }

@@ -99,10 +99,10 @@ func newResult(strategy string, p model.LabPlan, l *load, tally Tally, interrupt
 	}
 	waits := make([]time.Duration, 0, len(l.made()))
 	texts := map[string]int{}
-	var lastAnswer, lastYes time.Time
+	var lastAnswer, lastYes time.Duration
 	for _, o := range l.made() {
 		waits = append(waits, max(o.took, 1))
-		lastAnswer = latest(lastAnswer, o.ended)
+		lastAnswer = max(lastAnswer, o.ended)
 		switch {
 		case o.err != nil:
 			r.Errors++
@@ -111,7 +111,7 @@ func newResult(strategy string, p model.LabPlan, l *load, tally Tally, interrupt
 			}
 		case o.verdict == model.Accepted:
 			r.Accepted++
-			lastYes = latest(lastYes, o.ended)
+			lastYes = max(lastYes, o.ended)
 		default:
 			r.Refused[o.verdict]++
 		}
@@ -121,77 +121,59 @@ func newResult(strategy string, p model.LabPlan, l *load, tally Tally, interrupt
 	if r.Refused[model.SoldOut] > 0 {
 		r.Undersold = max(0, tally.Left)
 	}
-	r.Seconds = max(0, lastAnswer.Sub(l.released).Seconds())
-	r.RequestsPerSecond = perSecond(int64(r.Requests), l.released, lastAnswer)
-	r.PersistedPerSecond = perSecond(r.Sold, l.released, lastYes)
+	r.Seconds = lastAnswer.Seconds()
+	r.RequestsPerSecond = perSecond(int64(r.Requests), lastAnswer)
+	r.PersistedPerSecond = perSecond(r.Sold, lastYes)
 	slices.Sort(waits)
 	r.P50MS, r.P99MS = percentile(waits, 50), percentile(waits, 99)
 	r.Histogram = buckets(waits)
 	r.ErrorSamples = mostFrequent(texts)
-	r.Verdict = r.judge(p, interrupted)
-	r.Explanation = r.explain(p)
+	r.judge(p, interrupted)
 	return r
 }
 
-// judge returns the gravest finding that applies.
-func (r *Result) judge(p model.LabPlan, interrupted bool) Finding {
-	switch {
-	case interrupted:
-		return Incomplete
-	case r.Oversold > 0:
-		return Oversold
-	case r.Lost > 0:
-		return Lost
-	case r.Sold > r.Accepted+r.Errors: // an attempt that ended in an error may have become an order
-		return Unheard
-	case r.Undersold > 0:
-		return Undersold
-	case r.Left != r.unsold(p):
-		return Astray
-	case r.Errors > 0 && r.unsold(p) > 0:
-		return Failed
-	}
-	return Exact
-}
-
-// unsold returns how many units of the stock are in no order.
-func (r *Result) unsold(p model.LabPlan) int64 { return max(0, int64(p.Stock)-r.Sold) }
-
-// explain describes in words what the figures show and, for a finding other than Exact and Incomplete, when the
-// strategy breaks according to its lesson.
-func (r *Result) explain(p model.LabPlan) string {
+// judge sets the verdict, which is the gravest finding that applies, and the explanation: what the figures show and, for a
+// verdict other than Exact and Incomplete, when the strategy breaks according to its lesson.
+func (r *Result) judge(p model.LabPlan, interrupted bool) {
 	var said []string
 	say := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
-	unsold := r.unsold(p)
-	switch {
-	case r.Verdict == Incomplete:
-		say("Interrupted when %s had set out; the figures cover those.", count(r.Requests, "buyer"))
-	case r.Verdict == Failed:
-		say("Left unsold: %s.", grouped(unsold))
-	case r.Verdict != Exact: // the figures below explain it
-	case unsold == 0:
-		say("Every unit was sold, and none twice.")
-	case r.Sold == int64(p.Buyers):
-		say("Every buyer got a unit; left unsold: %s.", grouped(unsold))
-	default:
-		say("Every accepted buyer has an order; left unsold: %s.", grouped(unsold))
+	unsold := max(0, int64(p.Stock)-r.Sold)
+	unheard := r.Sold - r.Accepted - r.Errors // an attempt that ended in an error may have become an order
+	for _, f := range []struct {
+		finding Finding
+		applies bool
+		text    string
+	}{
+		{Incomplete, interrupted, "Interrupted when " + count(r.Requests, "buyer") + " had set out; the figures cover those."},
+		{Oversold, r.Oversold > 0, count(r.Sold, "unit") + " sold, " + grouped(r.Oversold) + " more than there were."},
+		{Lost, r.Lost > 0, count(r.Lost, "buyer") + " heard yes and found no order in the database."},
+		{Unheard, unheard > 0, count(unheard, "order") + " in the database, although the answer was no."},
+		{Undersold, r.Undersold > 0, count(r.Undersold, "unit") + " left, although buyers heard that it was sold out."},
+		{Astray, r.Left != unsold, "The stock row still offers " + count(r.Left, "unit") + ", not " + grouped(unsold) + "."},
+	} {
+		if f.applies {
+			r.Verdict = cmp.Or(r.Verdict, f.finding)
+			say("%s", f.text)
+		}
 	}
-	if r.Oversold > 0 {
-		say("%s sold, %s more than there were.", count(r.Sold, "unit"), grouped(r.Oversold))
+	if r.Verdict == "" {
+		r.Verdict = Exact
+		switch {
+		case unsold == 0:
+			say("Every unit was sold, and none twice.")
+		case r.Errors > 0:
+			r.Verdict = Failed
+			say("Left unsold: %s.", grouped(unsold))
+		case r.Sold == int64(p.Buyers):
+			say("Every buyer got a unit; left unsold: %s.", grouped(unsold))
+		default:
+			say("Every accepted buyer has an order; left unsold: %s.", grouped(unsold))
+		}
 	}
-	if r.Lost > 0 {
-		say("%s heard yes and found no order in the database.", count(r.Lost, "buyer"))
-	}
-	if unheard := r.Sold - r.Accepted - r.Errors; unheard > 0 {
-		say("%s in the database, although the answer was no.", count(unheard, "order"))
-	}
-	if r.Undersold > 0 {
-		say("%s left, although buyers heard that it was sold out.", count(r.Undersold, "unit"))
-	}
-	if r.Left != unsold {
-		say("The stock row still offers %s, not %s.", count(r.Left, "unit"), grouped(unsold))
-	}
-	if breaks := firstSentence(r.Lesson.Breaks); breaks != "" && r.Verdict != Exact && r.Verdict != Incomplete {
+	if breaks, _, more := strings.Cut(r.Lesson.Breaks, ". "); breaks != "" && r.Verdict != Exact && r.Verdict != Incomplete {
+		if more {
+			breaks += "." // the first sentence only
+		}
 		say("When it breaks: %s", breaks)
 	}
 	if r.Errors > 0 {
@@ -207,30 +189,15 @@ func (r *Result) explain(p model.LabPlan) string {
 	case p.Kill:
 		say("Fewer than half of the units were sold, so no instance died.")
 	}
-	return strings.Join(said, " ")
-}
-
-func firstSentence(text string) string {
-	if first, _, more := strings.Cut(text, ". "); more {
-		return first + "."
-	}
-	return text
-}
-
-func latest(a, b time.Time) time.Time {
-	if b.After(a) {
-		return b
-	}
-	return a
+	r.Explanation = strings.Join(said, " ")
 }
 
 // perSecond returns a rate. It returns 0 if no time passed: nothing happened, or the clock is too coarse.
-func perSecond(n int64, from, to time.Time) float64 {
-	seconds := to.Sub(from).Seconds()
-	if seconds <= 0 {
+func perSecond(n int64, in time.Duration) float64 {
+	if in == 0 {
 		return 0
 	}
-	return float64(n) / seconds
+	return float64(n) / in.Seconds()
 }
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }

@@ -15,19 +15,13 @@ import (
 // nothing.
 const progressPeriod = 100 * time.Millisecond
 
-// buyersInOrder returns the numbers of the buyers, from 0, in a random order. The order is the same for every
-// strategy, and for every run with the same seed.
-func buyersInOrder(p model.LabPlan) []int {
-	return rand.New(rand.NewPCG(p.Seed, 0)).Perm(p.Buyers) //nolint:gosec // the order must be repeatable
-}
-
 // load sends the buyers of one round and records their outcomes.
 type load struct {
 	plan  model.LabPlan
 	round Round
 	now   func() time.Time
 
-	order    []int
+	order    []int     // the numbers of the buyers, from 0
 	outcomes []outcome // by place in the order; each is written only by the goroutine that took the place
 	next     atomic.Int64
 	done     atomic.Int64
@@ -36,15 +30,17 @@ type load struct {
 	released time.Time
 }
 
-// outcome is the answer that a buyer got, after which time, and when.
+// outcome is the answer that a buyer got, after which time, and how long after the release.
 type outcome struct {
 	verdict model.Verdict
 	err     error
 	took    time.Duration
-	ended   time.Time
+	ended   time.Duration
 }
 
-func newLoad(p model.LabPlan, round Round, order []int, now func() time.Time) *load {
+// newLoad puts the buyers in a random order, which is the same for every strategy, and for every run with the same seed.
+func newLoad(p model.LabPlan, round Round, now func() time.Time) *load {
+	order := rand.New(rand.NewPCG(p.Seed, 0)).Perm(p.Buyers) //nolint:gosec // the order must be repeatable
 	return &load{plan: p, round: round, now: now, order: order, outcomes: make([]outcome, len(order))}
 }
 
@@ -93,7 +89,7 @@ func (l *load) work(ctx context.Context) {
 		began := l.now()
 		verdict, err := l.attempt(ctx, l.order[place])
 		ended := l.now()
-		l.outcomes[place] = outcome{verdict: verdict, err: err, took: ended.Sub(began), ended: ended}
+		l.outcomes[place] = outcome{verdict: verdict, err: err, took: ended.Sub(began), ended: ended.Sub(l.released)}
 		l.done.Add(1)
 		// The count reaches the half once, so exactly one goroutine kills the instance.
 		if err == nil && verdict == model.Accepted && l.accepted.Add(1) == l.half() && l.plan.Kill {

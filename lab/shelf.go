@@ -70,7 +70,7 @@ func (s *Shelf) Save(r *Report) (id string, err error) {
 	if err != nil {
 		return "", fmt.Errorf("keep a report: %w", err)
 	}
-	err = errors.Join(r.WriteJSON(unfinished), unfinished.Sync(), unfinished.Close())
+	err = errors.Join(WriteJSON(unfinished, r), unfinished.Sync(), unfinished.Close())
 	if err == nil {
 		err = root.Rename(id+unfinishedEnd, id+reportEnd)
 	}

@@ -50,7 +50,7 @@ func TestShelf(t *testing.T) {
 	id := save(t, shelf, report)
 	found := wantFound(t, shelf, id, true)
 	check.Same(t, "page from the shelf", written(found.WriteHTML), written(report.WriteHTML))
-	check.Same(t, "figures from the shelf", written(found.WriteJSON), written(report.WriteJSON))
+	check.Same(t, "figures from the shelf", asJSON(found), asJSON(report))
 	later := *report
 	later.StartedAt = report.StartedAt.Add(time.Second)
 	newest := save(t, shelf, &later)

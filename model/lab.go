@@ -8,13 +8,13 @@ type Lesson struct {
 	Costs  string `json:"costs"`
 }
 
-// LabPlan is a comparison of strategies on the same load. The tags are for the command line.
+// LabPlan is a comparison of strategies on the same load. The tags are for the console and for the command line.
 type LabPlan struct {
-	Strategies  []string `default:"all" help:"Strategies to compare, comma-separated, or all."`
-	Buyers      int      `default:"2000" help:"Buyers, each of whom tries to buy one unit once."`
-	Stock       int      `default:"200" help:"Units on sale."`
-	Concurrency int      `default:"50" help:"Buyers who try at the same time."`
-	Instances   int      `default:"1" help:"Instances of the engine that the buyers are spread over."`
-	Kill        bool     `help:"Kill the last instance when half of the stock is sold."`
-	Seed        uint64   `default:"1" help:"Determines the order of the buyers; the same seed gives the same order."`
+	Strategies  []string `json:"strategies" default:"all" help:"Strategies to compare, comma-separated, or all."`
+	Buyers      int      `json:"buyers" default:"2000" help:"Buyers, each of whom tries to buy one unit once."`
+	Stock       int      `json:"stock" default:"200" help:"Units on sale."`
+	Concurrency int      `json:"concurrency" default:"50" help:"Buyers who try at the same time."`
+	Instances   int      `json:"-" default:"1" help:"Instances of the engine that the buyers are spread over."`
+	Kill        bool     `json:"-" help:"Kill the last instance when half of the stock is sold."`
+	Seed        uint64   `json:"-" default:"1" help:"Determines the order of the buyers; the same seed gives the same order."`
 }

@@ -7,30 +7,25 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"flashsale/app"
 	"flashsale/internal/config"
 	"flashsale/lab"
 	"flashsale/lab/trial"
-	"flashsale/model"
 	"flashsale/strategy"
 )
-
-// ErrInterrupted means that the user stopped the lab. The report covers what was measured by then.
-var ErrInterrupted = errors.New("interrupted: the report is partial")
 
 // validateLab checks the lab's options and replaces "all" by the names of all strategies.
 func validateLab(l *config.Lab) error {
 	if len(l.Strategies) == 1 && l.Strategies[0] == "all" {
 		l.Strategies = strategy.Names()
 	}
-	seen := map[string]bool{}
-	for _, name := range l.Strategies {
-		if _, ok := strategy.Of(name); !ok || seen[name] {
+	for i, name := range l.Strategies {
+		if _, ok := strategy.Of(name); !ok || slices.Contains(l.Strategies[:i], name) {
 			return fmt.Errorf("--strategies: want all, or some of %s, each once", strings.Join(strategy.Names(), ","))
 		}
-		seen[name] = true
 	}
 	return cmp.Or(
 		config.Refuse(l.Buyers < 1 || l.Buyers > 1_000_000, "--buyers: must be 1 to 1000000"),
@@ -53,7 +48,7 @@ func runLab(ctx context.Context, cmd config.Command, version string, stdout, std
 		return err
 	}
 	defer func() { err = errors.Join(err, bench.Close()) }()
-	report, runErr := bench.Run(ctx, cmd.Lab.LabPlan, version, progressOn(stderr, cmd.Lab.LabPlan))
+	report, runErr := bench.Run(ctx, cmd.Lab.LabPlan, version, progressOn(stderr, cmd.Lab.Buyers))
 	if report == nil {
 		return runErr
 	}
@@ -65,14 +60,14 @@ func runLab(ctx context.Context, cmd config.Command, version string, stdout, std
 		return err
 	}
 	if report.Interrupted {
-		return ErrInterrupted
+		return lab.ErrInterrupted
 	}
 	return nil
 }
 
 // progressOn returns a function that shows progress on one line of a terminal. If w is not a terminal, the function
 // does nothing.
-func progressOn(w io.Writer, plan model.LabPlan) func(lab.Progress) {
+func progressOn(w io.Writer, buyers int) func(lab.Progress) {
 	if !app.IsTerminal(w) {
 		return func(lab.Progress) {}
 	}
@@ -82,6 +77,6 @@ func progressOn(w io.Writer, plan model.LabPlan) func(lab.Progress) {
 			_, _ = fmt.Fprint(w, wipe) // the table follows
 			return
 		}
-		_, _ = fmt.Fprintf(w, wipe+"%d of %d: %s, %d of %d buyers", p.Index, len(plan.Strategies), p.Strategy, p.Done, plan.Buyers)
+		_, _ = fmt.Fprintf(w, wipe+"%d of %d: %s, %d of %d buyers", p.Index, p.Of, p.Strategy, p.Done, buyers)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"flashsale/app"
 	"flashsale/gate"
 	"flashsale/internal/config"
+	"flashsale/lab"
 	"flashsale/model"
 	"flashsale/repository"
 	"flashsale/service/auth"
@@ -87,20 +88,16 @@ type preflight struct {
 
 // Validate checks the options of the command.
 func Validate(o config.Preflight) error {
-	switch {
-	case o.Instances < 0 || o.Instances > 1000:
-		return errors.New("--instances: must be 0 to 1000")
-	case o.Buyers < 1 || o.Buyers > 1_000_000_000:
-		return errors.New("--buyers: must be 1 to 1000000000")
-	case o.Connections < 1 || o.Connections > 1_000_000:
-		return errors.New("--connections: must be 1 to 1000000")
-	}
 	for _, peer := range o.Peers {
 		if host, port, err := net.SplitHostPort(peer); err != nil || host == "" || port == "" {
 			return fmt.Errorf("--peers: want host:port, not %q", peer)
 		}
 	}
-	return nil
+	return cmp.Or(
+		config.Refuse(o.Instances < 0 || o.Instances > 1000, "--instances: must be 0 to 1000"),
+		config.Refuse(o.Buyers < 1 || o.Buyers > 1_000_000_000, "--buyers: must be 1 to 1000000000"),
+		config.Refuse(o.Connections < 1 || o.Connections > 1_000_000, "--connections: must be 1 to 1000000"),
+	)
 }
 
 // Run checks the settings, the stores and the machine, and prints the findings. It returns ErrNotFit if a check has failed, or
@@ -112,14 +109,20 @@ func Run(ctx context.Context, cmd config.Command, version string, stdout io.Writ
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	print := p.printText
+	failed := p.count(Fail)
 	if p.options.JSON {
-		print = p.printJSON
+		err = lab.WriteJSON(stdout, struct {
+			OK       bool      `json:"ok"`
+			Version  string    `json:"version"`
+			Findings []Finding `json:"findings"`
+		}{failed == 0, version, p.findings})
+	} else {
+		err = p.printText(stdout)
 	}
-	if err := print(stdout); err != nil {
+	if err != nil {
 		return err
 	}
-	if failed := p.count(Fail); failed > 0 {
+	if failed > 0 {
 		return fmt.Errorf("%w: %d of %d checks failed", ErrNotFit, failed, len(p.findings))
 	}
 	return nil
@@ -152,16 +155,6 @@ func (p *preflight) printText(w io.Writer) error {
 	return out.Flush()
 }
 
-func (p *preflight) printJSON(w io.Writer) error {
-	out := json.NewEncoder(w)
-	out.SetIndent("", "  ")
-	return out.Encode(struct {
-		OK       bool      `json:"ok"`
-		Version  string    `json:"version"`
-		Findings []Finding `json:"findings"`
-	}{p.count(Fail) == 0, p.version, p.findings})
-}
-
 // look makes all checks, in the order in which an operator would repair what the checks find.
 func (p *preflight) look(ctx context.Context) {
 	p.lookAtSettings()
@@ -188,7 +181,9 @@ func (p *preflight) look(ctx context.Context) {
 		}
 	}
 	p.lookAtMachine(ctx, max(1, len(servers)))
-	p.lookAtPeers(ctx)
+	for _, peer := range p.options.Peers {
+		p.add(lookAtPeer(ctx, peer))
+	}
 }
 
 // skew is how far the database's clock is ahead of this machine's.
@@ -434,13 +429,7 @@ func lookAtPort(ctx context.Context, check, addr string) Finding {
 	return Fail.of(check, "end what is there, or choose another", "an instance could not listen on %s: %s", addr, oneLine(err))
 }
 
-// lookAtPeers asks each instance that --peers names whether it is ready.
-func (p *preflight) lookAtPeers(ctx context.Context) {
-	for _, peer := range p.options.Peers {
-		p.add(lookAtPeer(ctx, peer))
-	}
-}
-
+// lookAtPeer asks an instance that --peers names whether it is ready.
 func lookAtPeer(ctx context.Context, peer string) Finding {
 	const check = "peer"
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)

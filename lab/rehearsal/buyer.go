@@ -2,12 +2,10 @@ package rehearsal
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"strconv"
 	"time"
@@ -37,9 +35,6 @@ const (
 	// botsPerAddress is how many bots share an address.
 	botsPerAddress = 50
 )
-
-// addresses is the network that RFC 2544 reserves for load tests. Buyers send addresses from it in X-Forwarded-For.
-var addresses = netip.MustParsePrefix("198.18.0.0/15")
 
 // buyer is one of the crowd.
 type buyer struct {
@@ -82,11 +77,9 @@ func (c *crowd) token(user string) (string, error) {
 // tokenGrace is how much longer than the arrivals a token is valid.
 const tokenGrace = time.Hour
 
-func addressOf(n int) string {
-	first := addresses.Addr().As4()
-	last := uint32(n) % (1 << (32 - addresses.Bits())) //nolint:gosec // it is not negative
-	return netip.AddrFrom4([4]byte(binary.BigEndian.AppendUint32(nil, binary.BigEndian.Uint32(first[:])+last))).String()
-}
+// addressOf returns an address of 198.18.0.0/15, the network that RFC 2544 reserves for load tests. Buyers send it in
+// X-Forwarded-For.
+func addressOf(n int) string { return fmt.Sprintf("198.%d.%d.%d", 18+(n>>16)%2, (n>>8)%256, n%256) }
 
 // told is what a buyer was told about an attempt in the end.
 type told struct {

@@ -25,12 +25,8 @@ import (
 	"flashsale/service/auth"
 )
 
-var (
-	// ErrFailed means that a rehearsal did not pass. The report says why.
-	ErrFailed = errors.New("the rehearsal has not passed")
-	// ErrInterrupted means that the user stopped the run. The report covers what was seen by then.
-	ErrInterrupted = errors.New("interrupted: the report is partial")
-)
+// ErrFailed means that a rehearsal did not pass. The report says why.
+var ErrFailed = errors.New("the rehearsal has not passed")
 
 // longWait is the wait for a processor above which a late report names the processors as a limit.
 const longWait = time.Millisecond
@@ -70,7 +66,7 @@ func Validate(o config.Rehearse, s *config.Settings) error {
 }
 
 // Run rehearses, prints the report, and writes it to a folder and to the database. It returns nil if the verdict is Passed,
-// ErrInterrupted if it is Interrupted, ErrFailed if it is Failed or Late, and ErrNotNow if no rehearsal may run.
+// lab.ErrInterrupted if it is Interrupted, ErrFailed if it is Failed or Late, and ErrNotNow if no rehearsal may run.
 func Run(ctx context.Context, cmd config.Command, version string, stdout io.Writer) (err error) {
 	if err := os.MkdirAll(cmd.Rehearse.Out, 0o750); err != nil {
 		return fmt.Errorf("--out: %w", err)
@@ -99,7 +95,7 @@ func Run(ctx context.Context, cmd config.Command, version string, stdout io.Writ
 	case Passed:
 		return nil
 	case Interrupted:
-		return ErrInterrupted
+		return lab.ErrInterrupted
 	default:
 		return ErrFailed
 	}

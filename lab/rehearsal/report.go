@@ -1,13 +1,13 @@
 package rehearsal
 
 import (
-	"bufio"
-	_ "embed" // the template
+	_ "embed" // the templates
 	"fmt"
 	"html/template"
 	"io"
 	"strings"
 	"text/tabwriter"
+	texttemplate "text/template"
 	"time"
 
 	"flashsale/lab"
@@ -62,47 +62,39 @@ type Books struct {
 	Orders int64 `json:"orders"`
 }
 
-// WriteText writes the report for a terminal.
+var (
+	//go:embed report.txt.tmpl
+	textSource string
+	//go:embed report.html.tmpl
+	pageSource string
+
+	funcs = template.FuncMap{"figure": lab.Figure, "words": inWords, "svg": svg}
+	text  = texttemplate.Must(texttemplate.New("text").Funcs(funcs).Parse(textSource))
+	page  = template.Must(template.New("page").Funcs(funcs).Parse(pageSource))
+)
+
+// WriteText writes the report for a terminal. Tabs in the template separate the columns of its table.
 func (r *Report) WriteText(w io.Writer) error {
-	out := bufio.NewWriter(w)
-	fmt.Fprintf(out, "%s\n%s at %s\n\n", r.Crowd, r.Database, r.URL)
-	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "stage\trequests\tp50 ms\tp99 ms\tmost ms\tanswers")
-	for _, s := range r.Stages {
-		fmt.Fprintf(table, "%s\t%d\t%s\t%s\t%s\t%s\n", s.Stage, s.Requests, lab.Figure(s.P50MS), lab.Figure(s.P99MS), lab.Figure(s.MaxMS), inWords(s.Answers))
-	}
-	if err := table.Flush(); err != nil {
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	if err := text.Execute(out, r); err != nil {
 		return err
-	}
-	fmt.Fprintf(out, "\npeople were told: %s\n", inWords(r.People))
-	if len(r.Bots) > 0 {
-		fmt.Fprintf(out, "bots were told: %s\n", inWords(r.Bots))
-	}
-	if len(r.GaveUp) > 0 {
-		fmt.Fprintf(out, "gave up at: %s\n", inWords(r.GaveUp))
-	}
-	b := r.Books
-	fmt.Fprintf(out, "books: %d of %d units left, %d held, %d paid, %d orders\n", b.Left, b.Quota, b.Held, b.Paid, b.Orders)
-	fmt.Fprintf(out, "arrivals: %s\n\n%s\n", r.Pace(), r.Verdict)
-	for _, f := range r.Findings {
-		fmt.Fprintln(out, "  "+f.String())
 	}
 	return out.Flush()
 }
 
 // Pace describes in words how well the generator kept to the arrivals of the shape.
 func (r *Report) Pace() string {
-	text := fmt.Sprintf("at most %d in a second, %d sustained; send lag p50 %s ms, p99 %s ms", r.Peak, r.Sustained, lab.Figure(r.SendLag.P50MS), lab.Figure(r.SendLag.P99MS))
+	pace := fmt.Sprintf("at most %d in a second, %d sustained; send lag p50 %s ms, p99 %s ms", r.Peak, r.Sustained, lab.Figure(r.SendLag.P50MS), lab.Figure(r.SendLag.P99MS))
 	if r.Unsent > 0 {
-		text += fmt.Sprintf("; %d buyers did not come", r.Unsent)
+		pace += fmt.Sprintf("; %d buyers did not come", r.Unsent)
 	}
 	if r.NoStream > 0 {
-		text += fmt.Sprintf("; %d buyers had no stream", r.NoStream)
+		pace += fmt.Sprintf("; %d buyers had no stream", r.NoStream)
 	}
 	if r.Limit != "" {
-		text += "; limited by " + r.Limit
+		pace += "; limited by " + r.Limit
 	}
-	return text
+	return pace
 }
 
 func inWords(list []Count) string {
@@ -113,15 +105,10 @@ func inWords(list []Count) string {
 	return strings.Join(words, ", ")
 }
 
-//go:embed report.html.tmpl
-var pageSource string
-
-var page = template.Must(template.New("rehearsal").Funcs(template.FuncMap{"figure": lab.Figure, "words": inWords, "svg": svg}).Parse(pageSource))
-
 // svg returns a chart for the page.
 func svg(c lab.BarChart) (template.HTML, error) {
-	text, err := c.SVG()
-	return template.HTML(text), err //nolint:gosec // the chart escapes its texts
+	file, err := c.SVG()
+	return template.HTML(file), err //nolint:gosec // the chart escapes its texts
 }
 
 // WriteHTML writes the report as one page that loads no other file. The template calls the methods for charts below.

@@ -162,21 +162,18 @@ func (r *run) ready(ctx context.Context, c *crowd) error {
 	}
 	for {
 		a := c.send(ctx, b, request{method: http.MethodGet, path: c.sale(), public: true})
-		open := true
-		if a.status == http.StatusOK && r.gate != nil && kind.UsesGate {
+		open := a.status == http.StatusOK
+		if open && r.gate != nil && kind.UsesGate {
 			states, err := r.gate.Peek(ctx, gateOf(c.saleID))
 			if err != nil {
 				return err
 			}
 			open = states[0].Open
 		}
-		if a.status == http.StatusOK && open {
-			return nil
-		}
-		if pause.For(ctx, look) {
-			continue
-		}
 		switch {
+		case open:
+			return nil
+		case pause.For(ctx, look): // look again
 		case !errors.Is(ctx.Err(), context.DeadlineExceeded):
 			return ctx.Err()
 		case a.status == http.StatusOK:

@@ -2,6 +2,7 @@ package rehearsal
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -16,6 +17,8 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml"
+
+	"flashsale/internal/config"
 )
 
 const (
@@ -81,31 +84,22 @@ func ReadShape(file string) (*Shape, error) {
 }
 
 func (s *Shape) validate() error {
-	between := func(field string, value, low, high float64) error {
-		if value >= low && value <= high {
-			return nil
-		}
-		return fmt.Errorf("%s: must be %v to %v", field, low, high)
-	}
-	switch {
-	case s.Arrivals != Spike && s.Arrivals != Day && s.Arrivals != Recording:
-		return errors.New("arrivals: must be spike, day or recording")
-	case s.Walk != WholeWalk && s.Walk != PurchaseWalk:
-		return errors.New("walk: must be page or purchase")
-	case s.Arrivals == Recording && (s.Recording == "" || s.Buyers != 0):
-		return errors.New("recording: names the file of the arrivals, which also says how many buyers there are")
-	case s.Arrivals != Recording && s.Recording != "":
-		return errors.New("recording: only with arrivals: recording")
-	case s.Lasts < time.Second || s.Lasts > maxLasts:
-		return errors.New("lasts: must be 1s to 24h")
-	case s.Half < time.Millisecond || s.Half > s.Lasts:
-		return errors.New("half: must be 1ms to the time of lasts")
-	}
-	err := errors.Join(between("pay", s.Pay, 0, 1), between("slow", s.Slow, 0, 1), between("bots", s.Bots, 0, 1), between("units", float64(s.Units), 1, maxUnits))
-	if s.Arrivals != Recording {
-		err = errors.Join(err, between("buyers", float64(s.Buyers), 1, maxBuyers))
-	}
-	return err
+	recorded := s.Arrivals == Recording
+	fraction := func(x float64) bool { return x >= 0 && x <= 1 } // NaN is none
+	return cmp.Or(
+		config.Refuse(s.Arrivals != Spike && s.Arrivals != Day && !recorded, "arrivals: must be spike, day or recording"),
+		config.Refuse(s.Walk != WholeWalk && s.Walk != PurchaseWalk, "walk: must be page or purchase"),
+		config.Refuse(recorded && (s.Recording == "" || s.Buyers != 0),
+			"recording: names the file of the arrivals, which also says how many buyers there are"),
+		config.Refuse(!recorded && s.Recording != "", "recording: only with arrivals: recording"),
+		config.Refuse(s.Lasts < time.Second || s.Lasts > maxLasts, "lasts: must be 1s to 24h"),
+		config.Refuse(s.Half < time.Millisecond || s.Half > s.Lasts, "half: must be 1ms to the time of lasts"),
+		config.Refuse(!fraction(s.Pay), "pay: must be 0 to 1"),
+		config.Refuse(!fraction(s.Slow), "slow: must be 0 to 1"),
+		config.Refuse(!fraction(s.Bots), "bots: must be 0 to 1"),
+		config.Refuse(s.Units < 1 || s.Units > maxUnits, "units: must be 1 to %d", maxUnits),
+		config.Refuse(!recorded && (s.Buyers < 1 || s.Buyers > maxBuyers), "buyers: must be 1 to %d", maxBuyers),
+	)
 }
 
 // draw checks the fields and draws the arrivals, or reads them from a recording, which is a file in folder. The same fields and

@@ -2,6 +2,7 @@
 package trial
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -18,6 +19,7 @@ import (
 	"flashsale/app"
 	"flashsale/gate"
 	"flashsale/internal/config"
+	"flashsale/internal/pause"
 	"flashsale/lab"
 	"flashsale/model"
 	"flashsale/strategy"
@@ -53,13 +55,11 @@ func Open(ctx context.Context, settings config.Settings) (b *Bench, err error) {
 		}
 	}()
 	if path, isFile := settings.SQLitePath(); isFile {
-		if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
-			return b, fmt.Errorf("--database: %w", err)
+		parent := filepath.Dir(path)
+		if err = errors.Join(os.MkdirAll(parent, 0o750), removeLeftovers(parent)); err == nil {
+			b.folder, err = os.MkdirTemp(parent, storesPrefix)
 		}
-		if err := removeLeftovers(filepath.Dir(path)); err != nil {
-			return b, fmt.Errorf("--database: %w", err)
-		}
-		if b.folder, err = os.MkdirTemp(filepath.Dir(path), storesPrefix); err != nil {
+		if err != nil {
 			return b, fmt.Errorf("--database: %w", err)
 		}
 		b.settings.Database = "sqlite:" + filepath.Join(b.folder, "lab.db")
@@ -284,8 +284,8 @@ func (r *Round) Buy(ctx context.Context, instance int, buyer string) (model.Verd
 	return verdict, err
 }
 
-// deduct runs the strategy and waits until the attempt is settled in the database. It returns errDead if the instance
-// is killed meanwhile, and ErrUnsettled after patience.
+// deduct runs the strategy and waits until the attempt is settled in the database. It returns ErrUnsettled after patience. If
+// the instance is killed meanwhile, its connections are closed, and deduct returns an error.
 func (i *instance) deduct(ctx context.Context, a model.Attempt) (model.Verdict, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, ErrUnsettled)
 	defer cancel()
@@ -299,21 +299,13 @@ func (i *instance) deduct(ctx context.Context, a model.Attempt) (model.Verdict, 
 	for {
 		order, ok, err := i.app.Stores.Database.Order(ctx, a.ID)
 		switch {
-		case ctx.Err() != nil:
-			return "", context.Cause(ctx)
 		case err != nil:
-			return "", err
+			return "", cmp.Or(context.Cause(ctx), err)
 		case ok && order.Status == model.OrderRejected:
 			return order.Reason, nil
 		case ok:
 			return model.Accepted, nil
-		}
-		timer := time.NewTimer(look)
-		select {
-		case <-timer.C:
-		case <-i.dead:
-			return "", errDead
-		case <-ctx.Done():
+		case !pause.For(ctx, look):
 			return "", context.Cause(ctx)
 		}
 	}
@@ -340,9 +332,7 @@ func (r *Round) settled(ctx context.Context) error {
 		if err != nil || states[0].Stream == 0 {
 			return err
 		}
-		select {
-		case <-time.After(look):
-		case <-ctx.Done():
+		if !pause.For(ctx, look) {
 			return fmt.Errorf("%d entries are not settled", states[0].Stream)
 		}
 	}
