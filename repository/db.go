@@ -109,14 +109,16 @@ func OpenBy(ctx context.Context, address string, maxConns int, open func(driver.
 	return s, nil
 }
 
-// sqliteDSN makes connections to SQLite, whose driver provides no driver.Connector.
-type sqliteDSN string
+// sqliteConnector makes connections to SQLite, whose driver provides no driver.Connector. The driver is the registered one, since
+// it has the functions that tests add to SQLite.
+type sqliteConnector struct {
+	driver driver.Driver
+	dsn    string
+}
 
-// Connect is part of driver.Connector.
-func (d sqliteDSN) Connect(context.Context) (driver.Conn, error) { return d.Driver().Open(string(d)) }
+func (c sqliteConnector) Connect(context.Context) (driver.Conn, error) { return c.driver.Open(c.dsn) }
 
-// Driver is part of driver.Connector.
-func (sqliteDSN) Driver() driver.Driver { return &gosqlite.Driver{} }
+func (c sqliteConnector) Driver() driver.Driver { return c.driver }
 
 func openSQLite(ctx context.Context, path string, open func(driver.Connector) *sql.DB) (*Store, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
@@ -124,8 +126,13 @@ func openSQLite(ctx context.Context, path string, open func(driver.Connector) *s
 	}
 	// synchronous=FULL: a confirmed order survives a power cut, not only a crash of the process.
 	dsn := path + "?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
-	s := &Store{writers: open(sqliteDSN(dsn)), readers: open(sqliteDSN(dsn + "&_pragma=query_only(1)")), sqlite: true}
-	var err error
+	named, err := sql.Open(sqlite.DriverName, dsn) // only to get its driver; it never connects
+	if err != nil {
+		return nil, fmt.Errorf("open the database: %w", err)
+	}
+	defer func() { _ = named.Close() }()
+	pool := func(dsn string) *sql.DB { return open(sqliteConnector{named.Driver(), dsn}) }
+	s := &Store{writers: pool(dsn), readers: pool(dsn + "&_pragma=query_only(1)"), sqlite: true}
 	if s.write, err = overPool(ctx, sqlite.Dialector{Conn: s.writers}, s.writers, 1); err == nil {
 		s.read, err = overPool(ctx, sqlite.Dialector{Conn: s.readers}, s.readers, sqliteReaders)
 	}

@@ -54,8 +54,8 @@ type Catalog struct {
 	soldOut sync.Map // by sale id; an entry stays until a refresh reads available units, or Unlatch removes it
 	past    *otter.Cache[string, model.Offer]
 
-	refreshing sync.Mutex // one refresh of the snapshot at a time, so that an older one can't replace a newer one
-	mu         sync.Mutex // one refresh of the filter at a time
+	refreshing sync.Mutex    // one refresh of the snapshot at a time, so that an older one can't replace a newer one
+	filtering  chan struct{} // of capacity 1, held by the one refresh of the filter
 	filter     atomic.Pointer[bloom.BloomFilter]
 	askedAt    time.Time // the database's clock at the last refresh of the filter
 	filteredAt time.Time // when that refresh began, by this process's clock
@@ -85,7 +85,7 @@ type campaign struct {
 
 // NewCatalog creates an empty catalog; Refresh fills it. now is this process's clock.
 func NewCatalog(store CatalogStore, now func() time.Time) *Catalog {
-	c := &Catalog{store: store, now: now, past: otter.Must(&otter.Options[string, model.Offer]{MaximumSize: pastSales})}
+	c := &Catalog{store: store, now: now, filtering: make(chan struct{}, 1), past: otter.Must(&otter.Options[string, model.Offer]{MaximumSize: pastSales})}
 	c.live.Store(&snapshot{changed: make(chan struct{})})
 	at := now()
 	c.reading.Store(&reading{at.UTC(), at})
@@ -98,8 +98,8 @@ func (c *Catalog) Refresh(ctx context.Context) error {
 	if err := c.refreshSnapshot(ctx); err != nil {
 		return err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	c.filtering <- struct{}{}
+	defer func() { <-c.filtering }()
 	return c.refreshFilter(ctx)
 }
 
@@ -141,8 +141,12 @@ func (c *Catalog) refreshSnapshot(ctx context.Context) error {
 // which they may have to wait up to filterPause.
 func (c *Catalog) lookForNew(ctx context.Context) error {
 	called := c.now()
-	c.mu.Lock()
-	defer c.mu.Unlock()
+	select {
+	case c.filtering <- struct{}{}:
+		defer func() { <-c.filtering }()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 	if c.filteredAt.After(called) {
 		return nil // another caller's refresh began after this call did
 	}
@@ -152,7 +156,7 @@ func (c *Catalog) lookForNew(ctx context.Context) error {
 	return c.refreshFilter(ctx)
 }
 
-// refreshFilter adds the ids of new sales and campaigns, and short codes, to the filter. The caller holds mu.
+// refreshFilter adds the ids of new sales and campaigns, and short codes, to the filter. The caller holds filtering.
 func (c *Catalog) refreshFilter(ctx context.Context) error {
 	began := c.now()
 	codes, asked, err := c.store.SaleCodes(ctx, c.askedAt.Add(-filterOverlap))

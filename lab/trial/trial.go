@@ -291,11 +291,13 @@ func (i *instance) deduct(ctx context.Context, a model.Attempt) (model.Verdict, 
 	defer cancel()
 	a.Waiter = i.app.Waiters.Waiter(i.dead, a.ID, patience, patience)
 	outcome, err := i.app.Strategy.Deduct(ctx, a)
-	if err != nil || outcome.Verdict != model.Queued {
+	queued := outcome.Verdict == model.Queued
+	if err != nil || !queued && (a.Keyless || outcome.Verdict == model.Accepted) {
 		return outcome.Verdict, err
 	}
 	// Queued means that another instance has announced that the attempt is settled, or that this attempt repeats one that a
-	// dead instance has admitted. The database has the outcome, or will have it.
+	// dead instance has admitted. The database has the outcome, or will have it. If a strategy refuses an attempt with a key,
+	// the database may have an order from an earlier try that the strategy does not know, as in service.Purchases.
 	for {
 		order, ok, err := i.app.Stores.Database.Order(ctx, a.ID)
 		switch {
@@ -305,6 +307,8 @@ func (i *instance) deduct(ctx context.Context, a model.Attempt) (model.Verdict, 
 			return order.Reason, nil
 		case ok:
 			return model.Accepted, nil
+		case !queued:
+			return outcome.Verdict, nil
 		case !pause.For(ctx, look):
 			return "", context.Cause(ctx)
 		}
