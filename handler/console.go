@@ -16,7 +16,8 @@ const (
 	// consolePause is the wait between a change and the event that shows it, so that changes in quick succession share one
 	// event: nobody can follow more than five events a second.
 	consolePause = 200 * time.Millisecond
-	// consoleCheck is how often a stream checks that its user may still see it.
+	// consoleCheck is how often a stream checks that its user may still see it, and still listens: only a write shows that a
+	// client has left, since the connection reads nothing meanwhile. The writes also keep proxies from closing the stream.
 	consoleCheck = time.Second
 	// maxConsoles is how many streams an instance may have open for the staff. A shop's staff needs far fewer.
 	maxConsoles = 100
@@ -75,8 +76,6 @@ func (s *Consoles) stream(c *gin.Context, next func() (frames []byte, changed <-
 	}
 	check := time.NewTicker(consoleCheck)
 	defer check.Stop()
-	beat := time.NewTicker(heartbeat)
-	defer beat.Stop()
 	listens := sendToConsole(c, nothingNew) // shows the client that it is connected
 	look := time.After(0)                   // fires when next is due; nil while there is no change
 	var changed <-chan struct{}
@@ -90,10 +89,8 @@ func (s *Consoles) stream(c *gin.Context, next func() (frames []byte, changed <-
 			look = nil
 		case <-changed:
 			look, changed = time.After(consolePause), nil
-		case <-beat.C:
-			listens = sendToConsole(c, nothingNew)
 		case <-check.C:
-			listens = s.stillLooks(c)
+			listens = s.stillLooks(c) && sendToConsole(c, nothingNew)
 		case <-c.Request.Context().Done():
 			return
 		case <-s.closing:

@@ -23,8 +23,7 @@ import (
 )
 
 const (
-	// heartbeat is how often a stream sends something although nothing has changed, so that proxies do not close the stream: the
-	// unchanged stock to buyers, an empty comment to the staff.
+	// heartbeat is how often a stream sends the unchanged stock, so that proxies do not close the stream.
 	heartbeat = 15 * time.Second
 	// eventPause is the pause after an event of a sale, unless the sale starts or ends: nobody can read figures that
 	// change faster.

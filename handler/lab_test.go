@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -64,6 +65,11 @@ func (o *labOffice) begin() {
 
 const labEventsPath = "/api/v1/admin/lab/events"
 
+// news returns the events without the comments.
+func news(all []event) []event {
+	return slices.DeleteFunc(all, func(e event) bool { return e.String() == ":" })
+}
+
 // A console follows a run from its beginning to its end, with at most five events in a second, and then the next run.
 func TestLabEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -76,7 +82,7 @@ func TestLabEvents(t *testing.T) {
 				o.steps <- lab.Progress{Strategy: "one", Index: 1, Of: 1, Done: n + 1}
 				passes(10 * time.Millisecond)
 			}
-			all := l.heard()
+			all := news(l.heard())
 			if len(all) < 4 || len(all) > 6 {
 				t.Errorf("%d events in a second: %q", len(all), all)
 			}
@@ -88,7 +94,7 @@ func TestLabEvents(t *testing.T) {
 			}
 			close(o.steps)
 			passes(consolePause)
-			all = l.heard()
+			all = news(l.heard())
 			if n := len(all); n < 2 || !strings.Contains(all[n-2].data, `"done":100,`) {
 				t.Errorf("the events at the end: %q", all)
 			}
@@ -120,15 +126,15 @@ func TestLabEventsWithoutAReport(t *testing.T) {
 	})
 }
 
-// A console's stream has heartbeats, and ends with its token, with its client, and when the server stops.
+// A console's stream sends something at each check, and ends with its token, with its client, and when the server stops.
 func TestConsoles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := newLabOffice(t)
 		l := o.listen(labEventsPath)
 		l.heard()
-		passes(2 * heartbeat)
-		check.Same(t, "in two heartbeats", fmt.Sprint(l.heard()), "[: :]")
-		passes(time.Hour - 2*heartbeat - 2*time.Second) // tokens expire at whole seconds
+		passes(2 * consoleCheck)
+		check.Same(t, "in two checks", fmt.Sprint(l.heard()), "[: :]")
+		passes(time.Hour - 2*consoleCheck - 2*time.Second) // tokens expire at whole seconds
 		check.Same(t, "over before the end of its token", l.over(), false)
 		passes(2*time.Second + consoleCheck)
 		check.Same(t, "over at the end of its token", l.over(), true)
