@@ -1,5 +1,6 @@
 // Suite runs all tests of the project, in parts, three parts at a time. It shows each package and each row of the drill as it
-// ends, and at the end how many tests passed and failed. `make test` and `make race` call it:
+// ends, and at the end how many tests passed and failed. A test for which the machine was too slow in each try runs again at the
+// end, alone. `make test` and `make race` call it:
 //
 //	go run ./test/suite [-race] [-artifacts DIR] [PART...]
 package main
@@ -29,6 +30,7 @@ type part struct {
 	args   []string
 	choose func(pkg string) bool // takes packages of the module; nil: all
 	raced  bool                  // `make race` runs it
+	alone  bool                  // nothing else runs
 }
 
 // parts lists all parts, the longest first, so that the processors have work to the end. The linter vets all packages, so
@@ -124,8 +126,13 @@ func run(ctx context.Context, out io.Writer, list []part, race bool) bool {
 	}
 	ended := make(chan struct{})
 	go func() {
+		defer close(ended)
 		running.Wait()
-		close(ended)
+		for _, p := range r.late {
+			if err := test(ctx, p, race, r); err != nil {
+				r.broke(p, err)
+			}
+		}
 	}()
 	for {
 		select {
@@ -169,15 +176,20 @@ func again(p part, race bool, pkg, test string) string {
 		command += " -race"
 	}
 	if test != "" {
-		var levels []string
-		for level := range strings.SplitSeq(test, "/") {
-			levels = append(levels, "^"+escape(level)+"$")
-		}
-		command += fmt.Sprintf(" -run '%s'", strings.Join(levels, "/"))
+		command += fmt.Sprintf(" -run '%s'", only(test))
 	}
 	command += " " + pkg
 	if p.folder != "." {
 		command = "cd " + p.folder + " && " + command
 	}
 	return command
+}
+
+// only returns the pattern of -run that chooses one test.
+func only(test string) string {
+	var levels []string
+	for level := range strings.SplitSeq(test, "/") {
+		levels = append(levels, "^"+escape(level)+"$")
+	}
+	return strings.Join(levels, "/")
 }

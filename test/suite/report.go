@@ -13,6 +13,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"flashsale/test/kit/pace"
 )
 
 // quiet is after how long without a line the report says that tests are still running.
@@ -39,6 +41,7 @@ type report struct {
 	running        []string // parts
 	passed, failed int
 	failures       []string // the parts that failed
+	late           []part   // each with one test, for which the machine was too slow
 }
 
 func newReport(out io.Writer, race bool) *report {
@@ -93,7 +96,7 @@ func test(ctx context.Context, p part, race bool, r *report) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.running = slices.DeleteFunc(r.running, func(name string) bool { return name == p.name })
-	if err != nil && !slices.Contains(r.failures, p.name) { // no test told why
+	if err != nil && len(view.late) == 0 && !slices.Contains(r.failures, p.name) { // no test told why
 		return err
 	}
 	return nil
@@ -142,10 +145,11 @@ type view struct {
 	output map[string][]string // by package and test, of those that have not ended; build output by import path
 	tests  map[string]int      // that passed, by package
 	failed map[string]bool     // packages and tests that were shown as failed
+	late   map[string]bool     // packages and tests that run again
 }
 
 func newView(p part, r *report) *view {
-	return &view{part: p, report: r, output: map[string][]string{}, tests: map[string]int{}, failed: map[string]bool{}}
+	return &view{part: p, report: r, output: map[string][]string{}, tests: map[string]int{}, failed: map[string]bool{}, late: map[string]bool{}}
 }
 
 // row matches the rows of the drill, which are shown one by one, since they take minutes together.
@@ -196,17 +200,25 @@ func (v *view) pass(e event) {
 // fail shows what a failed test or package printed, and the command that repeats it. A test or package that failed by what
 // it contains is only counted.
 func (v *view) fail(e event, key string) {
-	v.report.fail(v.part)
-	if e.Test != "" {
-		v.report.failed++
-	}
 	inside := key
 	if e.Test != "" {
 		inside += "/"
 	}
-	known := false
-	for shown := range v.failed {
-		known = known || strings.HasPrefix(shown, inside)
+	holds := func(tests map[string]bool) bool {
+		for test := range tests {
+			if strings.HasPrefix(test, inside) {
+				return true
+			}
+		}
+		return false
+	}
+	known := holds(v.failed)
+	if !known && v.postpone(e, key, holds(v.late)) {
+		return
+	}
+	v.report.fail(v.part)
+	if e.Test != "" {
+		v.report.failed++
 	}
 	v.failed[key] = true
 	if known {
@@ -221,6 +233,30 @@ func (v *view) fail(e event, key string) {
 	}
 	v.report.printf("      again: %s\n", again(v.part, v.report.race, e.Package, e.Test))
 }
+
+// postpone has a test run again, alone, if it failed because the machine was late, and reports whether it did. What holds
+// such a test, and has nothing to say itself, has not failed either.
+func (v *view) postpone(e event, key string, holdsLate bool) bool {
+	says := func(line string) bool { return !frame.MatchString(line) }
+	switch own := v.output[key]; {
+	case v.part.alone:
+		return false
+	case holdsLate:
+		return !slices.ContainsFunc(own, says)
+	case !slices.ContainsFunc(own, func(line string) bool { return strings.Contains(line, pace.Late) }):
+		return false
+	}
+	v.late[key] = true
+	p := v.part
+	p.alone, p.choose = true, func(pkg string) bool { return pkg == e.Package }
+	p.args = append(slices.Clip(p.args), "-run="+only(e.Test))
+	v.report.late = append(v.report.late, p)
+	v.report.printf("late  %-26s %6.1f s  %s: runs again at the end, alone\n", strings.TrimPrefix(e.Package, "flashsale/"), e.Elapsed, e.Test)
+	return true
+}
+
+// frame matches what `go test` itself prints of each test and package that fails.
+var frame = regexp.MustCompile(`^\s*(=== |--- )|^FAIL\s|^exit status 1\n`)
 
 // escape makes a pattern of -run from a test's name. The name is in quotes of the shell.
 func escape(name string) string {

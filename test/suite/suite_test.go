@@ -4,11 +4,14 @@ import (
 	"bytes"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"flashsale/test/kit/pace"
 )
 
 // module has a package of each kind: what `go test` prints of it goes through the report.
@@ -21,7 +24,10 @@ var module = map[string]string{
 	"dies/dies_test.go":     "package dies\n\nimport \"testing\"\n\nfunc TestDies(*testing.T) { panic(\"died\") }\n",
 	"leaves/leaves_test.go": "package leaves\n\nimport (\"os\"; \"testing\")\n\nfunc TestMain(m *testing.M) { m.Run(); println(\"left\"); os.Exit(3) }\n\nfunc TestIt(*testing.T) {}\n",
 	"skips/skips_test.go":   "package skips\n\nimport \"testing\"\n\nfunc TestSkips(t *testing.T) { t.Skip(\"no server\") }\n",
-	"none/none.go":          "package none\n",
+	"late/late_test.go": "package late\n\nimport (\"os\"; \"testing\")\n\nfunc TestLate(t *testing.T) {\n\tt.Run(\"a row\", func(t *testing.T) {\n" +
+		"\t\tif os.Mkdir(\"seen\", 0o700) == nil {\n\t\t\tt.Error(\"" + pace.Late + "\")\n\t\t}\n\t})\n}\n",
+	"slow/slow_test.go": "package slow\n\nimport \"testing\"\n\nfunc TestSlow(t *testing.T) {\n\tt.Run(\"a\", func(t *testing.T) { t.Error(\"" + pace.Late + "\") })\n}\n",
+	"none/none.go":      "package none\n",
 }
 
 func TestReport(t *testing.T) {
@@ -36,7 +42,7 @@ func TestReport(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	good := func(pkg string) bool { return strings.HasSuffix(pkg, "/good") || strings.HasSuffix(pkg, "/none") }
+	good := func(pkg string) bool { return slices.Contains([]string{"good", "late", "none"}, path.Base(pkg)) }
 	rest := part{name: "rest", folder: folder, choose: not(good)}
 	fine := part{name: "fine", folder: folder, choose: good}
 	if run(t.Context(), &out, []part{rest, fine}, false) {
@@ -52,6 +58,7 @@ func TestReport(t *testing.T) {
 		`(?m)^FAIL  sample/dies(.*\n)+.*panic: died`,
 		`(?m)^FAIL  sample/leaves(.*\n)+.*left`,
 		`(?m)^FAIL  sample/skips +\d+\.\d s  TestSkips\n(.*\n)*.*no server`,
+		`(?m)^late  sample/slow +\d+\.\d s  TestSlow/a: runs again at the end, alone\n(.*\n)*FAIL  sample/slow +\d+\.\d s  TestSlow/a$`,
 		`\n\d+ passed, \d+ failed: look for FAIL in rest\n$`,
 	} {
 		if !regexp.MustCompile(want).MatchString(text) {
@@ -65,7 +72,11 @@ func TestReport(t *testing.T) {
 		t.Log(text)
 	}
 	out.Reset()
-	if !run(t.Context(), &out, []part{fine}, false) || !strings.HasSuffix(out.String(), "\n2 passed, 0 failed\n") {
+	if err := os.Remove(filepath.Join(folder, "late", "seen")); err != nil {
+		t.Fatal(err)
+	}
+	const wanted = `(?m)^late  sample/late(.*\n)*ok    sample/late +\d+\.\d s     2 tests\n(.*\n)*4 passed, 0 failed\n$`
+	if !run(t.Context(), &out, []part{fine}, false) || !regexp.MustCompile(wanted).MatchString(out.String()) {
 		t.Errorf("a good part: %s", &out)
 	}
 }
