@@ -326,12 +326,13 @@ type stockView struct {
 	Available int64           `json:"available"`
 	Quota     int64           `json:"quota"`
 	State     model.SaleState `json:"state"`
+	Revision  int64           `json:"revision"`
 	Now       *stamp          `json:"now,omitempty"`
 }
 
 func eventOf(id string, sales []model.Offer, now time.Time) *stockEvent {
 	stocks := each(sales, func(o model.Offer) stockView {
-		return stockView{ID: o.ID, Available: o.Stock.Free(), Quota: o.Stock.Quota, State: o.State(now, o.Stock.Free())}
+		return stockView{ID: o.ID, Available: o.Stock.Free(), Quota: o.Stock.Quota, State: o.State(now, o.Stock.Free()), Revision: o.Revision}
 	})
 	event, first, name := &stockEvent{}, sales[0], "stocks"
 	var view any = gin.H{"sales": stocks, "now": stamp(now)}

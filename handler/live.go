@@ -45,6 +45,7 @@ type figuresView struct {
 	Now       stamp                       `json:"now"`
 	State     model.SaleState             `json:"state"`
 	Status    model.SaleStatus            `json:"status"` // as the operator set it
+	Revision  int64                       `json:"revision"`
 	Quota     int64                       `json:"quota"`
 	Available int64                       `json:"available"`
 	Held      int64                       `json:"held"`
@@ -109,7 +110,7 @@ type instanceView struct {
 func viewFigures(f *service.SaleFigures) figuresView {
 	stock := f.Offer.Stock
 	v := figuresView{
-		Now: stamp(f.Now), State: f.Offer.State(f.Now, stock.Free()), Status: f.Offer.Status,
+		Now: stamp(f.Now), State: f.Offer.State(f.Now, stock.Free()), Status: f.Offer.Status, Revision: f.Offer.Revision,
 		Quota: stock.Quota, Available: stock.Free(), Held: stock.Held, Paid: stock.Paid,
 		Purchases: map[model.Verdict]int64{},
 		Orders:    f.Books.Orders, Units: f.Books.Units, BooksAt: optional(f.BooksAt),

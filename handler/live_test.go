@@ -34,7 +34,7 @@ const livePath = "/api/v1/admin/sales/" + benchSale + "/live"
 // openLive opens a shop whose sale has figures.
 func openLive(t *testing.T) *wire {
 	s := newShop(t)
-	s.offer.Stock = model.Stock{SaleID: benchSale, Quota: 13, Available: 10, Held: 1, Paid: 2}
+	s.offer.Revision, s.offer.Stock = 7, model.Stock{SaleID: benchSale, Quota: 13, Available: 10, Held: 1, Paid: 2}
 	s.refresh()
 	instances := func(context.Context) map[string]model.Instance {
 		purchases := map[model.Verdict]int64{model.SoldOut: 1, model.RateLimited: 7}
@@ -55,7 +55,7 @@ func TestLiveFigures(t *testing.T) {
 		began := time.Now()
 		check.Same(t, "status", l.status, http.StatusOK)
 		sameHeader(t, "stream", l.header, map[string]string{"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
-		const want = `"state":"open","status":"live","quota":13,"available":10,"held":1,"paid":2,"requests":8,` +
+		const want = `"state":"open","status":"live","revision":7,"quota":13,"available":10,"held":1,"paid":2,"requests":8,` +
 			`"purchases":{"rate_limited":7,"sold_out":1},`
 		seconds := time.Duration(0)
 		for e := range l.events {
@@ -85,7 +85,7 @@ func TestLiveFigures(t *testing.T) {
 func TestViewFigures(t *testing.T) {
 	at := time.UnixMilli(1_800_000_000_123)
 	stock := model.Stock{SaleID: "S", Quota: 13, Available: 10, Held: 1, Paid: 2}
-	sale := model.Sale{ID: "S", Status: model.SaleLive, StartsAt: at.Add(-time.Hour), EndsAt: at.Add(time.Hour)}
+	sale := model.Sale{ID: "S", Status: model.SaleLive, Revision: 7, StartsAt: at.Add(-time.Hour), EndsAt: at.Add(time.Hour)}
 	offer := model.Offer{Sale: sale, Stock: stock}
 	full := &service.SaleFigures{
 		Now: at, Offer: offer, Database: true, BooksAt: at.Add(-time.Second), Reachable: true, Drift: -4, DriftAt: at.Add(-time.Minute),
@@ -106,7 +106,7 @@ func TestViewFigures(t *testing.T) {
 			},
 		},
 	}
-	const want = `{"now":"2027-01-15T08:00:00.123Z","state":"open","status":"live","quota":13,"available":10,"held":1,"paid":2,` +
+	const want = `{"now":"2027-01-15T08:00:00.123Z","state":"open","status":"live","revision":7,"quota":13,"available":10,"held":1,"paid":2,` +
 		`"requests":48,"purchases":{"rate_limited":7,"sold_out":41},"orders":{"paid":1},"units":{"paid":2,"pending":1},` +
 		`"books_at":"2027-01-15T07:59:59.123Z","ok":true,"database":{"reachable":true},` +
 		`"gate":{"reachable":true,"epoch":3,"open":true,"left":9,"inflight":2,"stream":1},` +
@@ -117,7 +117,7 @@ func TestViewFigures(t *testing.T) {
 	wrong := *full
 	wrong.Books.BuyersUnits = 4
 	check.Same(t, "ok with books that do not balance", viewFigures(&wrong).OK, false)
-	const nothing = `{"now":"2027-01-15T08:00:00.123Z","state":"open","status":"live","quota":13,"available":10,"held":1,"paid":2,` +
+	const nothing = `{"now":"2027-01-15T08:00:00.123Z","state":"open","status":"live","revision":7,"quota":13,"available":10,"held":1,"paid":2,` +
 		`"requests":0,"purchases":{},"orders":{},"units":{},"books_at":null,"ok":false,"database":{"reachable":false},` +
 		`"gate":{"reachable":false,"epoch":0,"open":false,"left":0,"inflight":0,"stream":0},"drift":0,"drift_at":null,` +
 		`"stages":{},"instances":[]}`

@@ -63,6 +63,7 @@ type saleView struct {
 	Quota              int64           `json:"quota"`
 	Available          int64           `json:"available"`
 	State              model.SaleState `json:"state"`
+	Revision           int64           `json:"revision"`
 	StartsAt           stamp           `json:"starts_at"`
 	EndsAt             stamp           `json:"ends_at"`
 	LimitPerUser       int             `json:"limit_per_user"`
@@ -83,7 +84,7 @@ func (f *Offers) saleView(o model.Offer) saleView {
 	return saleView{
 		ID: o.ID, Title: o.Title, Description: o.Description, ImageURL: o.ImageURL,
 		PriceCents: o.PriceCents, OriginalPriceCents: o.OriginalPriceCents, Currency: o.Currency,
-		Quota: o.Stock.Quota, Available: o.Stock.Free(), State: o.State(f.Catalog.Now(), o.Stock.Free()),
+		Quota: o.Stock.Quota, Available: o.Stock.Free(), State: o.State(f.Catalog.Now(), o.Stock.Free()), Revision: o.Revision,
 		StartsAt: stamp(o.StartsAt), EndsAt: stamp(o.EndsAt), LimitPerUser: o.LimitPerUser,
 		PayTimeoutSeconds: o.PayTimeoutSeconds, ShortURL: f.PublicURL() + "/s/" + o.Code,
 		Mode: o.Mode, EntriesAt: optional(o.EntriesAt), CallSeconds: o.CallSeconds, WaitingList: o.WaitingList,

@@ -115,7 +115,7 @@ func (l *Live) look(ctx context.Context, saleID string, f SaleFigures) SaleFigur
 	offer, found := l.offer(ctx, saleID)
 	if found {
 		f.Offer = offer
-	} else if known := l.catalog.InMemory(saleID); known != nil {
+	} else if known := l.catalog.InMemory(saleID); known != nil && known.Stock.Version > f.Offer.Stock.Version {
 		f.Offer = *known
 	}
 	peeking, cancel := context.WithTimeout(ctx, liveCall)

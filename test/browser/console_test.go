@@ -391,6 +391,33 @@ func TestConsolePausesEarly(t *testing.T) {
 	w.focused("resume")
 }
 
+// What the server said of a sale, or of a campaign, before an operator's action does not replace what the action made of it,
+// although it comes later.
+func TestConsoleOlderNews(t *testing.T) {
+	t.Parallel()
+	s, road := roadTo(t)
+	campaign, _ := s.campaign(nil)
+	var repeats atomic.Int64
+	road.meet(fate{repeats: &repeats}, func(r *http.Request) bool {
+		return strings.HasSuffix(r.URL.Path, "/live") || strings.HasSuffix(r.URL.Path, "/events")
+	})
+	w := s.open(desktop, "/console")
+	w.operate()
+	for page, events := range map[string]int64{ // after the action
+		"/console/sales/" + s.sale(nil):  3,
+		"/console/campaigns/" + campaign: 1, // its stream tells changes only
+	} {
+		w.visit(page)
+		w.sees(texts{"#line": "Live", "#state": "On sale now"})
+		before := repeats.Load()
+		w.click("#pause", "#confirm-yes")
+		w.see("#notice", "is paused")
+		w.until("the old news", func() (string, bool) { return page, repeats.Load() >= before+events })
+		w.see("#state", "Paused")
+		w.lacks("#pause")
+	}
+}
+
 // Several clicks and keys on the button that makes a sale make one sale. An operator who repeats a request without an
 // answer gets the sale that the first request made.
 func TestConsoleMakesOneSale(t *testing.T) {

@@ -1,6 +1,7 @@
 package browser
 
 import (
+	"bytes"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -9,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,6 +32,7 @@ type fate struct {
 	unheard bool            // the server's answer is lost
 	held    <-chan struct{} // the answer waits until this is closed
 	status  int             // the road itself answers with this status
+	repeats *atomic.Int64   // a stream's first event comes again after each other one; counts how often
 }
 
 // roadTo starts a server with a road in front of it, whose address replaces the server's own.
@@ -108,9 +111,33 @@ func (r *road) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 		}
 		w.WriteHeader(answer.Code)
 		_, _ = w.Write(answer.Body.Bytes())
+	case what.repeats != nil:
+		r.to.ServeHTTP(&repeater{ResponseWriter: w, times: what.repeats}, req)
 	default:
 		r.to.ServeHTTP(w, req)
 	}
+}
+
+// repeater sends the first event of a stream again after each other one, as if they had overtaken it.
+type repeater struct {
+	http.ResponseWriter
+	first []byte
+	times *atomic.Int64
+}
+
+func (r *repeater) Unwrap() http.ResponseWriter { return r.ResponseWriter }
+
+func (r *repeater) Write(event []byte) (int, error) {
+	n, err := r.ResponseWriter.Write(event)
+	switch {
+	case err != nil || !bytes.Contains(event, []byte("data:")):
+	case r.first == nil:
+		r.first = bytes.Clone(event)
+	default:
+		_, err = r.ResponseWriter.Write(r.first)
+		r.times.Add(1)
+	}
+	return n, err
 }
 
 func hangUp(w http.ResponseWriter) {

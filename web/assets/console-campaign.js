@@ -5,7 +5,7 @@ import { drafted, mostVariants, oneMore, open } from "./campaign-form.js";
 import { everySecond, sync } from "./clock.js";
 import { confirm } from "./confirm.js";
 import { refresh as refreshLog, start as startLog } from "./console-log.js";
-import { attend, element, onClick, put, repeat, row, sayWindow, stateOf, word } from "./desk.js";
+import { attend, element, older, onClick, put, repeat, row, sayWindow, stateOf, word } from "./desk.js";
 import { at, show } from "./dom.js";
 import { save } from "./download.js";
 import { follow } from "./feed.js";
@@ -19,10 +19,14 @@ const period = 2000;
 const id = location.pathname.split("/").at(-1);
 const variants = at("variants");
 let campaign = null;
-let changes = 0; // counts the changes that were made here, so that no older answer is shown after them
 const another = oneMore(id);
 
+const known = (saleID) => campaign?.sales.find((sale) => sale.id === saleID);
+
 function take(said) {
+  if (said.sales.some((sale) => older(sale, known(sale.id)))) {
+    return;
+  }
   campaign = said;
   document.title = `${campaign.title} · Flashsale`;
   at("title-shown").textContent = campaign.title;
@@ -96,7 +100,6 @@ function focusAction() {
 // done shows the changed campaign and a notice.
 function done(name, made, places) {
   if (made) {
-    changes++;
     take(made);
     say(at("notice"), `done_${name}`, places);
     show(at("notice"), true);
@@ -124,7 +127,7 @@ variants.addEventListener("click", async ({ target }) => {
     return;
   }
   const { action, sale: saleID } = button.dataset;
-  const { variant, available } = campaign.sales.find((sale) => sale.id === saleID);
+  const { variant, available } = known(saleID);
   const places = { variant, left: number(available) };
   done(`${action}_one`, await confirm(`${action}_one`, {
     places,
@@ -159,8 +162,14 @@ function line(said) {
 }
 
 function hear(event, { sales }) {
-  for (const { id: saleID, ...stock } of sales) {
-    Object.assign(campaign.sales.find((sale) => sale.id === saleID) ?? {}, stock);
+  if (event !== "stocks") {
+    return; // the line's own page shows it
+  }
+  for (const { id: saleID, state, quota, available, ...stock } of sales) {
+    const sale = known(saleID);
+    if (sale && !older(stock, sale)) { // the revision stays as it is: the status comes only with an answer
+      Object.assign(sale, { state, quota, available });
+    }
   }
   draw();
 }
@@ -168,12 +177,8 @@ function hear(event, { sales }) {
 const read = async () => (await call("GET", `/admin/campaigns/${id}`)).data;
 
 async function refresh() {
-  const before = changes;
   try {
-    const said = await read();
-    if (before === changes) {
-      take(said);
-    }
+    take(await read());
   } catch {
     // line() has shown whether there is a connection
   }

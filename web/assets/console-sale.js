@@ -5,7 +5,7 @@ import { everySecond, now, sync } from "./clock.js";
 import { confirm } from "./confirm.js";
 import { refresh as refreshLog, start as startLog } from "./console-log.js";
 import { refresh as refreshOrders, start as startOrders } from "./console-orders.js";
-import { attend, repeat, sayWindow, stateOf } from "./desk.js";
+import { attend, older, repeat, sayWindow, stateOf } from "./desk.js";
 import { at, show } from "./dom.js";
 import { follow } from "./feed.js";
 import { Mistake, local, moment, whole, zone } from "./fields.js";
@@ -40,6 +40,9 @@ let inLine = null; // the last figures of the sale's line, if it has one
 let arrived = Infinity; // when the last figures came, by performance.now()
 
 function take(said) {
+  if (older(said, sale)) {
+    return;
+  }
   sale = { status: sale?.status ?? impliedBy[said.state], ...said };
   document.title = `${sale.title} · Flashsale`;
   at("title-shown").textContent = sale.title;
@@ -202,8 +205,12 @@ function hear(event, figures) {
     if (at("line").dataset.line !== "live") {
       line("live");
     }
+    if (older(figures, sale)) {
+      return;
+    }
     inLine = figures.line ?? null;
-    Object.assign(sale, { state: figures.state, status: figures.status, quota: figures.quota, available: figures.available });
+    const { state, status, revision, quota, available } = figures;
+    Object.assign(sale, { state, status, revision, quota, available });
     draw();
     drawFigures(figures);
   }

@@ -205,6 +205,9 @@ export function stateOf({ state, status, starts_at: starts }) {
   return now() < Date.parse(starts) ? "upcoming" : "open";
 }
 
+// older reports whether what the server says of a sale was read before an operator's change that the page shows already.
+export const older = (said, shown) => said.revision < shown?.revision;
+
 // sayWindow writes into an element from when to when a sale is open.
 export function sayWindow(place, { starts_at: starts, ends_at: ends }) {
   const form = () => new Intl.DateTimeFormat(locale(), { dateStyle: "medium", timeStyle: "short" });
