@@ -83,7 +83,7 @@ func TestNewSale(t *testing.T) {
 	starts, ends := time.Now().Add(time.Hour), time.Now().Add(2*time.Hour)
 	least := fields{"title": "T", "quota": 1, "starts_at": starts, "ends_at": ends}
 	defaults := sale{
-		Title: "T", Currency: "CNY", Quota: 1, Available: 1, State: "upcoming",
+		Title: "T", Currency: "CNY", Quota: 1, Available: 1, State: "upcoming", Revision: 1,
 		StartsAt: starts.UTC().Truncate(time.Millisecond), EndsAt: ends.UTC().Truncate(time.Millisecond),
 		LimitPerUser: 1, PayTimeoutSeconds: 1800,
 	}
@@ -254,6 +254,7 @@ func TestPatchSale(t *testing.T) {
 		"nulls":     {fields{"title": nil, "limit_per_user": nil, "ends_at": nil}, func(*sale) {}},
 	} {
 		want := s.createSale(fields{"description": "of clay"})
+		want.Revision++
 		tc.apply(&want)
 		if got := s.patchSale(want.ID, tc.changes); got != want {
 			t.Errorf("%s: changed to %+v\nwant %+v", name, got, want)

@@ -31,6 +31,7 @@ type sale struct {
 	Quota              int64     `json:"quota"`
 	Available          int64     `json:"available"`
 	State              string    `json:"state"`
+	Revision           int64     `json:"revision"`
 	StartsAt           time.Time `json:"starts_at"`
 	EndsAt             time.Time `json:"ends_at"`
 	LimitPerUser       int       `json:"limit_per_user"`
