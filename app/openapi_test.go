@@ -312,7 +312,7 @@ func TestInspector(t *testing.T) {
 		refusal = `{"type":"/problems/sold_out","title":"Sold out","status":409,"detail":"None left.",` +
 			`"code":"sold_out","request_id":"R-1"}`
 		event = ":\n\nevent: stock\ndata: " +
-			"{\"available\":98,\"quota\":100,\"state\":\"open\",\"now\":\"2026-11-21T21:55:22.801Z\"}\n\n"
+			"{\"available\":98,\"quota\":100,\"state\":\"open\",\"revision\":1,\"now\":\"2026-11-21T21:55:22.801Z\"}\n\n"
 	)
 	location, english, unbuffered := "Location: /api/v1/orders/"+id, "Content-Language: en", "X-Accel-Buffering: no"
 	for _, tc := range []struct {
