@@ -14,6 +14,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/chromedp"
+
 	"flashsale/test/kit/check"
 	"flashsale/test/kit/pace"
 )
@@ -176,6 +179,39 @@ func TestLostAnswer(t *testing.T) {
 	s.hasOrders("ann", 1)
 	check.Same(t, "keys", keys, slices.Repeat(keys[:1], 4))
 	check.Same(t, "there is a key", keys[0] != "", true)
+}
+
+// A buyer without a connection is told so. What was asked for is asked again when the connection is back: a purchase, and an entry.
+func TestOffline(t *testing.T) {
+	t.Parallel()
+	s, road := roadTo(t)
+	w := s.open(phone, "/sales/"+s.sale(nil), append(slices.Clip(brokenRoad), "status of 404")...)
+	w.signUp("ann")
+	online := func(is bool) {
+		w.must(chromedp.Call(w.ctx, network.OverrideNetworkState, network.OverrideNetworkStateParams{Offline: !is, DownloadThroughput: -1, UploadThroughput: -1}))
+	}
+	lose := func() {
+		road.meet(fate{lost: true}, isPost)
+		online(false)
+	}
+	find := func() {
+		road.free()
+		online(true)
+	}
+	lose()
+	w.click("#button")
+	w.sees(texts{"#hold-title": "No connection", "#hold-more": "as soon as you are online"})
+	find()
+	w.see("#yours-title", "Yours until")
+	s.hasOrders("ann", 1)
+
+	sale := s.queue("line", nil)
+	w.visit("/sales/" + sale)
+	lose()
+	w.click("#button")
+	w.see("#notice", "as soon as you are online")
+	find()
+	w.see("#place-title", "You are entered")
 }
 
 // A buyer who reloads the page before or after the answer finds the same order.

@@ -7,7 +7,7 @@ import { now } from "./clock.js";
 import { ask } from "./dialog.js";
 import { at, enable, enabled, show } from "./dom.js";
 import { dateTime, duration, hush, number, reason, say } from "./i18n.js";
-import { isFleeting } from "./purchase.js";
+import { isFleeting, patience } from "./purchase.js";
 import { commitmentOf, rank, seedOf, verifyInclusion } from "./ranks.js";
 import { join, redraw } from "./sale.js";
 import { lasting } from "./store.js";
@@ -31,9 +31,6 @@ const asksPerSecond = 5000;
 
 // askAgain is the time, in milliseconds, after which the own entry is read again if it disagrees with the line.
 const askAgain = 2000;
-
-// tries is how often an entry is sent before the buyer decides whether to go on. A repeated request makes no second entry.
-const tries = 6;
 
 const id = at("sale").dataset.line; // of the sale that has the line
 const key = `entry ${id}`;
@@ -81,8 +78,8 @@ function form(said, state) {
   return { word: working ? "enter_work" : `enter_${kind()}`, enabled: !busy, busy };
 }
 
-// enter makes the entry, or finds the one that the buyer has. It throws the Refusal.
-async function enter(quantity) {
+// enter makes the entry, or finds the one that the buyer has. It throws the Refusal. For waiting see patience in purchase.js.
+async function enter(quantity, waiting) {
   if (!session() && !(await logIn("why_enter"))) {
     return;
   }
@@ -90,7 +87,7 @@ async function enter(quantity) {
   busy = true;
   redraw();
   try {
-    const made = await send(sale.entry_work ? { quantity, altcha: await work() } : { quantity });
+    const made = await send(sale.entry_work ? { quantity, altcha: await work() } : { quantity }, waiting);
     if (session()?.id === user && !mine) {
       take({ number: made.number, quantity: made.quantity, state: "waiting" });
     }
@@ -112,15 +109,17 @@ async function work() {
   }
 }
 
-async function send(body) {
-  for (let left = tries; ; left--) {
+// send sends the entry. A repeated request makes no second entry.
+async function send(body, waiting) {
+  const rest = patience(now(), waiting);
+  for (;;) {
     try {
       return (await call("POST", `/sales/${id}/entries`, { body })).data;
     } catch (refusal) {
-      if (!isFleeting(refusal) || left === 1) {
+      if (!isFleeting(refusal)) {
         throw refusal;
       }
-      await pause((refusal.wait || 1) * 1000 * (1 + Math.random() / 4));
+      await rest(refusal, refusal.wait || 1);
     }
   }
 }

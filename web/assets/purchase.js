@@ -5,8 +5,11 @@ import { Refusal, call, pause, session } from "./api.js";
 import { now } from "./clock.js";
 import { newKey, passing } from "./store.js";
 
-// tries is how often an attempt is sent before the buyer decides whether to go on.
+// tries is how many answers that decide nothing are taken before the buyer decides whether to go on.
 const tries = 6;
+
+// longestPause bounds the seconds between two requests while there is no connection.
+const longestPause = 8;
 
 // Codes of refusals that do not decide the attempt.
 const fleeting = ["network", "rate_limited", "too_frequent", "unavailable", "internal"];
@@ -59,11 +62,30 @@ export function begin(saleID, quantity) {
   return attempt;
 }
 
-// finish sends an attempt until it is decided. It returns the order or throws the Refusal. It calls waiting(seconds)
-// when the server asks for a wait. If the Refusal does not decide the attempt, or the session has expired, the attempt
-// can be finished later.
+// patience returns a function that waits until a request may be sent again, and that throws the refusal when it is time to
+// give up: after some answers, but without a connection only when lifetime is over. Then the wait also ends as soon as the browser
+// is online. If the wait is a second or longer, it calls waiting(word, places) first.
+export function patience(since, waiting) {
+  let [left, missed] = [tries, 0];
+  return async (refusal, seconds) => {
+    const offline = refusal.code === "network";
+    if (offline ? now() > since + lifetime : --left === 0) {
+      throw refusal;
+    }
+    const wait = offline ? Math.min(longestPause, 2 ** missed++) : seconds;
+    if (wait >= 1) {
+      waiting(offline ? "offline_wait" : "holding_wait", { seconds: Math.ceil(wait) });
+    }
+    const online = new Promise((resolve) => { addEventListener("online", resolve, { once: true }); });
+    await Promise.race([pause(wait * 1000 * (1 + Math.random() / 4)), ...(offline ? [online] : [])]);
+  };
+}
+
+// finish sends an attempt until it is decided. It returns the order or throws the Refusal. For waiting see patience. If the Refusal
+// does not decide the attempt, or the session has expired, the attempt can be finished later.
 export async function finish(attempt, startsAt, waiting) {
-  for (let left = tries; ; left--) {
+  const rest = patience(attempt.at, waiting);
+  for (;;) {
     try {
       if (session()?.id !== attempt.user) {
         throw new Refusal("unauthenticated"); // logged out meanwhile
@@ -80,13 +102,10 @@ export async function finish(attempt, startsAt, waiting) {
       if (answered && wait === null && refusal.code !== "unauthenticated") {
         passing.remove(place(attempt.saleID));
       }
-      if (wait === null || left === 1) {
+      if (wait === null) {
         throw refusal;
       }
-      if (wait >= 1) {
-        waiting(Math.ceil(wait));
-      }
-      await pause(wait * 1000 * (1 + Math.random() / 4));
+      await rest(refusal, wait);
     }
   }
 }

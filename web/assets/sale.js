@@ -152,10 +152,14 @@ function move(to, stay = false) {
 async function buy(attempt) {
   told = null;
   move("asking");
+  say(at("hold-title"), "holding");
   say(at("hold-more"), "holding_more");
   const slow = setTimeout(move, calm, "hold");
   try {
-    const bought = await finish(attempt, starts(), (seconds) => say(at("hold-more"), "holding_wait", { seconds }));
+    const bought = await finish(attempt, starts(), (word, places) => {
+      say(at("hold-title"), word === "offline_wait" ? "offline" : "holding");
+      say(at("hold-more"), word, places);
+    });
     clearTimeout(slow);
     keep(bought);
   } catch (refusal) {
@@ -240,7 +244,10 @@ at("button").addEventListener("click", async () => {
   }, coolDown);
   draw();
   if (entering) {
-    await line.enter(quantity(sale)).then(() => { told = null; }, (refusal) => { told = [wordOf(refusal)]; });
+    await line.enter(quantity(sale), (...words) => {
+      told = words;
+      draw();
+    }).then(() => { told = null; }, (refusal) => { told = [wordOf(refusal)]; });
     draw();
   } else if (session() || await enter("why_buy")) {
     buy(unanswered(id) ?? begin(id, quantity(sale)));
