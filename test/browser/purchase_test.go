@@ -328,3 +328,15 @@ func TestShortLink(t *testing.T) {
 	w.do(chromedp.Navigate(short))
 	w.see("h1", "Teapot")
 }
+
+// A picture that can't be loaded is replaced, on each page that shows it.
+func TestMissingPicture(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	sale := s.sale(fields{"image_url": "/none.png"})
+	w := s.open(phone, "/", "status of 404")
+	for _, page := range []string{"/", "/sales/" + sale} {
+		w.visit(page)
+		w.becomes("the pictures of "+page, `[...document.images].every((i) => i.naturalWidth > 0) && document.querySelector("img[src*=picture]") !== null`)
+	}
+}

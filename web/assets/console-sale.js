@@ -46,7 +46,7 @@ function take(said) {
   sale = { status: sale?.status ?? impliedBy[said.state], ...said };
   document.title = `${sale.title} · Flashsale`;
   at("title-shown").textContent = sale.title;
-  at("shop-link").href = `/sales/${id}`;
+  at("shop-link").href = `/${sale.campaign_id === id ? "campaigns" : "sales"}/${id}`; // the line of a campaign is on the campaign's page
   show(at("campaign-link"), sale.campaign_id);
   at("campaign-link").href = `/console/campaigns/${sale.campaign_id}`;
   at("short").href = at("short").textContent = sale.short_url;
