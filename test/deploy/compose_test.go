@@ -29,19 +29,19 @@ var secrets = map[string]string{
 var profiles = map[string][]string{
 	"default": {"app", "mysql", "redis"},
 	"scale": {
-		"app-1", "app-2", "app-3", "grafana", "mysql", "nginx", "prometheus", "redis", "redis-replica",
+		"alertmanager", "app-1", "app-2", "app-3", "grafana", "mysql", "nginx", "prometheus", "redis", "redis-replica",
 		"sentinel-1", "sentinel-2", "sentinel-3",
 	},
 }
 
-func load(t *testing.T, profile string, env map[string]string, more ...string) (*types.Project, error) {
+func load(t *testing.T, profile string, env map[string]string, more ...cli.ProjectOptionsFn) (*types.Project, error) {
 	t.Helper()
 	var pairs []string
 	for name, value := range env {
 		pairs = append(pairs, name+"="+value)
 	}
-	files := append([]string{filepath.Join(root, "docker-compose.yml")}, more...)
-	options, err := cli.NewProjectOptions(files, cli.WithEnv(pairs), cli.WithDefaultProfiles(profile))
+	files := []string{filepath.Join(root, "docker-compose.yml")}
+	options, err := cli.NewProjectOptions(files, append([]cli.ProjectOptionsFn{cli.WithEnv(pairs), cli.WithDefaultProfiles(profile)}, more...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,6 +84,65 @@ func TestInstancesTakeTheirSettings(t *testing.T) {
 		if !maps.Equal(values(scaled[other]), one) {
 			t.Errorf("the settings of %s differ from those of app-1", other)
 		}
+	}
+}
+
+// What .env says of a setting reaches the instances, unless the file itself decides it.
+func TestInstancesTakeWhatEnvSays(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, ".env"), []byte("FLASHSALE_ACCOUNTS=open\nFLASHSALE_HTTP_ADDR=elsewhere\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for profile, name := range map[string]string{"default": "app", "scale": "app-2"} {
+		project, err := load(t, profile, secrets, cli.WithWorkingDirectory(folder))
+		if err != nil {
+			t.Fatal(err)
+		}
+		env := values(project.Services[name])
+		hold(t, profile, map[string]bool{
+			"a setting of .env":     env["FLASHSALE_ACCOUNTS"] == "open",
+			"one of the file's own": env["FLASHSALE_HTTP_ADDR"] == "0.0.0.0:8080",
+		})
+	}
+}
+
+// Prometheus tells the Alertmanager, which posts alerts to ALERTS_URL, if there is one.
+func TestAlertsReachSomebody(t *testing.T) {
+	if targets := read(t, "deploy/prometheus/prometheus.yml"); !strings.Contains(targets, `["alertmanager:9093"]`) {
+		t.Error("Prometheus tells nobody")
+	}
+	for address, want := range map[string]string{"": "webhook_configs: []\n", "http://pager/hook": `webhook_configs: [{url: "http://pager/hook"}]`} {
+		env := maps.Clone(secrets)
+		env["ALERTS_URL"] = address
+		project, err := load(t, "scale", env)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if config := project.Configs["alertmanager"].Content; !strings.Contains(config, want) {
+			t.Errorf("with %q the Alertmanager is told %s", address, config)
+		}
+	}
+}
+
+// cacheSize matches the bound of a cache of nginx, in MB.
+var cacheSize = regexp.MustCompile(`proxy_cache_path .* max_size=(\d+)m `)
+
+// nginx's caches may outgrow their bounds for a moment, and still fit into their volumes.
+func TestCachesFitTheirVolumes(t *testing.T) {
+	sum := 0
+	for _, found := range cacheSize.FindAllStringSubmatch(read(t, "deploy/nginx/nginx.conf"), -1) {
+		size, _ := strconv.Atoi(found[1])
+		sum += size
+	}
+	const caches, room = 3, "384"
+	if found := cacheSize.FindAllString(read(t, "deploy/nginx/nginx.conf"), -1); len(found) != caches || sum > 320 {
+		t.Errorf("%d caches may grow to %d MB", len(found), sum)
+	}
+	if !slices.Contains(mustLoad(t, "scale").Services["nginx"].Tmpfs, "/var/cache/nginx:size="+room+"m") {
+		t.Errorf("Compose's volume has not %s MB", room)
+	}
+	if !strings.Contains(read(t, "deploy/kubernetes/nginx.yaml"), "emptyDir: {sizeLimit: "+room+"Mi}") {
+		t.Errorf("Kubernetes' volume has not %s MB", room)
 	}
 }
 
@@ -294,7 +353,10 @@ func TestChoicesOfNginx(t *testing.T) {
 	}
 	env := maps.Clone(secrets)
 	env["BALANCE"], env["TLS_FOLDER"] = "ip-hash", t.TempDir()
-	project, err := load(t, "scale", env, filepath.Join(root, "deploy/compose/tls.yml"))
+	project, err := load(t, "scale", env, func(o *cli.ProjectOptions) error {
+		o.ConfigPaths = append(o.ConfigPaths, filepath.Join(root, "deploy/compose/tls.yml"))
+		return nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
