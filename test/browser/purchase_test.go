@@ -340,3 +340,29 @@ func TestMissingPicture(t *testing.T) {
 		w.becomes("the pictures of "+page, `[...document.images].every((i) => i.naturalWidth > 0) && document.querySelector("img[src*=picture]") !== null`)
 	}
 }
+
+// An order that is to be paid is shown wherever its buyer is: in a tab that was open, in a new one, and in the head of each page.
+func TestUnpaidOrderIsShownEverywhere(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	sale := s.sale(nil)
+	w := s.open(phone, "/sales/"+sale)
+	w.signUp("ann")
+	other := s.tab(w, phone, "/sales/"+sale)
+	other.see("#button", "Buy")
+	other.lacks("#unpaid")
+	w.click("#button")
+	w.sees(texts{"#yours-title": "Yours until", "#unpaid": "1 to pay"})
+	other.sees(texts{"#yours-title": "Yours until", "#yours-pay": "Pay", "#unpaid": "1 to pay"})
+	third := s.tab(w, phone, "/")
+	third.see("#unpaid", "1 to pay")
+	third.visit("/sales/" + sale)
+	third.see("#yours-title", "Yours until")
+	w.visit("/orders")
+	w.click(".order .pay", `button[value="pay"]`)
+	w.see("[role=status]", "Paid. Thank you")
+	w.click("a.button")
+	w.see(".order .state", "Paid")
+	w.gone("#unpaid")
+	third.gone("#unpaid")
+}

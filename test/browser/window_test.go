@@ -71,6 +71,18 @@ func (s *server) open(look look, path string, allowed ...string) *window {
 	parent, err := browser()
 	check.NoError(s.t, err)
 	ctx, cancel := chromedp.NewContext(parent, chromedp.WithNewBrowserContext())
+	return s.openIn(ctx, cancel, look, path, allowed)
+}
+
+// tab opens another tab, which shares what the browser stores.
+func (s *server) tab(w *window, look look, path string) *window {
+	s.t.Helper()
+	ctx, cancel := chromedp.NewContext(w.ctx)
+	return s.openIn(ctx, cancel, look, path, w.allowed)
+}
+
+func (s *server) openIn(ctx context.Context, cancel context.CancelFunc, look look, path string, allowed []string) *window {
+	s.t.Helper()
 	w := &window{t: s.t, ctx: ctx, url: s.url, allowed: allowed}
 	messages := chromedp.Console(ctx)
 	var read sync.WaitGroup

@@ -1,13 +1,27 @@
-// The actions of a buyer on an order, for all pages that show orders.
+// The actions of a buyer on an order, for all pages that show orders, and what this browser knows of orders that are to be paid.
 
-import { call } from "./api.js";
+import { call, session } from "./api.js";
 import { now } from "./clock.js";
 import { ask } from "./dialog.js";
 import { leave } from "./go.js";
+import { lasting } from "./store.js";
 
 export const payable = (order) => order.status === "pending" && now() < Date.parse(order.expires_at);
 
-export const reread = async (order) => (await call("GET", `/orders/${order.id}`)).data;
+const place = () => `unpaid ${session()?.id}`;
+
+// unpaid returns the user's orders that can be paid, the newest last, as far as a page of this browser has seen them.
+export const unpaid = () => (lasting.read(place()) ?? []).filter(payable);
+
+// noted stores an order while it can be paid, forgets it afterwards, and returns it. All tabs get the event "storage".
+export function noted(order) {
+  const { id, sale_id: saleID, status, expires_at: expires } = order;
+  const others = unpaid().filter((other) => other.id !== id);
+  lasting.write(place(), payable(order) ? [...others, { id, sale_id: saleID, status, expires_at: expires }] : others);
+  return order;
+}
+
+export const reread = async (order) => noted((await call("GET", `/orders/${order.id}`)).data);
 
 // pay opens the page of the payment. It throws a Refusal if the order can't be paid.
 export async function pay(order) {
@@ -18,5 +32,5 @@ export async function pay(order) {
 // cancel asks for a confirmation and returns the cancelled order, or null if the buyer keeps the order. It throws a Refusal if
 // the order can't be cancelled.
 export async function cancel(order) {
-  return (await ask()) ? (await call("DELETE", `/orders/${order.id}`)).data : null;
+  return (await ask()) ? noted((await call("DELETE", `/orders/${order.id}`)).data) : null;
 }

@@ -7,7 +7,7 @@ import { call, changed, look, session } from "./api.js";
 import { everySecond, now, sync } from "./clock.js";
 import { at, enable, enabled, show } from "./dom.js";
 import { dateTime, duration, hush, money, number, reason, say } from "./i18n.js";
-import { cancel, pay, payable, reread } from "./order.js";
+import { cancel, noted, pay, payable, reread } from "./order.js";
 
 // atOnce is how many orders are fetched at a time.
 const atOnce = 20;
@@ -116,6 +116,7 @@ async function refresh(order) {
 async function more() {
   try {
     const { data } = await call("GET", `/orders?limit=${atOnce}&cursor=${encodeURIComponent(cursor)}`);
+    data.orders.toReversed().forEach(noted); // the oldest first
     data.orders.forEach((order) => put(order));
     cursor = data.next_cursor;
     show(at("more"), cursor !== "");

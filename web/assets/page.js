@@ -1,7 +1,12 @@
-// What every page has: the switch of the language, the account, and a replacement for pictures that can't be loaded.
+// What every page has: the switch of the language, the account, the number of orders to pay, and a replacement for pictures that
+// can't be loaded.
 
 import "./account.js";
-import { setLanguage } from "./i18n.js";
+import { changed } from "./api.js";
+import { everySecond } from "./clock.js";
+import { at, show } from "./dom.js";
+import { number, say, setLanguage } from "./i18n.js";
+import { unpaid } from "./order.js";
 
 for (const button of document.querySelectorAll("button.language")) {
   button.addEventListener("click", () => {
@@ -24,4 +29,18 @@ for (const picture of document.images) {
   if (picture.complete && picture.naturalWidth === 0) {
     instead(picture);
   }
+}
+
+const badge = at("unpaid"); // not in the console
+
+function drawBadge() {
+  const n = unpaid().length;
+  show(badge, n);
+  badge.firstElementChild.textContent = number(n);
+  say(badge.lastElementChild, "to_pay", { n: number(n) });
+}
+
+if (badge) {
+  everySecond(drawBadge);
+  changed.addEventListener("session", drawBadge);
 }

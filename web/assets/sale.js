@@ -7,7 +7,7 @@ import { changed, look, pause, session } from "./api.js";
 import { check, everySecond, now, sync } from "./clock.js";
 import { at, enable, enabled } from "./dom.js";
 import { hush, number, reason, say, wordOf } from "./i18n.js";
-import { cancel, pay, payable, reread } from "./order.js";
+import { cancel, noted, pay, payable, reread, unpaid } from "./order.js";
 import { begin, fetchPath, finish, isFleeting, unanswered } from "./purchase.js";
 import { drawSale, quantity } from "./sale-view.js";
 import { copies } from "./share.js";
@@ -198,7 +198,7 @@ function keep(bought, stay = false) {
     leaveOrder(wordOf({ code: bought.reason }));
     return;
   }
-  order = bought;
+  order = noted(bought);
   passing.write(`order ${id}`, order.id);
   hush(at("yours-error"));
   move("yours", stay);
@@ -343,12 +343,14 @@ function stocks(list, time) {
   draw();
 }
 
-// resume continues where the page was left: with an attempt that has no answer, or with an order. If the focus is to stay,
+const unpaidHere = () => unpaid().findLast((one) => one.sale_id === id);
+
+// resume continues where the page was left, or where another tab is: with an attempt that has no answer, or with an order. If the focus is to stay,
 // an attempt is sent again only after the buyer's click.
 async function resume(stay = false) {
   const of = id;
   const attempt = unanswered(of);
-  const orderID = passing.read(`order ${of}`);
+  const orderID = passing.read(`order ${of}`) ?? unpaidHere()?.id;
   if (attempt && stay) {
     say(at("hold-more"), "no_answer");
     move("stuck", stay);
@@ -406,6 +408,11 @@ async function start() {
 changed.addEventListener("session", () => {
   draw();
   rereadOrder();
+});
+addEventListener("storage", () => {
+  if (stage === "choose" && unpaidHere()) {
+    resume(true);
+  }
 });
 addEventListener("pageshow", (event) => {
   if (event.persisted) {
