@@ -19,7 +19,7 @@ const fleeting = ["network", "rate_limited", "too_frequent", "unavailable", "int
 const punctual = 3000;
 
 // lifetime is how long, in milliseconds, a reload may continue an attempt. Later, the buyer may not remember the click.
-const lifetime = 10 * 60_000;
+export const lifetime = 10 * 60_000;
 
 // The hidden paths by sale and user, as {path, until}, and the requests for them.
 const paths = new Map();

@@ -8,7 +8,7 @@ import { check, everySecond, now, sync } from "./clock.js";
 import { at, enable, enabled } from "./dom.js";
 import { hush, number, reason, say, wordOf } from "./i18n.js";
 import { cancel, noted, pay, payable, reread, unpaid } from "./order.js";
-import { begin, fetchPath, finish, isFleeting, unanswered } from "./purchase.js";
+import { begin, fetchPath, finish, isFleeting, lifetime, unanswered } from "./purchase.js";
 import { drawSale, quantity } from "./sale-view.js";
 import { copies } from "./share.js";
 import { watch } from "./stock.js";
@@ -243,6 +243,7 @@ at("button").addEventListener("click", async () => {
     draw();
   }, coolDown);
   draw();
+  passing.write("wish", { id, quantity: quantity(sale), at: now() }); // a log-in at the shop's issuer leaves the page
   if (entering) {
     await line.enter(quantity(sale), (...words) => {
       told = words;
@@ -252,7 +253,18 @@ at("button").addEventListener("click", async () => {
   } else if (session() || await enter("why_buy")) {
     buy(unanswered(id) ?? begin(id, quantity(sale)));
   }
+  passing.remove("wish");
 });
+
+// goOn does what the buyer asked for before a log-in elsewhere.
+function goOn() {
+  const wish = passing.read("wish");
+  passing.remove("wish");
+  if (wish?.id === id && session() && stage === "choose" && now() < wish.at + lifetime) {
+    at("quantity").value = wish.quantity;
+    at("button").click();
+  }
+}
 
 at("hold-again").addEventListener("click", () => {
   const attempt = unanswered(id);
@@ -393,7 +405,7 @@ async function start() {
     patient: () => state === "sold_out" || state === "upcoming",
   });
   everySecond(draw);
-  resume();
+  resume().then(goOn);
   setInterval(() => {
     // The stream does not send changes of times, limit and texts, so each page reads the sale about once a minute.
     if (!document.hidden && (!streaming || Math.random() < lookAgain / 60_000)) {
