@@ -22,11 +22,9 @@ import (
 )
 
 const (
-	// maxEndpoints is how many endpoints there may be.
-	maxEndpoints = 100
-	maxURL       = 500
-	maxRate      = 100_000
-	usualRate    = 1000
+	maxEndpoints       = 100 // in all
+	maxURL             = 500
+	maxRate, usualRate = 100_000, 1000 // events a second
 	// batchEvents is the most events in one message. messageBytes is the most bytes of a message that has several events.
 	batchEvents, messageBytes = 500, 64 << 10
 	// sendLease is how long an instance reserves an endpoint, which is longer than a try takes. If the instance dies, another
@@ -114,11 +112,6 @@ func (e *Endpoints) Due(ctx context.Context) ([]model.Endpoint, error) {
 	return e.Store.DueEndpoints(ctx)
 }
 
-// List returns all endpoints.
-func (e *Endpoints) List(ctx context.Context) ([]model.Endpoint, error) {
-	return e.Store.Endpoints(ctx)
-}
-
 // Repeated finds the endpoint that an earlier request created under an id, with its secret. The verdict is Accepted, NotFound,
 // or IdempotencyMismatch if that endpoint differs from what is asked for now, even if only because it was changed since.
 func (e *Endpoints) Repeated(ctx context.Context, id, address string, rate int) (made model.Endpoint, secret string, verdict model.Verdict, err error) {
@@ -144,9 +137,8 @@ func (e *Endpoints) Create(
 		return made, "", model.BadRequest, invalid, nil
 	}
 	secret = webhook.NewSecret()
-	made, ok, err := e.Store.CreateEndpoint(ctx, model.Endpoint{
-		ID: cmp.Or(id, model.NewSaleID()), URL: address, Rate: rate, Secret: e.Seals.Seal(secret),
-	}, maxEndpoints, actor)
+	wanted := model.Endpoint{ID: cmp.Or(id, model.NewSaleID()), URL: address, Rate: rate, Secret: e.Seals.Seal(secret)}
+	made, ok, err := e.Store.CreateEndpoint(ctx, wanted, maxEndpoints, actor)
 	return made, secret, acceptedIf(ok, model.TooMany), nil, err
 }
 
@@ -166,10 +158,8 @@ func (e *Endpoints) allowed(address string) bool {
 	if port, err := strconv.ParseUint(cmp.Or(u.Port(), "443"), 10, 16); err != nil || port == 0 {
 		return false
 	}
-	for i := range len(address) {
-		if address[i] <= ' ' || address[i] > '~' {
-			return false
-		}
+	if strings.ContainsFunc(address, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return false
 	}
 	if e.Private {
 		return u.Scheme == "http" || u.Scheme == "https"
@@ -235,11 +225,8 @@ func (e *Endpoints) Redeliver(ctx context.Context, id string, deliveryID int64) 
 		return d, model.NotFound, err
 	}
 	events, err := e.Store.Events(ctx, d.First-1, int(min(d.Last-d.First+1, batchEvents)))
-	if err != nil {
-		return d, "", err
-	}
-	if len(events) == 0 || events[0].Number != d.First { // the events were deleted for their age
-		return d, model.NotFound, nil
+	if err != nil || len(events) == 0 || events[0].Number != d.First { // the events were deleted for their age
+		return d, model.NotFound, err
 	}
 	tried := e.try(ctx, endpoint, events)
 	// The endpoint may take longer than the client of Redeliver waits. The delivery is recorded in any case.

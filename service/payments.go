@@ -245,9 +245,3 @@ func (p *Payments) Refund(ctx context.Context, payment model.Payment) (done bool
 // minLook is the shortest pause after a look at a payment, unless its time is over earlier. failedLook is the pause after a
 // look that has failed.
 const minLook, failedLook = time.Minute, 15 * time.Second
-
-// List returns a page of the payments in one status, and the cursor of the next page. It returns model.ErrBadCursor if
-// the engine did not issue f.Cursor.
-func (p *Payments) List(ctx context.Context, f model.PaymentFilter) ([]model.Payment, string, error) {
-	return p.Store.Payments(ctx, f)
-}
