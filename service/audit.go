@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,8 +14,7 @@ import (
 
 // AuditStore reads what the auditor needs from the database.
 type AuditStore interface {
-	Offer(ctx context.Context, saleID string) (model.Offer, bool, error)
-	Books(ctx context.Context, saleID string) (model.Books, bool, error)
+	LiveStore
 	LiveOffers(ctx context.Context, linger time.Duration) ([]model.Offer, error)
 	Buyers(ctx context.Context, saleID string) iter.Seq2[[]model.Buyer, error]
 }
@@ -74,12 +74,9 @@ func (a *Auditor) Audit(ctx context.Context, saleID string) (audit Audit, ok boo
 	return audit, true, nil
 }
 
-// auditTries is how often a failing audit is run, auditPause apart, before its result counts: a single look at the
-// gate may fall between a commit and the acknowledgement that follows. The acknowledgement takes less time than a pause.
-const (
-	auditTries = 10
-	auditPause = 200 * time.Millisecond
-)
+// auditTries is how often a failing audit is run, auditPause apart, before its result counts: a single look at the gate may fall
+// between a commit and the acknowledgement that follows. The acknowledgement takes less time than a pause.
+const auditTries, auditPause = 10, 200 * time.Millisecond
 
 // AuditSettled repeats the audit of a sale until it is OK, at most auditTries times, since orders may be under way. The
 // audit of the last try is Moving if the stock has changed since the try before. ok and the errors are as with Audit;
@@ -98,11 +95,8 @@ func (a *Auditor) AuditSettled(ctx context.Context, saleID string) (audit Audit,
 	}
 }
 
-// Drift is the difference between the gate of an epoch and the database: the gate's left + inflight minus the
-// database's available.
-type Drift struct {
-	Epoch, Units int64
-}
+// Drift is how many units the gate of an epoch has more than the database, see the function drift.
+type Drift struct{ Epoch, Units int64 }
 
 // Drifts compares the open gates of the sales that have not ended with the database, and returns the drifts by sale, also
 // those of 0 units. The auditor calls it once a round. It leaves out sales that the last call did not read. It also leaves
@@ -161,8 +155,7 @@ func (a *Auditor) Miscounts(ctx context.Context, saleID string) (epoch int64, wr
 	return after.epoch, !equal, nil
 }
 
-// countsEqual compares the gate's counts with the database's, a page at a time. The counts are equal if each buyer in
-// the database has the same units at the gate, and the gate has no more buyers than the database.
+// countsEqual reports whether each buyer in the database has the same units at the gate, and the gate has no other buyers.
 func (a *Auditor) countsEqual(ctx context.Context, gate model.GateRef) (bool, error) {
 	rest, err := a.Gate.Buyers(ctx, gate)
 	if err != nil {
@@ -180,10 +173,8 @@ func (a *Auditor) countsEqual(ctx context.Context, gate model.GateRef) (bool, er
 		if err != nil {
 			return false, err
 		}
-		for i, b := range buyers {
-			if units[i] != b.Units {
-				return false, nil
-			}
+		if !slices.EqualFunc(buyers, units, func(b model.Buyer, units int) bool { return b.Units == units }) {
+			return false, nil
 		}
 		rest -= int64(len(buyers))
 	}

@@ -34,10 +34,8 @@ type CallerStore interface {
 
 // Beacon is a public source of randomness, which publishes a round every few seconds.
 type Beacon interface {
-	// After returns the first round that is published later than t.
-	After(t time.Time) (round int64)
-	// At returns when a round is published.
-	At(round int64) time.Time
+	After(t time.Time) (round int64) // the first round that is published later than t
+	At(round int64) time.Time        // when a round is published
 	// Round asks for a round, and checks its signature. An error means that there is no valid answer yet.
 	Round(ctx context.Context, round int64) (signature []byte, randomness [32]byte, err error)
 }
@@ -140,22 +138,19 @@ func next(line model.Line, serving, below int64) []int64 {
 
 // call calls entrants as long as there are units and entrants.
 func (c *Caller) call(ctx context.Context, offer model.Offer) error {
-	serving, left := offer.Line.Serving, true
-	for left && ctx.Err() == nil {
+	for serving, left := offer.Line.Serving, true; left; {
 		numbers := next(offer.Line, serving, offer.Line.Entries)
 		if len(numbers) == 0 {
 			return nil
 		}
 		calling, called := c.Observe.Begin(ctx, observe.Step{Name: observe.CallNext})
-		var looked int
-		var err error
-		looked, left, err = c.Store.Call(calling, offer.ID, serving, numbers)
+		looked, more, err := c.Store.Call(calling, offer.ID, serving, numbers)
 		if called(err); err != nil || looked == 0 {
 			return err
 		}
-		serving += int64(looked)
+		serving, left = serving+int64(looked), more
 	}
-	return ctx.Err()
+	return nil
 }
 
 // draw makes orders of the winners, from the rank at which the last caller ended.
@@ -182,8 +177,7 @@ func (c *Caller) endCalls(ctx context.Context, saleID string, all bool) (err err
 	return err
 }
 
-// DueRounds lists the sales whose lines wait for a round that should be published by now. A line waits as long as the beacon is
-// away.
+// DueRounds lists the sales whose lines wait for a round that should be published by now, as long as the beacon is away.
 func (c *Caller) DueRounds() (saleIDs []string) {
 	for _, o := range c.Catalog.Lines() {
 		waits := o.Line.Phase == model.PhaseSealed && o.Line.AwaitsSeed() && o.Line.Randomness == ""

@@ -13,11 +13,10 @@ import (
 )
 
 const (
+	betweenTitles = " · " // in the title of a sale, between the title of its campaign and its variant
 	// maxCampaignTitle leaves room for betweenTitles and a variant in the title of a sale, which has at most maxTitle characters.
 	maxCampaignTitle = 130
 	maxVariant       = 60
-	// betweenTitles stands between the title of a campaign and the variant in the title of a sale.
-	betweenTitles = " · "
 )
 
 // ofOneSale are the fields that each sale of a campaign has for itself. The other fields are the same for all its sales.

@@ -42,10 +42,9 @@ type Orders struct {
 	Gates   GateTeller
 }
 
-// Order returns a user's order, which may also be queued or rejected. The verdict is Accepted, or NotFound if the id was
-// never issued to this user, which needs no look-up, or if the sale was erased. A queued order that neither store knows any
-// more is rejected for good with the reason lost. If a store that has to be asked does not answer, Order returns
-// model.ErrUnavailable.
+// Order returns a user's order, which may also be queued or rejected. The verdict is Accepted, or NotFound if the id was never
+// issued to this user, which needs no look-up, or if the sale was erased. A queued order that neither store knows any more is
+// rejected for good with the reason lost. If a store that has to be asked does not answer, Order returns model.ErrUnavailable.
 func (o *Orders) Order(ctx context.Context, userID, id string) (order model.Order, verdict model.Verdict, err error) {
 	if !o.IDs.Issued(userID, id) {
 		return order, model.NotFound, nil

@@ -11,19 +11,15 @@ import (
 	"flashsale/model"
 )
 
-// maxWait bounds how long a buyer may ask to wait for the settled order (`Prefer: wait=N`).
-const maxWait = 10 * time.Second
-
-// purchaseLimit bounds how long a purchase takes. It equals maxWait, and is well within the server's write timeout.
-const purchaseLimit = maxWait
-
-// lastLook bounds a look-up of a queued attempt, so that a database that does not answer prolongs the buyer's wait only a
-// little.
-const lastLook = 500 * time.Millisecond
-
-// firstLook is the pause after which a repeated request looks again whether its attempt is settled. The pause doubles with
-// each look.
-const firstLook = 20 * time.Millisecond
+const (
+	maxWait       = 10 * time.Second // how long a buyer may ask to wait for the settled order (`Prefer: wait=N`)
+	purchaseLimit = maxWait          // how long a purchase takes at most, well within the server's write timeout
+	// lastLook bounds a look-up of a queued attempt, so that a database that does not answer prolongs the wait only a little.
+	lastLook = 500 * time.Millisecond
+	// firstLook is the pause after which a repeated request looks again whether its attempt is settled. It doubles with each
+	// look.
+	firstLook = 20 * time.Millisecond
+)
 
 // Strategy takes units from stock for attempts. Package strategy has the implementations.
 type Strategy interface {
@@ -62,8 +58,7 @@ type Request struct {
 	Prefer    Preference
 }
 
-// Preference is the buyer's wish how long to wait for the order (RFC 7240). The zero value means that there is no
-// wish.
+// Preference is the buyer's wish how long to wait for the order (RFC 7240). The zero value means that there is no wish.
 type Preference struct {
 	Async bool
 	Wait  time.Duration
@@ -127,8 +122,7 @@ func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outc
 		return model.Outcome{Verdict: model.NotFound}, nil
 	}
 	tooMany := r.Quantity > offer.LimitPerUser
-	// A request with a key may repeat a request from before the limit was lowered, so the stores are asked whether
-	// they know it.
+	// A request with a key may repeat one from before the limit was lowered, so the stores are asked whether they know it.
 	if r.Quantity < 1 || r.Quantity > maxLimit || tooMany && r.Key == "" {
 		return model.Outcome{Verdict: model.BadRequest}, nil
 	}
@@ -300,7 +294,6 @@ type limit struct {
 // Deadline is part of context.Context.
 func (l *limit) Deadline() (time.Time, bool) { return l.at, true }
 
-// Done is part of context.Context.
 func (l *limit) Done() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -310,7 +303,6 @@ func (l *limit) Done() <-chan struct{} {
 	return l.armed.Done()
 }
 
-// Err is part of context.Context.
 func (l *limit) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

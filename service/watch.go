@@ -55,8 +55,7 @@ func NewWatches[T any](source func(ctx context.Context, key string, to *Newest[T
 	return &Watches[T]{source: source, running: map[string]*watch[T]{}}
 }
 
-// Follow returns the value that the key's source sets. The caller must call leave once. The last follower's leave
-// waits until the source has ended.
+// Follow returns the value that the key's source sets. The caller must call leave once. The last one waits for the source's end.
 func (w *Watches[T]) Follow(key string) (newest *Newest[T], leave func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -85,6 +84,3 @@ func (w *Watches[T]) leave(key string, one *watch[T]) {
 		one.ended.Wait()
 	}
 }
-
-// Changed returns a channel that closes when a watched sale has changed.
-func (c *Catalog) Changed() <-chan struct{} { return c.live.Load().changed }
