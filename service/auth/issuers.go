@@ -29,20 +29,16 @@ const (
 	// keysPause is the least time between two requests for an issuer's keys, even if many tokens have unknown keys. Only a
 	// log-in asks sooner.
 	keysPause = 10 * time.Second
-	// keysFresh is the age at which keys are fetched again, so that withdrawn ones are forgotten.
-	keysFresh = time.Hour
-	// keysMost is the age up to which keys are used while the issuer is away.
-	keysMost = 24 * time.Hour
+	keysFresh = time.Hour      // the age at which keys are fetched again, so that withdrawn ones are forgotten
+	keysMost  = 24 * time.Hour // the age up to which keys are used while the issuer is away
 	// keysTimeout bounds a fetch of keys and each other request to an issuer, and maxKeysBytes bounds an answer.
 	keysTimeout  = 3 * time.Second
 	maxKeysBytes = 1 << 20
 	// maxKeysWaiting is how many requests may wait while an issuer's keys are fetched. So forged tokens can't make all
 	// requests wait while an issuer is slow.
 	maxKeysWaiting = 256
-	// leeway is how far an issuer's clock may be from this instance's.
-	leeway = time.Minute
-	// outsideFresh is how long a valid token of an issuer is not checked again.
-	outsideFresh = 5 * time.Minute
+	leeway         = time.Minute     // how far an issuer's clock may be from this instance's
+	outsideFresh   = 5 * time.Minute // how long a valid token of an issuer is not checked again
 )
 
 // ErrOtherIssuer means that the server at an issuer's address calls itself by another name. A name with a slash at the end is
@@ -320,7 +316,6 @@ func (i *issuer) refresh(ctx context.Context, seen *issuerKeys, pause time.Durat
 	return nil
 }
 
-// fetch asks the issuer for its keys.
 func (i *issuer) fetch(ctx context.Context, into *issuerKeys) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keysTimeout) // other requests wait for the keys as well
 	defer cancel()

@@ -100,7 +100,6 @@ func (l *Login) Finish(ctx context.Context, code, verifier, nonce string) (who m
 	return who, cmp.Or(shownName(claims), who.UserID), nil
 }
 
-// shownName returns the name by which somebody is shown, if claims have one.
 func shownName(claims map[string]any) string {
 	text := func(claim string) string {
 		value, _ := claims[claim].(string)

@@ -31,11 +31,8 @@ const (
 	maxHashings = 2
 	// maxWaitingHashings is how many more calls may wait. The last of them waits for about a second.
 	maxWaitingHashings = 32
-	// maxStoredMemoryKiB bounds the memory that a stored hash may ask for: enough to raise the cost later, too little
-	// to exhaust the host.
-	maxStoredMemoryKiB = 64 << 10
-	// maxStoredPasses bounds the time that the check of a stored hash may take.
-	maxStoredPasses = 16
+	// What a stored hash may ask for: enough to raise the cost later, too little to exhaust the host.
+	maxStoredMemoryKiB, maxStoredPasses = 64 << 10, 16
 )
 
 var errPasswordHash = errors.New("stored password hash is malformed")
@@ -49,10 +46,7 @@ type Passwords struct {
 // NewPasswords creates a Passwords. A process needs only one: each Passwords has its own bound.
 func NewPasswords() *Passwords {
 	running := hashings(runtime.GOMAXPROCS(0))
-	return &Passwords{
-		running: make(chan struct{}, running),
-		inside:  make(chan struct{}, running+maxWaitingHashings),
-	}
+	return &Passwords{running: make(chan struct{}, running), inside: make(chan struct{}, running+maxWaitingHashings)}
 }
 
 // hashings returns how many passwords may be hashed at the same time on this many cores.
@@ -68,8 +62,7 @@ func (p *Passwords) Hash(ctx context.Context, password string) (string, error) {
 		return "", err
 	}
 	encode := base64.RawStdEncoding.EncodeToString
-	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s",
-		argon2.Version, a.memoryKiB, a.passes, a.lanes, encode(salt), encode(hash)), nil
+	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, a.memoryKiB, a.passes, a.lanes, encode(salt), encode(hash)), nil
 }
 
 // Verify reports whether phc, a hash in PHC string format, is the password's. A malformed phc is an error.
@@ -85,8 +78,7 @@ func (p *Passwords) Verify(ctx context.Context, phc, password string) (bool, err
 	return subtle.ConstantTimeCompare(got, want) == 1, nil
 }
 
-// VerifyNothing takes as long as Verify, and compares nothing. It is called for a name that has no account, so that the
-// time of an answer does not reveal which names exist.
+// VerifyNothing takes as long as Verify, so that for a name without an account the time of an answer reveals nothing.
 func (p *Passwords) VerifyNothing(ctx context.Context, password string) error {
 	_, err := p.Hash(ctx, password)
 	return err
