@@ -138,8 +138,7 @@ func (a *Accounts) LogInByCode(ctx context.Context, code, verifier, nonce string
 	return Session{Account: model.Account{ID: who.UserID, Name: name, Role: who.Role}, Token: token, ExpiresAt: expiresAt}, model.Accepted, nil, err
 }
 
-// session makes a token for an account. A buyer's token needs no stamp: the account's id is random, and its password
-// never changes.
+// session makes a token for an account. A buyer's needs no stamp: the account's id is random, and its password never changes.
 func (a *Accounts) session(account model.Account) (Session, error) {
 	who := model.Identity{UserID: account.ID, Role: account.Role}
 	if account.Role != model.RoleBuyer {

@@ -188,8 +188,7 @@ type still struct {
 	epoch int64 // of its open gate
 }
 
-// quiet returns the state of a sale whose gate is open and whose stream is empty. It returns a zero still for other sales, and if
-// the sale is closed or does not exist.
+// quiet returns the state of a sale, or a zero still if the sale or its gate is closed, or its stream has entries.
 func (a *Auditor) quiet(ctx context.Context, saleID string) (still, error) {
 	offer, ok, err := a.Store.Offer(ctx, saleID)
 	if err != nil || !ok || offer.Status == model.SaleClosed {

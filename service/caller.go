@@ -82,10 +82,9 @@ func (c *Caller) Tend(ctx context.Context, saleID string) error {
 	return nil
 }
 
-// seal publishes the root over the entries from before the seal, and the seed, which follows from the secret and the root.
-// The entries don't change any more, so every caller computes the same. With a beacon, seal first publishes the root and
-// names a round; a later call publishes the seed when the randomness of the round is stored. A line without entries gets
-// neither a round nor a seed, because it has no order.
+// seal publishes the root over the entries from before the seal, which don't change any more, and the seed, which follows from
+// secret and root. With a beacon, it first publishes the root and names a round; a later call publishes the seed when the round's
+// randomness is stored. A line without entries has no order, so it gets neither.
 func (c *Caller) seal(ctx context.Context, offer model.Offer) (err error) {
 	line := offer.Line
 	if line.Root != "" && line.Randomness == "" {
@@ -122,8 +121,7 @@ func (c *Caller) seal(ctx context.Context, offer model.Offer) (err error) {
 	return c.Store.SetSeed(ctx, offer.ID, root.String(), seed)
 }
 
-// next returns the numbers of the entries with the ranks from serving to below-1, at most callBatch of them. It returns none
-// while the order of the line is not fixed.
+// next returns the numbers of the entries with the ranks from serving on, at most callBatch, and none while there is no order.
 func next(line model.Line, serving, below int64) []int64 {
 	order, ok := orderOf(line)
 	if !ok {

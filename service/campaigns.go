@@ -88,8 +88,7 @@ func (s *Campaigns) Create(ctx context.Context, campaign model.Campaign, sales [
 	return list, nil, err
 }
 
-// validateVariants gives sales their ids, and returns the first invalid field of a sale, or nil. If the field is in
-// ofOneSale, the returned Field begins with the place of the sale.
+// validateVariants is validateVariant for all sales of a campaign. A field in ofOneSale is returned with the place of its sale.
 func (s *Campaigns) validateVariants(sales []model.NewSale) *Invalid {
 	taken := map[string]bool{}
 	for i := range sales {

@@ -208,8 +208,7 @@ func (c *Catalog) Sale(ctx context.Context, id string) (model.Offer, bool, error
 // InMemory returns a watched sale as the last refresh read it, or nil if it isn't watched. The caller must not change it.
 func (c *Catalog) InMemory(id string) *model.Offer { return c.live.Load().byID[id] }
 
-// Known reports whether the id of a sale or a campaign, or a short code, may exist. It returns false only for those that
-// certainly don't exist.
+// Known reports whether the id of a sale or a campaign, or a short code, may exist. It says no only after a look for new sales.
 func (c *Catalog) Known(ctx context.Context, id string) (bool, error) {
 	if c.filter.Load().TestString(id) {
 		return true, nil

@@ -332,12 +332,11 @@ func (e *Endpoints) secretsOf(endpoint model.Endpoint) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the endpoint needs a new secret: %w", err)
 	}
-	if endpoint.OldSecret == "" || !e.Now().Before(endpoint.OldUntil) {
-		return []string{secret}, nil
+	secrets := []string{secret}
+	if endpoint.OldSecret != "" && e.Now().Before(endpoint.OldUntil) {
+		if old, err := e.Seals.Open(endpoint.OldSecret); err == nil { // it only helps receivers during the change
+			secrets = append(secrets, old)
+		}
 	}
-	old, err := e.Seals.Open(endpoint.OldSecret)
-	if err != nil {
-		return []string{secret}, nil //nolint:nilerr // the old secret only helps receivers during the change
-	}
-	return []string{secret, old}, nil
+	return secrets, nil
 }

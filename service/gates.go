@@ -157,8 +157,7 @@ func (g *Gates) rebuild(ctx context.Context, r GateRequest) error {
 	return errors.Join(g.catchUpGate(ctx, offer.GateRef()), g.store.Log(ctx, "engine", "install_gate", saleID, fmt.Sprintf("epoch %d: %s", epoch, r.Reason)))
 }
 
-// renew renews the time stamp of the epoch until stop is called. Otherwise another instance could start a rebuild
-// with a newer epoch after rebuildPause, and the rebuild of a large gate takes longer than that.
+// renew renews the time stamp of the epoch until stop is called: the rebuild of a large gate takes longer than rebuildPause.
 func (g *Gates) renew(ctx context.Context, saleID string, epoch int64) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var renewing sync.WaitGroup

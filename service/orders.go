@@ -128,8 +128,7 @@ func (o *Orders) Cancel(ctx context.Context, userID, id string) (model.Order, mo
 	return order, verdict, err
 }
 
-// CancelAny releases anybody's pending order for support. The verdict is Accepted; NotFound; or NotCancellable if the order
-// is not pending.
+// CancelAny releases anybody's pending order for support. The verdict is Accepted; NotFound; or NotCancellable.
 func (o *Orders) CancelAny(ctx context.Context, id, actor string) (model.Order, model.Verdict, error) {
 	return o.end(ctx, id, actor, o.Desk.CancelAny)
 }

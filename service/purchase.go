@@ -16,8 +16,7 @@ const (
 	purchaseLimit = maxWait          // how long a purchase takes at most, well within the server's write timeout
 	// lastLook bounds a look-up of a queued attempt, so that a database that does not answer prolongs the wait only a little.
 	lastLook = 500 * time.Millisecond
-	// firstLook is the pause after which a repeated request looks again whether its attempt is settled. It doubles with each
-	// look.
+	// firstLook is a repeated request's pause before it looks again whether its attempt is settled. It doubles each time.
 	firstLook = 20 * time.Millisecond
 )
 
@@ -199,8 +198,7 @@ func (p *Purchases) measure(began, admitted time.Time) {
 }
 
 // unlessInLine returns a refusal, unless the database says that the sale is in line: then the buyer may have been called, which
-// this instance's memory and the gate need not know yet, so Called decides the attempt. The error wraps model.ErrUnavailable
-// if the database does not answer.
+// memory and gate need not know yet, so Called decides. The error wraps ErrUnavailable if the database is away.
 func (p *Purchases) unlessInLine(ctx context.Context, a model.Attempt, refusal model.Outcome) (model.Outcome, error) {
 	inLine, err := p.Orders.InLine(ctx, a.SaleID)
 	switch {
@@ -212,9 +210,8 @@ func (p *Purchases) unlessInLine(ctx context.Context, a model.Attempt, refusal m
 	return p.Called.Deduct(ctx, a)
 }
 
-// follow returns the outcome of a queued attempt if the database has it by now, since a wake-up may have been lost, or else a
-// queued order. The wake-up of a repeated attempt goes to the first request, so for a repetition follow looks again and again
-// until the wait is over.
+// follow returns the outcome of a queued attempt if the database has it by now, since a wake-up may be lost, else a queued order.
+// The wake-up of a repeated attempt goes to the first request, so for a repetition follow looks until the wait is over.
 func (p *Purchases) follow(ctx context.Context, a model.Attempt, offer *model.Offer, repeated bool, wait time.Duration) (model.Outcome, error) {
 	queued := model.Outcome{Verdict: model.Queued, Repeated: repeated, Order: &model.Order{
 		ID: a.ID, SaleID: a.SaleID, UserID: a.UserID, Quantity: a.Quantity, Status: model.OrderQueued,

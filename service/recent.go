@@ -7,10 +7,8 @@ import (
 )
 
 const (
-	// recentReplies bounds each kind of replies that a snapshot of the catalog keeps. A snapshot that has more forgets them all.
-	recentReplies = 1000
-	// recentTime bounds a question to the database. Several callers may wait for the reply.
-	recentTime = 10 * time.Second
+	recentReplies = 1000             // of each kind; a snapshot of the catalog that would get more forgets them all
+	recentTime    = 10 * time.Second // for a question to the database, for whose reply several callers may wait
 )
 
 // recent keeps the database's reply about each key, also a reply that there is nothing. Each snapshot of the catalog has its own.

@@ -49,7 +49,6 @@ type Staff struct {
 	used    sync.Map // by id, when the use of a key was last recorded
 }
 
-// roster is the list of the staff at a time.
 type roster struct {
 	readAt time.Time
 	byID   map[string]model.Account
@@ -133,8 +132,7 @@ func (s *Staff) Remove(ctx context.Context, name, actor string) (model.Account, 
 	return s.change(name, func() (model.Account, bool, error) { return s.Store.RemoveStaff(ctx, name, actor) })
 }
 
-// change runs a change of the account of this name. The verdict is Accepted; NotFound; or Forbidden for the built-in
-// operator, whose password is a setting.
+// change runs a change of an account, or returns Forbidden for the built-in operator, whose password is a setting.
 func (s *Staff) change(name string, change func() (model.Account, bool, error)) (model.Account, model.Verdict, error) {
 	if strings.EqualFold(name, OperatorName) {
 		return model.Account{}, model.Forbidden, nil
@@ -178,8 +176,7 @@ func (s *Staff) Verify(token string) (model.Identity, error) {
 	return model.Identity{UserID: account.ID, Role: account.Role}, nil
 }
 
-// isStaffID reports whether an id is that of a built-in account of the staff or of a key. Such an account gets tokens only
-// from a log-in, and a key gets none.
+// isStaffID reports whether an id is that of a built-in account of the staff, or of a key, which gets no tokens.
 func isStaffID(id string) bool {
 	return id == OperatorName || strings.HasPrefix(id, model.OperatorPrefix) || strings.HasPrefix(id, model.KeyPrefix)
 }

@@ -11,8 +11,7 @@ import (
 
 const (
 	tick = 10 * time.Millisecond // the precision with which waits end
-	// hurriedLook is the time after which the alarm first looks at a buyer who does not wait for the settler, and so nearly
-	// always has an answer by then.
+	// hurriedLook is when the alarm first looks at a buyer who does not wait for the settler, and nearly always has an answer.
 	hurriedLook = time.Second
 )
 
@@ -87,7 +86,6 @@ func (w *Waiters) set(now time.Time) {
 	}
 }
 
-// ring looks at the buyers who are due.
 func (w *Waiters) ring() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

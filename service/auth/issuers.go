@@ -67,7 +67,6 @@ type Issuers struct {
 	all map[string]*issuer // by name
 }
 
-// issuer is a model.Issuer with its keys.
 type issuer struct {
 	model.Issuer
 	of       *Issuers
@@ -224,8 +223,7 @@ func (s *Issuers) issuerOf(token string) (*issuer, error) {
 	return i, nil
 }
 
-// userID returns the id of an issuer's user: PREFIX:USER, or PREFIX::HASH if that would not be a valid id, or if the user's name
-// at the issuer begins with a colon.
+// userID returns PREFIX:USER, or PREFIX::HASH if that is no valid id, or if the user's name at the issuer begins with a colon.
 func (i *issuer) userID(user string) string {
 	if id := i.Prefix + ":" + user; user[0] != ':' && model.ValidUserID(id) {
 		return id
@@ -234,8 +232,7 @@ func (i *issuer) userID(user string) string {
 	return i.Prefix + "::" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:20]))
 }
 
-// roleOf returns the highest role that s.Roles gives for a token's claims, or the buyer's role if there is none. So a claim
-// with the name role counts only if the settings name it.
+// roleOf returns the highest role that s.Roles gives for a token's claims, or the buyer's role if there is none.
 func (s *Issuers) roleOf(claims map[string]any) model.Role {
 	role := model.RoleBuyer
 	for _, rule := range s.Roles {
@@ -271,7 +268,6 @@ func (i *issuer) verify(ctx context.Context, token, audience string, pause time.
 	return checked, keys.away, err
 }
 
-// keySet is the keys of an issuer for one check of a token.
 type keySet struct {
 	of    *issuer
 	pause time.Duration
@@ -357,8 +353,7 @@ func (i *issuer) fetch(ctx context.Context, into *issuerKeys) error {
 	return nil
 }
 
-// get reads a JSON document of the issuer. It sends the access token unless that is empty. The error wraps model.ErrUnavailable
-// if the issuer may answer later.
+// get reads a JSON document, by a token unless that is empty. The error wraps ErrUnavailable if the issuer may answer later.
 func (i *issuer) get(ctx context.Context, address, token string, into any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {

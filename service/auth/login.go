@@ -140,8 +140,7 @@ func (i *issuer) complete(ctx context.Context, claims map[string]any, address, t
 	return all, nil
 }
 
-// refusalOf returns what the error of an exchange means. It wraps ErrBadToken if the code is not valid, and
-// model.ErrUnavailable if the issuer can't answer now. Any other error means that this client is set up wrongly.
+// refusalOf says what the error of an exchange means: ErrBadToken, model.ErrUnavailable, or that this client is set up wrongly.
 func refusalOf(err error) error {
 	refused, ok := errors.AsType[*oauth2.RetrieveError](err)
 	switch {

@@ -28,9 +28,8 @@ const (
 	// maxHashings is the most passwords that are hashed at the same time; with fewer than four cores it is one at a time.
 	// Each hash takes a core and 19 MiB. Purchases need no hashing, and should keep half of the cores while thousands of
 	// users log in.
-	maxHashings = 2
-	// maxWaitingHashings is how many more calls may wait. The last of them waits for about a second.
-	maxWaitingHashings = 32
+	maxHashings        = 2
+	maxWaitingHashings = 32 // the calls that may wait besides; the last of them waits for about a second
 	// What a stored hash may ask for: enough to raise the cost later, too little to exhaust the host.
 	maxStoredMemoryKiB, maxStoredPasses = 64 << 10, 16
 )
@@ -49,7 +48,6 @@ func NewPasswords() *Passwords {
 	return &Passwords{running: make(chan struct{}, running), inside: make(chan struct{}, running+maxWaitingHashings)}
 }
 
-// hashings returns how many passwords may be hashed at the same time on this many cores.
 func hashings(cores int) int { return max(1, min(maxHashings, cores/2)) }
 
 // Hash returns the password's hash in PHC string format, with a new salt.
