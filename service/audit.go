@@ -26,8 +26,7 @@ type AuditGate interface {
 	Buyers(ctx context.Context, gate model.GateRef) (int64, error)
 }
 
-// Auditor checks that no unit was lost and none was created: it compares the sums in the database with each other,
-// and the gate's units with the database's.
+// Auditor checks that no unit was lost and none was created: the database's sums must agree, and the gate's units with them.
 type Auditor struct {
 	Store AuditStore
 	Gate  AuditGate // nil: Audit checks only the database; Drifts and Miscounts need it
@@ -51,9 +50,8 @@ func (a Audit) Drifts() bool { return a.Drift != 0 && !a.Moving }
 // OK reports whether all sums agree and the gate does not drift.
 func (a Audit) OK() bool { return len(a.Violations) == 0 && !a.Drifts() }
 
-// Audit checks one sale; ok is false if the sale does not exist. It returns model.ErrUnavailable if the gate can't be
-// read. While orders are being made, a drift may be temporary: the gate hears of a settled order up to a tenth of a second
-// after the commit.
+// Audit checks one sale; ok is false if it does not exist. It returns model.ErrUnavailable if the gate can't be read. While
+// orders are being made, a drift may be temporary: the gate hears of a settled order up to a tenth of a second after the commit.
 func (a *Auditor) Audit(ctx context.Context, saleID string) (audit Audit, ok bool, err error) {
 	if a.Gate != nil {
 		offer, ok, err := a.Store.Offer(ctx, saleID)

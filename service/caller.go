@@ -40,9 +40,8 @@ type Beacon interface {
 	Round(ctx context.Context, round int64) (signature []byte, randomness [32]byte, err error)
 }
 
-// Caller moves the lines of sales on: it seals them, draws, calls entrants when there are units for them, and ends calls.
-// Each step is one transaction that begins where the last one ended, so a caller may die at any point, and two callers
-// may work at the same time.
+// Caller moves the lines of sales on: it seals them, draws, calls entrants when there are units for them, and ends calls. Each
+// step is one transaction that begins where the last one ended, so a caller may die at any point, and two may work at once.
 type Caller struct {
 	Store   CallerStore
 	Catalog *Catalog

@@ -103,8 +103,7 @@ func (s *Campaigns) validateVariants(sales []model.NewSale) *Invalid {
 	return nil
 }
 
-// validateVariant gives a sale its id, short code and status, and returns the sale's first invalid field, or nil. taken has
-// the variants of the other sales.
+// validateVariant gives a sale its id, short code and status, and returns its first invalid field. taken has the other variants.
 func (s *Campaigns) validateVariant(sale *model.NewSale, taken map[string]bool) *Invalid {
 	sale.ID, sale.Code, sale.Status, sale.Revision = model.NewSaleID(), rand.Text()[:codeLength], model.SaleLive, 1
 	sale.Variant = strings.TrimSpace(sale.Variant) // MySQL compares texts without the spaces at their ends
@@ -233,8 +232,7 @@ func (s *Campaigns) SetStatus(ctx context.Context, id string, status model.SaleS
 	})
 }
 
-// change applies a change, passes it on to the gates and the other instances, and returns the campaign's sales. The verdict
-// is Accepted, NotFound, or that of the store.
+// change applies a change, tells gates and instances, and returns the campaign's sales. The verdict is the store's or NotFound.
 func (s *Campaigns) change(ctx context.Context, c model.CampaignChange) ([]model.Offer, model.Verdict, error) {
 	if known, err := s.Sales.Catalog.Known(ctx, c.CampaignID); err != nil || !known {
 		return nil, model.NotFound, err

@@ -133,8 +133,7 @@ func (c *Catalog) refreshSnapshot(ctx context.Context) error {
 	return nil
 }
 
-// lookForNew ensures that the filter has every sale made before the call. Concurrent callers share one refresh, for
-// which they may have to wait up to filterPause.
+// lookForNew ensures that the filter has every sale made before the call. It may wait for filterPause. Callers share a refresh.
 func (c *Catalog) lookForNew(ctx context.Context) error {
 	called := c.now()
 	select {
@@ -173,8 +172,7 @@ func (c *Catalog) refreshFilter(ctx context.Context) error {
 	return nil
 }
 
-// Now returns the database's clock as last read, carried on by this process's monotonic clock, so that a step of the
-// machine's clock does not change it.
+// Now returns the database's clock as last read, carried on by this process's monotonic clock, whatever the machine's clock does.
 func (c *Catalog) Now() time.Time {
 	r := c.reading.Load()
 	return r.database.Add(c.now().Sub(r.at)).UTC()

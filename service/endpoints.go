@@ -290,8 +290,7 @@ func (e *Endpoints) fitting(id string, events []model.Event) []model.Event {
 	return events
 }
 
-// judge returns what follows from a delivery of this many events: the pause before the next message to the endpoint, and the
-// endpoint's state with the reason.
+// judge returns what follows from a delivery of so many events: the pause before the next one, and the endpoint's state and why.
 func (e *Endpoints) judge(endpoint model.Endpoint, d model.Delivery, events int) (pause time.Duration, state model.EndpointState, reason string) {
 	switch {
 	case d.Delivered():

@@ -276,8 +276,7 @@ func endingAfter(ctx context.Context, d time.Duration, now func() time.Time) (co
 	return l, l.end
 }
 
-// limit is a context that ends at a time. It needs a timer only if somebody waits for its end, and most purchases wait for
-// nothing but the outcome.
+// limit is a context that ends at a time, with a timer only if somebody waits for that: most purchases wait only for an outcome.
 type limit struct {
 	context.Context
 	at  time.Time

@@ -17,24 +17,17 @@ import (
 	"flashsale/model"
 )
 
-// Bounds of what an operator may enter. With them, the amount of an order is exact as a JSON double, and each count fits
-// into 32 bits.
+// Bounds of what an operator may enter. So an order's amount is exact as a JSON double, and each count fits into 32 bits.
 const (
-	maxTitle       = 200
-	maxDescription = 2000
-	maxImageURL    = 500
-	maxPriceCents  = 100_000_000_00
-	maxQuota       = 100_000_000
-	maxLimit       = 10_000
-	maxPaySeconds  = 7 * 24 * 3600
-	minCallSeconds = 5
-	maxCallSeconds = 7 * 24 * 3600
-	// DefaultCallSeconds is how long a call lasts if the operator does not say.
-	DefaultCallSeconds = 2 * 60
-	maxEntryWork       = 10_000_000 // hashes, for which a computer needs minutes
-	minYear            = 2000
-	maxYear            = 2200
-	codeLength         = 8
+	maxTitle, maxDescription, maxImageURL = 200, 2000, 500 // characters
+	maxPriceCents                         = 100_000_000_00
+	maxQuota, maxLimit                    = 100_000_000, 10_000
+	maxPaySeconds                         = 7 * 24 * 3600
+	minCallSeconds, maxCallSeconds        = 5, 7 * 24 * 3600
+	DefaultCallSeconds                    = 2 * 60     // how long a call lasts if the operator does not say
+	maxEntryWork                          = 10_000_000 // hashes, for which a computer needs minutes
+	minYear, maxYear                      = 2000, 2200
+	codeLength                            = 8
 )
 
 var currency = regexp.MustCompile(`^[A-Z]{3}$`)

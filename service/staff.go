@@ -101,8 +101,7 @@ func hashKey(key string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// SetRole gives an account or a key another role. The verdict is Accepted; NotFound; Forbidden for the built-in operator; or
-// BadRequest with what is invalid.
+// SetRole gives an account or a key another role. The verdict is Accepted; NotFound; BadRequest; or Forbidden for OperatorName.
 func (s *Staff) SetRole(ctx context.Context, name string, role model.Role, actor string) (model.Account, model.Verdict, *Invalid, error) {
 	if !role.May(model.RoleViewer) {
 		return model.Account{}, model.BadRequest, &Invalid{Field: "role", Reason: BadRole}, nil

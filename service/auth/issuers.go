@@ -26,16 +26,14 @@ import (
 )
 
 const (
-	// keysPause is the least time between two requests for an issuer's keys, even if many tokens have unknown keys. Only a
-	// log-in asks sooner.
+	// keysPause is the least time between two requests for an issuer's keys; only a log-in asks sooner.
 	keysPause = 10 * time.Second
 	keysFresh = time.Hour      // the age at which keys are fetched again, so that withdrawn ones are forgotten
 	keysMost  = 24 * time.Hour // the age up to which keys are used while the issuer is away
 	// keysTimeout bounds a fetch of keys and each other request to an issuer, and maxKeysBytes bounds an answer.
 	keysTimeout  = 3 * time.Second
 	maxKeysBytes = 1 << 20
-	// maxKeysWaiting is how many requests may wait while an issuer's keys are fetched. So forged tokens can't make all
-	// requests wait while an issuer is slow.
+	// maxKeysWaiting is how many requests wait for a slow issuer's keys, so that forged tokens can't make all requests wait.
 	maxKeysWaiting = 256
 	leeway         = time.Minute     // how far an issuer's clock may be from this instance's
 	outsideFresh   = 5 * time.Minute // how long a valid token of an issuer is not checked again
@@ -45,8 +43,7 @@ const (
 // another one than the name without.
 var ErrOtherIssuer = errors.New("another issuer")
 
-// algorithms are those by which issuers may sign. HS256 is not among them, since whoever can check a signature by a shared
-// secret can also make one.
+// algorithms are those by which issuers may sign, without HS256: whoever can check a signature by a shared secret can make one.
 var algorithms = []string{oidc.RS256, oidc.ES256, oidc.EdDSA}
 
 // RoleClaim gives a role to the users whose tokens have the claim Name with this value, or with a list that contains the value.

@@ -30,8 +30,7 @@ type LoginStart struct {
 	AuthorizationURL, ClientID, RedirectURL, Scopes string
 }
 
-// ErrNotAccepted means that the issuer has logged somebody in, but the engine does not accept the issuer's token. Another try
-// would not help.
+// ErrNotAccepted means that an issuer has logged somebody in, but its token does not count here. Another try would not help.
 var ErrNotAccepted = errors.New("the issuer's token does not count here")
 
 // Start returns where log-ins begin. The error wraps model.ErrUnavailable if the issuer's keys and discovery document can't be

@@ -27,8 +27,7 @@ type keyedMAC struct {
 	sum     [sha256.Size]byte
 }
 
-// newMAC returns the function New of a sync.Pool of *keyedMAC. They are pooled because to set the key of a MAC costs as much
-// as to compute the MAC.
+// newMAC returns the New of a sync.Pool of *keyedMAC, pooled because to set a MAC's key costs as much as to compute the MAC.
 func newMAC(of func() hash.Hash, key []byte) func() any {
 	return func() any { return &keyedMAC{Hash: hmac.New(of, key)} }
 }

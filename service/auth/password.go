@@ -25,9 +25,8 @@ const (
 )
 
 const (
-	// maxHashings is the most passwords that are hashed at the same time; with fewer than four cores it is one at a time.
-	// Each hash takes a core and 19 MiB. Purchases need no hashing, and should keep half of the cores while thousands of
-	// users log in.
+	// maxHashings is the most passwords that are hashed at the same time, each by a core and 19 MiB. Purchases need no hashing,
+	// and should keep half of the cores while thousands of users log in.
 	maxHashings        = 2
 	maxWaitingHashings = 32 // the calls that may wait besides; the last of them waits for about a second
 	// What a stored hash may ask for: enough to raise the cost later, too little to exhaust the host.

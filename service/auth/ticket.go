@@ -15,8 +15,7 @@ func NewTickets(secret []byte) *Tickets { return &Tickets{macOf(secret, "ticket"
 
 const ticketBytes, ticketMACBytes = 8, 16 // of a ticket's number, and of the MAC after it
 
-// Issue returns a ticket: base64url of the number (8 bytes, big-endian) and the first 16 bytes of HMAC-SHA256 over number,
-// sale and user.
+// Issue returns a ticket: base64url of the number (8 bytes, big-endian) and 16 bytes of HMAC-SHA256 over number, sale and user.
 func (t *Tickets) Issue(userID, saleID string, number int64) string {
 	raw := binary.BigEndian.AppendUint64(make([]byte, 0, ticketBytes+ticketMACBytes), uint64(number)) //nolint:gosec // not negative
 	return base64.RawURLEncoding.EncodeToString(append(raw, t.mac(raw, userID, saleID)...))

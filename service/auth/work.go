@@ -55,8 +55,7 @@ func (w *Works) Issue(userID, saleID string, maxNumber int64) Challenge {
 	return c
 }
 
-// Check reports whether a solution, as base64 of JSON, solves a challenge that Issue made for this user and sale, and that
-// has not expired.
+// Check reports whether a solution, as base64 of JSON, solves an unexpired challenge that Issue made for this user and sale.
 func (w *Works) Check(solution, userID, saleID string) bool {
 	if len(solution) > maxWork {
 		return false
