@@ -19,8 +19,7 @@ const OperatorName = "admin"
 
 const (
 	sessionTTL = 24 * time.Hour // covers the rush of a sale and a usual time to pay
-	// staffTTL is how long a session lasts in which an issuer gave the user a role of the staff: the session keeps the role
-	// although the issuer may withdraw it at any time.
+	// staffTTL is for sessions with a role of the staff from an issuer, who may withdraw the role at any time.
 	staffTTL = time.Hour
 
 	minPassword, maxPassword = 8, 128       // bytes; the longest bounds the input of the hash

@@ -23,8 +23,7 @@ const (
 	// filterSales and filterErrors size the Bloom filter, which has the id and the short code of each sale: with half a million
 	// sales, about one guessed id in a thousand causes a look-up in the database.
 	filterSales, filterErrors = 1_000_000, 0.001
-	// filterOverlap: each refresh of the filter reads the sales made since this time before the last refresh, to find those
-	// that a slow transaction committed late.
+	// Each refresh of the filter reads the sales of this time before the last one again: a slow transaction commits late.
 	filterOverlap = time.Minute
 	// filterPause is the minimum time between refreshes that unknown ids cause. So guessed ids cost at most one small query
 	// in this time, and a request for a sale made on another instance waits at most this time for the query that finds it.

@@ -27,8 +27,7 @@ const (
 	maxRate, usualRate = 100_000, 1000 // events a second
 	// batchEvents is the most events in one message. messageBytes is the most bytes of a message that has several events.
 	batchEvents, messageBytes = 500, 64 << 10
-	// sendLease is how long an instance reserves an endpoint, which is longer than a try takes. If the instance dies, another
-	// one sends the batch when the lease has ended.
+	// sendLease is how long an instance reserves an endpoint: longer than a try takes. If it dies, another sends the batch then.
 	sendLease = 30 * time.Second
 	// The average pause after a failure grows from firstPause to lastPause. An endpoint that fails for giveUp is switched off.
 	firstPause, lastPause = 2 * time.Second, 30 * time.Minute
@@ -178,8 +177,7 @@ func (e *Endpoints) Change(ctx context.Context, id string, c model.EndpointChang
 	return changed, acceptedIf(ok, model.NotFound), nil, err
 }
 
-// NewSecret replaces an endpoint's secret and returns the new one. For a day, messages are signed with the old secret as
-// well. The verdict is Accepted or NotFound.
+// NewSecret gives an endpoint a new secret. For a day, messages are signed with both. The verdict is Accepted or NotFound.
 func (e *Endpoints) NewSecret(ctx context.Context, id, actor string) (changed model.Endpoint, secret string, verdict model.Verdict, err error) {
 	secret = webhook.NewSecret()
 	changed, ok, err := e.Store.ChangeEndpoint(ctx, id, model.EndpointChange{Secret: e.Seals.Seal(secret)}, actor)

@@ -94,8 +94,7 @@ func (l *Live) watch(ctx context.Context, saleID string, to *Newest[*SaleFigures
 		if b := books.Load(); b != nil {
 			last.Books, last.BooksAt = b.books, b.at
 		}
-		figures := last
-		to.Set(&figures)
+		to.Set(new(last))
 		select {
 		case <-ctx.Done():
 			return
@@ -163,8 +162,7 @@ func (l *Live) readBooks(ctx context.Context, saleID string, into *atomic.Pointe
 	}
 }
 
-// latencies returns for each stage the latency over the time between the first and the last reading, all instances
-// together. An instance counts from the first reading that has it.
+// latencies returns each stage's latency between the first and the last reading. An instance counts from its first reading on.
 func latencies(readings []map[string]model.Instance, bounds []float64) map[string]Latency {
 	sums := map[string][]uint64{}
 	for id, now := range readings[len(readings)-1] {

@@ -133,8 +133,7 @@ func (o *Orders) CancelAny(ctx context.Context, id, actor string) (model.Order, 
 	return o.end(ctx, id, actor, o.Desk.CancelAny)
 }
 
-// Refund releases a paid order for support; the refunder then sends the money back. The verdict is Accepted; NotFound; or
-// NotRefundable if the order is not paid.
+// Refund releases a paid order; the refunder then sends the money back. The verdict is Accepted; NotFound; or NotRefundable.
 func (o *Orders) Refund(ctx context.Context, id, actor string) (model.Order, model.Verdict, error) {
 	return o.end(ctx, id, actor, o.Desk.RefundOrder)
 }

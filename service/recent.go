@@ -11,9 +11,8 @@ const (
 	recentTime    = 10 * time.Second // for a question to the database, for whose reply several callers may wait
 )
 
-// recent keeps the database's reply about each key, also a reply that there is nothing. Each snapshot of the catalog has its own.
-// So a reply is never older than the catalog, and between two refreshes a key is read once, however many callers ask, unless its
-// reply is forgotten. Errors are not kept.
+// recent keeps the database's reply about each key, also that there is nothing, but no error. Each snapshot of the catalog has
+// its own. So a reply is never older than the catalog, and between two refreshes a key is read once unless it is forgotten.
 type recent[T any] struct {
 	mu   sync.Mutex
 	kept map[string]func() (T, error)

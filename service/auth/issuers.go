@@ -39,8 +39,7 @@ const (
 	outsideFresh   = 5 * time.Minute // how long a valid token of an issuer is not checked again
 )
 
-// ErrOtherIssuer means that the server at an issuer's address calls itself by another name. A name with a slash at the end is
-// another one than the name without.
+// ErrOtherIssuer means that the server at an issuer's address has another name, if only by a slash at the end.
 var ErrOtherIssuer = errors.New("another issuer")
 
 // algorithms are those by which issuers may sign, without HS256: whoever can check a signature by a shared secret can make one.

@@ -57,8 +57,7 @@ func (p *Paths) Check(path, userID, saleID string) bool {
 	return subtle.ConstantTimeCompare(given[:], p.seal(genuine[:0], userID, saleID, uint32(expiry))) == 1
 }
 
-// seal appends expiry and MAC. In the MAC's input each part is preceded by its length. Otherwise the user "53" in sale "" and the
-// user "5" in sale "3" would share a path.
+// seal appends expiry and MAC. Each part of the MAC's input follows its length: user "53" in sale "" is not user "5" in sale "3".
 func (p *Paths) seal(to []byte, userID, saleID string, expiry uint32) []byte {
 	mac, _ := p.macs.Get().(*keyedMAC)
 	defer p.macs.Put(mac)
