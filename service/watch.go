@@ -6,7 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// Newest is a value that many goroutines follow. A busy follower misses values, so no queue can fill.
+// Newest is a value that many goroutines follow. A busy follower misses values, so there is no queue that could fill.
 type Newest[T any] struct{ held atomic.Pointer[held[T]] }
 
 type held[T any] struct {

@@ -349,7 +349,7 @@ func (i *issuer) fetch(ctx context.Context, into *issuerKeys) error {
 	return nil
 }
 
-// get reads a JSON document, by a token unless that is empty. The error wraps ErrUnavailable if the issuer may answer later.
+// get reads a JSON document, with a token if there is one. The error wraps ErrUnavailable if the issuer may answer later.
 func (i *issuer) get(ctx context.Context, address, token string, into any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {

@@ -13,7 +13,7 @@ func Mark(key, secret, paymentSecret []byte) string {
 	return hex.EncodeToString(macOf(macOf(key, string(secret)), string(paymentSecret))[:8])
 }
 
-// macOf returns the HMAC-SHA256 of a text. Of a purpose's name, under the engine's secret, it is the key for this purpose.
+// macOf returns the HMAC-SHA256 of a text. The MAC of a purpose's name, under the engine's secret, is the key for this purpose.
 func macOf(key []byte, text string) []byte {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(text))

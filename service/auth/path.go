@@ -16,9 +16,9 @@ const (
 	pathDigits       = pathExpiryDigits + 2*pathMACBytes
 )
 
-// Paths issues and checks the hidden part of a purchase URL: 32 hex digits that are valid for one user and one sale
-// until they expire. The first 8 are the expiry in unix seconds; the other 24 are HMAC-MD5-96 (RFC 2403) over user,
-// sale and expiry.
+// Paths issues and checks the hidden part of a purchase URL: 32 hex digits that are valid for one user and one sale until they
+// expire. The first 8 are the expiry in unix seconds, so that a check needs no store; the other 24 are HMAC-MD5-96 (RFC 2403)
+// over user, sale and expiry.
 //
 // MD5 is broken as a plain hash: anyone can make two inputs that collide. This attack does not apply to HMAC, whose inner state
 // depends on a key that the attacker does not have. The best known forgery of HMAC-MD5-96 is to guess 96 bits. A plain MD5 of
@@ -57,7 +57,8 @@ func (p *Paths) Check(path, userID, saleID string) bool {
 	return subtle.ConstantTimeCompare(given[:], p.seal(genuine[:0], userID, saleID, uint32(expiry))) == 1
 }
 
-// seal appends expiry and MAC. Each part of the MAC's input follows its length: user "53" in sale "" is not user "5" in sale "3".
+// seal appends expiry and MAC. In the MAC's input each part is preceded by its length. Otherwise the user "53" in sale "" and the
+// user "5" in sale "3" would share a path.
 func (p *Paths) seal(to []byte, userID, saleID string, expiry uint32) []byte {
 	mac, _ := p.macs.Get().(*keyedMAC)
 	defer p.macs.Put(mac)
