@@ -222,7 +222,7 @@ func (a *App) wire(ctx context.Context) error {
 		Running: a.running, Queue: a.Stores.Queue, Grace: a.settings.PayGrace,
 		Linger: linger, AckPause: ackPause, Apart: a.Waiters.Apart, Wake: a.Waiters.Wake, Now: a.now, Log: a.Log,
 		Lost: func(gate model.GateRef) {
-			a.gates.ReplaceGate(gate.SaleID, a.gates.Epoch(gate.SaleID), model.RebuildLost)
+			a.gates.ReplaceGate(gate.SaleID, a.Catalog.Epoch(gate.SaleID), model.RebuildLost)
 		},
 	})
 	a.Strategy = a.kind.New(strategy.Needs{

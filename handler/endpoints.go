@@ -54,7 +54,7 @@ func viewEndpoint(e model.Endpoint, secret string) endpointView {
 }
 
 func (e *Endpoints) list(c *gin.Context) {
-	list, err := e.Service.List(c.Request.Context())
+	list, err := e.Service.Store.Endpoints(c.Request.Context())
 	view := func(e model.Endpoint) endpointView { return viewEndpoint(e, "") }
 	answer(c, http.StatusOK, gin.H{"endpoints": each(list, view)}, model.Accepted, err)
 }

@@ -132,6 +132,6 @@ func (p *Payments) list(c *gin.Context) {
 	}
 	answerPage(c, "payments", viewPayment, func(cursor string, limit int) ([]model.Payment, string, error) {
 		f.Cursor, f.Limit = cursor, limit
-		return p.Service.List(c.Request.Context(), f)
+		return p.Service.Store.Payments(c.Request.Context(), f)
 	})
 }

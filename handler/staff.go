@@ -37,7 +37,7 @@ func viewAccount(a model.Account, secret string) accountView {
 type Staff struct{ Service *service.Staff }
 
 func (s *Staff) list(c *gin.Context) {
-	list, err := s.Service.List(c.Request.Context())
+	list, err := s.Service.Store.Staff(c.Request.Context())
 	view := func(a model.Account) accountView { return viewAccount(a, "") }
 	answer(c, http.StatusOK, gin.H{"staff": each(list, view)}, model.Accepted, err)
 }

@@ -18,22 +18,14 @@ import (
 const OperatorName = "admin"
 
 const (
-	// sessionTTL is how long a session lasts unless staffTTL applies. It covers the rush of a sale and a usual time to pay.
-	sessionTTL = 24 * time.Hour
-	// staffTTL is how long a session lasts if an issuer gave the user a role of the staff. It is short, since a session keeps
-	// such a role although the issuer may withdraw it at any time.
+	sessionTTL = 24 * time.Hour // covers the rush of a sale and a usual time to pay
+	// staffTTL is for sessions with a role of the staff from an issuer, who may withdraw the role at any time.
 	staffTTL = time.Hour
-	// A password has 8 to 128 bytes. 128 bounds the input of the hash.
-	minPassword = 8
-	maxPassword = 128
-	// A name has 3 to 32 characters: enough to tell users apart, and short enough for the pages.
-	minName = 3
-	maxName = 32
-	// A verifier has 43 to 128 characters (RFC 7636). maxCode leaves room in a request's body for a verifier and a nonce.
-	minVerifier = 43
-	maxVerifier = 128
-	maxCode     = 3 << 10
-	maxNonce    = 256
+
+	minPassword, maxPassword = 8, 128       // bytes; the longest bounds the input of the hash
+	minName, maxName         = 3, 32        // characters: enough to tell users apart, and short enough for the pages
+	minVerifier, maxVerifier = 43, 128      // characters (RFC 7636)
+	maxCode, maxNonce        = 3 << 10, 256 // maxCode leaves room in a request's body for a verifier and a nonce
 )
 
 var (
@@ -85,21 +77,16 @@ func (a *Accounts) Register(ctx context.Context, name, password string) (Session
 		return Session{}, "", nil, fmt.Errorf("register: %w", err)
 	}
 	account := model.Account{ID: "u-" + strings.ToLower(rand.Text()[:model.IDLength]), Name: name, PasswordHash: hash, Role: model.RoleBuyer}
-	ok, err := a.Store.CreateAccount(ctx, account)
-	if err != nil {
-		return Session{}, "", nil, err
-	}
-	if !ok {
-		return Session{}, model.NameTaken, nil, nil
+	if ok, err := a.Store.CreateAccount(ctx, account); err != nil || !ok {
+		return Session{}, model.NameTaken, nil, err
 	}
 	session, err := a.session(account)
 	return session, model.Accepted, nil, err
 }
 
-// LogIn checks a name and a password, and makes a session. The verdict is Accepted, or Unauthenticated for an unknown name,
-// for an account that may not log in here, and for a wrong password. All these refusals take the same time, so that an
-// answer does not reveal which names exist. The error wraps model.ErrUnavailable if too many passwords already wait to be
-// hashed.
+// LogIn makes a session. The verdict is Accepted, or Unauthenticated for an unknown name, an account that may not log in here,
+// and a wrong password. These refusals take the same time, so that an answer does not reveal which names exist. The error wraps
+// model.ErrUnavailable if too many passwords already wait to be hashed.
 func (a *Accounts) LogIn(ctx context.Context, name, password string) (Session, model.Verdict, error) {
 	if len(password) > maxPassword {
 		return Session{}, model.Unauthenticated, nil
@@ -116,11 +103,8 @@ func (a *Accounts) LogIn(ctx context.Context, name, password string) (Session, m
 		return Session{}, model.Unauthenticated, a.Passwords.VerifyNothing(ctx, password)
 	}
 	right, err := a.Passwords.Verify(ctx, account.PasswordHash, password)
-	if err != nil {
-		return Session{}, "", fmt.Errorf("log in: %w", err)
-	}
-	if !right {
-		return Session{}, model.Unauthenticated, nil
+	if err != nil || !right {
+		return Session{}, model.Unauthenticated, err
 	}
 	session, err := a.session(account)
 	return session, model.Accepted, err
@@ -153,8 +137,7 @@ func (a *Accounts) LogInByCode(ctx context.Context, code, verifier, nonce string
 	return Session{Account: model.Account{ID: who.UserID, Name: name, Role: who.Role}, Token: token, ExpiresAt: expiresAt}, model.Accepted, nil, err
 }
 
-// session makes a token for an account. A buyer's token needs no stamp: the account's id is random, and its password
-// never changes.
+// session makes a token for an account. A buyer's needs no stamp: the account's id is random, and its password never changes.
 func (a *Accounts) session(account model.Account) (Session, error) {
 	who := model.Identity{UserID: account.ID, Role: account.Role}
 	if account.Role != model.RoleBuyer {
@@ -164,17 +147,15 @@ func (a *Accounts) session(account model.Account) (Session, error) {
 	return Session{Account: account, Token: token, ExpiresAt: expiresAt}, err
 }
 
-// EnsureOperator creates the operator's account, or sets the password of the existing account. If password is empty,
-// an existing account stays as it is; for a new account EnsureOperator generates a password and returns it, because
-// only its hash is stored. In all other cases made is empty.
+// EnsureOperator creates the operator's account, or sets the password of the existing account. If password is empty, an existing
+// account stays as it is, and a new one gets the generated password made, which is returned because only its hash is stored.
 func (a *Accounts) EnsureOperator(ctx context.Context, password string) (made string, err error) {
 	account, exists, err := a.Store.Account(ctx, OperatorName)
 	if err != nil || exists && password == "" {
 		return "", err
 	}
 	if exists {
-		same, err := a.Passwords.Verify(ctx, account.PasswordHash, password)
-		if err != nil || same {
+		if same, err := a.Passwords.Verify(ctx, account.PasswordHash, password); err != nil || same {
 			return "", err
 		}
 	}
@@ -189,12 +170,8 @@ func (a *Accounts) EnsureOperator(ctx context.Context, password string) (made st
 		return "", a.Store.SetPassword(ctx, OperatorName, hash)
 	}
 	operator := model.Account{ID: OperatorName, Name: OperatorName, PasswordHash: hash, Role: model.RoleOperator}
-	created, err := a.Store.CreateAccount(ctx, operator)
-	if err != nil {
-		return "", err
+	if created, err := a.Store.CreateAccount(ctx, operator); err != nil || created {
+		return made, err
 	}
-	if !created { // another instance that starts now was first
-		return a.EnsureOperator(ctx, password)
-	}
-	return made, nil
+	return a.EnsureOperator(ctx, password) // another instance that starts now was first
 }

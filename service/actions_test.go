@@ -117,9 +117,7 @@ func patch(name string, edit func(s *actionSale, p *SalePatch)) action {
 		case p.EntriesAt != nil, p.CallSeconds != nil:
 		case p.LimitPerUser != nil, p.AddQuota > 0, p.WaitingList != nil:
 		default:
-			_, verdict, _, err = s.campaigns.Patch(s.Context(), s.campaign, CampaignPatch{
-				Title: p.Title, Description: p.Description, ImageURL: p.ImageURL, StartsAt: p.StartsAt, EndsAt: p.EndsAt,
-			}, "op")
+			_, verdict, _, err = s.campaigns.Patch(s.Context(), s.campaign, p.CampaignPatch, "op")
 			return verdict, err
 		}
 		_, verdict, _, err = s.sales.Patch(s.Context(), id, p, "op")
@@ -371,7 +369,7 @@ func TestHole64_Actions(t *testing.T) {
 		changes := func(a action) bool {
 			return strings.Contains(strings.ReplaceAll(a.name, "_", ""), strings.ToLower(field.Name))
 		}
-		if field.Name != "IfQuota" && !slices.ContainsFunc(actions, changes) {
+		if !field.Anonymous && field.Name != "IfQuota" && !slices.ContainsFunc(actions, changes) {
 			t.Errorf("no action changes %s", field.Name)
 		}
 	}

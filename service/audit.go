@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"iter"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,8 +14,7 @@ import (
 
 // AuditStore reads what the auditor needs from the database.
 type AuditStore interface {
-	Offer(ctx context.Context, saleID string) (model.Offer, bool, error)
-	Books(ctx context.Context, saleID string) (model.Books, bool, error)
+	LiveStore
 	LiveOffers(ctx context.Context, linger time.Duration) ([]model.Offer, error)
 	Buyers(ctx context.Context, saleID string) iter.Seq2[[]model.Buyer, error]
 }
@@ -26,8 +26,7 @@ type AuditGate interface {
 	Buyers(ctx context.Context, gate model.GateRef) (int64, error)
 }
 
-// Auditor checks that no unit was lost and none was created: it compares the sums in the database with each other,
-// and the gate's units with the database's.
+// Auditor checks that no unit was lost and none was created: the database's sums must agree, and the gate's units with them.
 type Auditor struct {
 	Store AuditStore
 	Gate  AuditGate // nil: Audit checks only the database; Drifts and Miscounts need it
@@ -51,9 +50,8 @@ func (a Audit) Drifts() bool { return a.Drift != 0 && !a.Moving }
 // OK reports whether all sums agree and the gate does not drift.
 func (a Audit) OK() bool { return len(a.Violations) == 0 && !a.Drifts() }
 
-// Audit checks one sale; ok is false if the sale does not exist. It returns model.ErrUnavailable if the gate can't be
-// read. While orders are being made, a drift may be temporary: the gate hears of a settled order up to a tenth of a second
-// after the commit.
+// Audit checks one sale; ok is false if it does not exist. It returns model.ErrUnavailable if the gate can't be read. While
+// orders are being made, a drift may be temporary: the gate hears of a settled order up to a tenth of a second after the commit.
 func (a *Auditor) Audit(ctx context.Context, saleID string) (audit Audit, ok bool, err error) {
 	if a.Gate != nil {
 		offer, ok, err := a.Store.Offer(ctx, saleID)
@@ -74,12 +72,9 @@ func (a *Auditor) Audit(ctx context.Context, saleID string) (audit Audit, ok boo
 	return audit, true, nil
 }
 
-// auditTries is how often a failing audit is run, auditPause apart, before its result counts: a single look at the
-// gate may fall between a commit and the acknowledgement that follows. The acknowledgement takes less time than a pause.
-const (
-	auditTries = 10
-	auditPause = 200 * time.Millisecond
-)
+// auditTries is how often a failing audit is run, auditPause apart, before its result counts: a single look at the gate may fall
+// between a commit and the acknowledgement that follows. The acknowledgement takes less time than a pause.
+const auditTries, auditPause = 10, 200 * time.Millisecond
 
 // AuditSettled repeats the audit of a sale until it is OK, at most auditTries times, since orders may be under way. The
 // audit of the last try is Moving if the stock has changed since the try before. ok and the errors are as with Audit;
@@ -98,11 +93,8 @@ func (a *Auditor) AuditSettled(ctx context.Context, saleID string) (audit Audit,
 	}
 }
 
-// Drift is the difference between the gate of an epoch and the database: the gate's left + inflight minus the
-// database's available.
-type Drift struct {
-	Epoch, Units int64
-}
+// Drift is how many units the gate of an epoch has more than the database, see the function drift.
+type Drift struct{ Epoch, Units int64 }
 
 // Drifts compares the open gates of the sales that have not ended with the database, and returns the drifts by sale, also
 // those of 0 units. The auditor calls it once a round. It leaves out sales that the last call did not read. It also leaves
@@ -161,8 +153,7 @@ func (a *Auditor) Miscounts(ctx context.Context, saleID string) (epoch int64, wr
 	return after.epoch, !equal, nil
 }
 
-// countsEqual compares the gate's counts with the database's, a page at a time. The counts are equal if each buyer in
-// the database has the same units at the gate, and the gate has no more buyers than the database.
+// countsEqual reports whether each buyer in the database has the same units at the gate, and the gate has no other buyers.
 func (a *Auditor) countsEqual(ctx context.Context, gate model.GateRef) (bool, error) {
 	rest, err := a.Gate.Buyers(ctx, gate)
 	if err != nil {
@@ -180,10 +171,8 @@ func (a *Auditor) countsEqual(ctx context.Context, gate model.GateRef) (bool, er
 		if err != nil {
 			return false, err
 		}
-		for i, b := range buyers {
-			if units[i] != b.Units {
-				return false, nil
-			}
+		if !slices.EqualFunc(buyers, units, func(b model.Buyer, units int) bool { return b.Units == units }) {
+			return false, nil
 		}
 		rest -= int64(len(buyers))
 	}
@@ -197,8 +186,7 @@ type still struct {
 	epoch int64 // of its open gate
 }
 
-// quiet returns the state of a sale whose gate is open and whose stream is empty. It returns a zero still for other sales, and if
-// the sale is closed or does not exist.
+// quiet returns the state of a sale, or a zero still if the sale or its gate is closed, or its stream has entries.
 func (a *Auditor) quiet(ctx context.Context, saleID string) (still, error) {
 	offer, ok, err := a.Store.Offer(ctx, saleID)
 	if err != nil || !ok || offer.Status == model.SaleClosed {

@@ -34,17 +34,14 @@ type CallerStore interface {
 
 // Beacon is a public source of randomness, which publishes a round every few seconds.
 type Beacon interface {
-	// After returns the first round that is published later than t.
-	After(t time.Time) (round int64)
-	// At returns when a round is published.
-	At(round int64) time.Time
+	After(t time.Time) (round int64) // the first round that is published later than t
+	At(round int64) time.Time        // when a round is published
 	// Round asks for a round, and checks its signature. An error means that there is no valid answer yet.
 	Round(ctx context.Context, round int64) (signature []byte, randomness [32]byte, err error)
 }
 
-// Caller moves the lines of sales on: it seals them, draws, calls entrants when there are units for them, and ends calls.
-// Each step is one transaction that begins where the last one ended, so a caller may die at any point, and two callers
-// may work at the same time.
+// Caller moves the lines of sales on: it seals them, draws, calls entrants when there are units for them, and ends calls. Each
+// step is one transaction that begins where the last one ended, so a caller may die at any point, and two may work at once.
 type Caller struct {
 	Store   CallerStore
 	Catalog *Catalog
@@ -84,10 +81,9 @@ func (c *Caller) Tend(ctx context.Context, saleID string) error {
 	return nil
 }
 
-// seal publishes the root over the entries from before the seal, and the seed, which follows from the secret and the root.
-// The entries don't change any more, so every caller computes the same. With a beacon, seal first publishes the root and
-// names a round; a later call publishes the seed when the randomness of the round is stored. A line without entries gets
-// neither a round nor a seed, because it has no order.
+// seal publishes the root over the entries from before the seal, which don't change any more, and the seed, which follows from
+// secret and root. With a beacon, it first publishes the root and names a round; a later call publishes the seed when the round's
+// randomness is stored. A line without entries has no order, so it gets neither.
 func (c *Caller) seal(ctx context.Context, offer model.Offer) (err error) {
 	line := offer.Line
 	if line.Root != "" && line.Randomness == "" {
@@ -124,8 +120,7 @@ func (c *Caller) seal(ctx context.Context, offer model.Offer) (err error) {
 	return c.Store.SetSeed(ctx, offer.ID, root.String(), seed)
 }
 
-// next returns the numbers of the entries with the ranks from serving to below-1, at most callBatch of them. It returns none
-// while the order of the line is not fixed.
+// next returns the numbers of the entries with the ranks from serving on, at most callBatch, and none while there is no order.
 func next(line model.Line, serving, below int64) []int64 {
 	order, ok := orderOf(line)
 	if !ok {
@@ -140,22 +135,19 @@ func next(line model.Line, serving, below int64) []int64 {
 
 // call calls entrants as long as there are units and entrants.
 func (c *Caller) call(ctx context.Context, offer model.Offer) error {
-	serving, left := offer.Line.Serving, true
-	for left && ctx.Err() == nil {
+	for serving, left := offer.Line.Serving, true; left; {
 		numbers := next(offer.Line, serving, offer.Line.Entries)
 		if len(numbers) == 0 {
 			return nil
 		}
 		calling, called := c.Observe.Begin(ctx, observe.Step{Name: observe.CallNext})
-		var looked int
-		var err error
-		looked, left, err = c.Store.Call(calling, offer.ID, serving, numbers)
+		looked, more, err := c.Store.Call(calling, offer.ID, serving, numbers)
 		if called(err); err != nil || looked == 0 {
 			return err
 		}
-		serving += int64(looked)
+		serving, left = serving+int64(looked), more
 	}
-	return ctx.Err()
+	return nil
 }
 
 // draw makes orders of the winners, from the rank at which the last caller ended.
@@ -182,8 +174,7 @@ func (c *Caller) endCalls(ctx context.Context, saleID string, all bool) (err err
 	return err
 }
 
-// DueRounds lists the sales whose lines wait for a round that should be published by now. A line waits as long as the beacon is
-// away.
+// DueRounds lists the sales whose lines wait for a round that should be published by now, as long as the beacon is away.
 func (c *Caller) DueRounds() (saleIDs []string) {
 	for _, o := range c.Catalog.Lines() {
 		waits := o.Line.Phase == model.PhaseSealed && o.Line.AwaitsSeed() && o.Line.Randomness == ""

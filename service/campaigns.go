@@ -13,11 +13,10 @@ import (
 )
 
 const (
+	betweenTitles = " · " // in the title of a sale, between the title of its campaign and its variant
 	// maxCampaignTitle leaves room for betweenTitles and a variant in the title of a sale, which has at most maxTitle characters.
 	maxCampaignTitle = 130
 	maxVariant       = 60
-	// betweenTitles stands between the title of a campaign and the variant in the title of a sale.
-	betweenTitles = " · "
 )
 
 // ofOneSale are the fields that each sale of a campaign has for itself. The other fields are the same for all its sales.
@@ -89,8 +88,7 @@ func (s *Campaigns) Create(ctx context.Context, campaign model.Campaign, sales [
 	return list, nil, err
 }
 
-// validateVariants gives sales their ids, and returns the first invalid field of a sale, or nil. If the field is in
-// ofOneSale, the returned Field begins with the place of the sale.
+// validateVariants is validateVariant for all sales of a campaign. A field in ofOneSale is returned with the place of its sale.
 func (s *Campaigns) validateVariants(sales []model.NewSale) *Invalid {
 	taken := map[string]bool{}
 	for i := range sales {
@@ -105,8 +103,7 @@ func (s *Campaigns) validateVariants(sales []model.NewSale) *Invalid {
 	return nil
 }
 
-// validateVariant gives a sale its id, short code and status, and returns the sale's first invalid field, or nil. taken has
-// the variants of the other sales.
+// validateVariant gives a sale its id, short code and status, and returns its first invalid field. taken has the other variants.
 func (s *Campaigns) validateVariant(sale *model.NewSale, taken map[string]bool) *Invalid {
 	sale.ID, sale.Code, sale.Status, sale.Revision = model.NewSaleID(), rand.Text()[:codeLength], model.SaleLive, 1
 	sale.Variant = strings.TrimSpace(sale.Variant) // MySQL compares texts without the spaces at their ends
@@ -235,8 +232,7 @@ func (s *Campaigns) SetStatus(ctx context.Context, id string, status model.SaleS
 	})
 }
 
-// change applies a change, passes it on to the gates and the other instances, and returns the campaign's sales. The verdict
-// is Accepted, NotFound, or that of the store.
+// change applies a change, tells gates and instances, and returns the campaign's sales. The verdict is the store's or NotFound.
 func (s *Campaigns) change(ctx context.Context, c model.CampaignChange) ([]model.Offer, model.Verdict, error) {
 	if known, err := s.Sales.Catalog.Known(ctx, c.CampaignID); err != nil || !known {
 		return nil, model.NotFound, err

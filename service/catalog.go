@@ -20,18 +20,15 @@ const (
 	// Linger is how long a sale is still watched after its end. Entries may be left in its stream after an outage of
 	// the database, and the keys of its gate live for the same time.
 	Linger = 24 * time.Hour
-	// filterSales and filterErrors size the Bloom filter, which has two entries for each sale, its id and its short
-	// code: with half a million sales, about one guessed id in a thousand causes a look-up in the database.
-	filterSales  = 1_000_000
-	filterErrors = 0.001
-	// filterOverlap: each refresh of the filter reads the sales made since this time before the last refresh, to find those
-	// that a slow transaction committed late.
+	// filterSales and filterErrors size the Bloom filter, which has the id and the short code of each sale: with half a million
+	// sales, about one guessed id in a thousand causes a look-up in the database.
+	filterSales, filterErrors = 1_000_000, 0.001
+	// Each refresh of the filter reads the sales of this time before the last one again: a slow transaction commits late.
 	filterOverlap = time.Minute
 	// filterPause is the minimum time between refreshes that unknown ids cause. So guessed ids cost at most one small query
 	// in this time, and a request for a sale made on another instance waits at most this time for the query that finds it.
 	filterPause = 50 * time.Millisecond
-	// pastSales is how many sales that are no longer watched are cached, for their static data.
-	pastSales = 1000
+	pastSales   = 1000 // the most sales that are cached, for their static data, when they are no longer watched
 )
 
 // CatalogStore reads the catalog's data from the database.
@@ -61,8 +58,7 @@ type Catalog struct {
 	filteredAt time.Time // when that refresh began, by this process's clock
 }
 
-// reading is one reading of the database's clock. at is the time on this process's clock at that instant, with its
-// monotonic part.
+// reading is one reading of the database's clock. at is that instant on this process's clock, with its monotonic part.
 type reading struct{ database, at time.Time }
 
 type snapshot struct {
@@ -118,7 +114,7 @@ func (c *Catalog) refreshSnapshot(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	next := &snapshot{offers: list, byID: make(map[string]*model.Offer, len(list)), campaigns: group(list)}
+	next := &snapshot{offers: list, byID: make(map[string]*model.Offer, len(list)), campaigns: group(list), changed: make(chan struct{})}
 	for i, o := range list {
 		next.byID[o.ID] = &list[i]
 		if o.Stock.Available > 0 {
@@ -128,17 +124,15 @@ func (c *Catalog) refreshSnapshot(ctx context.Context) error {
 	old := c.live.Load()
 	if slices.Equal(old.offers, next.offers) {
 		next.changed = old.changed
-		c.live.Store(next)
-	} else {
-		next.changed = make(chan struct{})
-		c.live.Store(next)
+	}
+	c.live.Store(next)
+	if next.changed != old.changed {
 		close(old.changed)
 	}
 	return nil
 }
 
-// lookForNew ensures that the filter has every sale made before the call. Concurrent callers share one refresh, for
-// which they may have to wait up to filterPause.
+// lookForNew ensures that the filter has every sale made before the call. It may wait for filterPause. Callers share a refresh.
 func (c *Catalog) lookForNew(ctx context.Context) error {
 	called := c.now()
 	select {
@@ -177,16 +171,14 @@ func (c *Catalog) refreshFilter(ctx context.Context) error {
 	return nil
 }
 
-// Now returns the database's clock as last read, carried on by this process's monotonic clock, so that a step of the
-// machine's clock does not change it.
+// Now returns the database's clock as last read, carried on by this process's monotonic clock, whatever the machine's clock does.
 func (c *Catalog) Now() time.Time {
 	r := c.reading.Load()
 	return r.database.Add(c.now().Sub(r.at)).UTC()
 }
 
-// Sale returns a sale from memory, else as the database had it after the last refresh; ok is false if the sale does not
-// exist. The stock of a sale that ended more than Linger ago may be older. The filter rejects an id that it does not have,
-// but only after a refresh that looks for new sales. At most one such refresh runs in filterPause.
+// Sale returns a sale from memory, else as the database had it after the last refresh; ok is false if the sale does not exist.
+// The stock of a sale that ended more than Linger ago may be older.
 func (c *Catalog) Sale(ctx context.Context, id string) (model.Offer, bool, error) {
 	if offer := c.InMemory(id); offer != nil {
 		return *offer, true, nil
@@ -210,12 +202,10 @@ func (c *Catalog) Sale(ctx context.Context, id string) (model.Offer, bool, error
 	return offer, true, nil
 }
 
-// InMemory returns a watched sale as the last refresh read it, or nil if the sale isn't watched. The caller must not change
-// it.
+// InMemory returns a watched sale as the last refresh read it, or nil if it isn't watched. The caller must not change it.
 func (c *Catalog) InMemory(id string) *model.Offer { return c.live.Load().byID[id] }
 
-// Known reports whether the id of a sale or a campaign, or a short code, may exist. It returns false only for those that
-// certainly don't exist.
+// Known reports whether the id of a sale or a campaign, or a short code, may exist. It says no only after a look for new sales.
 func (c *Catalog) Known(ctx context.Context, id string) (bool, error) {
 	if c.filter.Load().TestString(id) {
 		return true, nil
@@ -290,17 +280,18 @@ func (s *snapshot) those(which func(o *model.Offer) bool) (list []model.Offer) {
 func (c *Catalog) Watched() int { return len(c.live.Load().offers) }
 
 // LiveIDs lists the ids of the watched sales.
-func (c *Catalog) LiveIDs() []string {
-	live := c.live.Load().offers
-	ids := make([]string, len(live))
-	for i := range live {
-		ids[i] = live[i].ID
+func (c *Catalog) LiveIDs() (ids []string) {
+	for _, o := range c.live.Load().offers {
+		ids = append(ids, o.ID)
 	}
 	return ids
 }
 
 // LiveGates names the gates of the watched sales.
 func (c *Catalog) LiveGates() []model.GateRef { return model.GateRefs(c.live.Load().offers) }
+
+// Changed returns a channel that closes when a watched sale has changed.
+func (c *Catalog) Changed() <-chan struct{} { return c.live.Load().changed }
 
 // Epoch returns the epoch of a sale's gate as the last refresh read it, or 0 if the sale isn't watched.
 func (c *Catalog) Epoch(saleID string) int64 {

@@ -22,15 +22,12 @@ import (
 )
 
 const (
-	// maxEndpoints is how many endpoints there may be.
-	maxEndpoints = 100
-	maxURL       = 500
-	maxRate      = 100_000
-	usualRate    = 1000
+	maxEndpoints       = 100 // in all
+	maxURL             = 500
+	maxRate, usualRate = 100_000, 1000 // events a second
 	// batchEvents is the most events in one message. messageBytes is the most bytes of a message that has several events.
 	batchEvents, messageBytes = 500, 64 << 10
-	// sendLease is how long an instance reserves an endpoint, which is longer than a try takes. If the instance dies, another
-	// one sends the batch when the lease has ended.
+	// sendLease is how long an instance reserves an endpoint: longer than a try takes. If it dies, another sends the batch then.
 	sendLease = 30 * time.Second
 	// The average pause after a failure grows from firstPause to lastPause. An endpoint that fails for giveUp is switched off.
 	firstPause, lastPause = 2 * time.Second, 30 * time.Minute
@@ -114,11 +111,6 @@ func (e *Endpoints) Due(ctx context.Context) ([]model.Endpoint, error) {
 	return e.Store.DueEndpoints(ctx)
 }
 
-// List returns all endpoints.
-func (e *Endpoints) List(ctx context.Context) ([]model.Endpoint, error) {
-	return e.Store.Endpoints(ctx)
-}
-
 // Repeated finds the endpoint that an earlier request created under an id, with its secret. The verdict is Accepted, NotFound,
 // or IdempotencyMismatch if that endpoint differs from what is asked for now, even if only because it was changed since.
 func (e *Endpoints) Repeated(ctx context.Context, id, address string, rate int) (made model.Endpoint, secret string, verdict model.Verdict, err error) {
@@ -144,9 +136,8 @@ func (e *Endpoints) Create(
 		return made, "", model.BadRequest, invalid, nil
 	}
 	secret = webhook.NewSecret()
-	made, ok, err := e.Store.CreateEndpoint(ctx, model.Endpoint{
-		ID: cmp.Or(id, model.NewSaleID()), URL: address, Rate: rate, Secret: e.Seals.Seal(secret),
-	}, maxEndpoints, actor)
+	wanted := model.Endpoint{ID: cmp.Or(id, model.NewSaleID()), URL: address, Rate: rate, Secret: e.Seals.Seal(secret)}
+	made, ok, err := e.Store.CreateEndpoint(ctx, wanted, maxEndpoints, actor)
 	return made, secret, acceptedIf(ok, model.TooMany), nil, err
 }
 
@@ -166,10 +157,8 @@ func (e *Endpoints) allowed(address string) bool {
 	if port, err := strconv.ParseUint(cmp.Or(u.Port(), "443"), 10, 16); err != nil || port == 0 {
 		return false
 	}
-	for i := range len(address) {
-		if address[i] <= ' ' || address[i] > '~' {
-			return false
-		}
+	if strings.ContainsFunc(address, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		return false
 	}
 	if e.Private {
 		return u.Scheme == "http" || u.Scheme == "https"
@@ -188,8 +177,7 @@ func (e *Endpoints) Change(ctx context.Context, id string, c model.EndpointChang
 	return changed, acceptedIf(ok, model.NotFound), nil, err
 }
 
-// NewSecret replaces an endpoint's secret and returns the new one. For a day, messages are signed with the old secret as
-// well. The verdict is Accepted or NotFound.
+// NewSecret gives an endpoint a new secret. For a day, messages are signed with both. The verdict is Accepted or NotFound.
 func (e *Endpoints) NewSecret(ctx context.Context, id, actor string) (changed model.Endpoint, secret string, verdict model.Verdict, err error) {
 	secret = webhook.NewSecret()
 	changed, ok, err := e.Store.ChangeEndpoint(ctx, id, model.EndpointChange{Secret: e.Seals.Seal(secret)}, actor)
@@ -235,11 +223,8 @@ func (e *Endpoints) Redeliver(ctx context.Context, id string, deliveryID int64) 
 		return d, model.NotFound, err
 	}
 	events, err := e.Store.Events(ctx, d.First-1, int(min(d.Last-d.First+1, batchEvents)))
-	if err != nil {
-		return d, "", err
-	}
-	if len(events) == 0 || events[0].Number != d.First { // the events were deleted for their age
-		return d, model.NotFound, nil
+	if err != nil || len(events) == 0 || events[0].Number != d.First { // the events were deleted for their age
+		return d, model.NotFound, err
 	}
 	tried := e.try(ctx, endpoint, events)
 	// The endpoint may take longer than the client of Redeliver waits. The delivery is recorded in any case.
@@ -303,8 +288,7 @@ func (e *Endpoints) fitting(id string, events []model.Event) []model.Event {
 	return events
 }
 
-// judge returns what follows from a delivery of this many events: the pause before the next message to the endpoint, and the
-// endpoint's state with the reason.
+// judge returns what follows from a delivery of so many events: the pause before the next one, and the endpoint's state and why.
 func (e *Endpoints) judge(endpoint model.Endpoint, d model.Delivery, events int) (pause time.Duration, state model.EndpointState, reason string) {
 	switch {
 	case d.Delivered():
@@ -345,12 +329,11 @@ func (e *Endpoints) secretsOf(endpoint model.Endpoint) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the endpoint needs a new secret: %w", err)
 	}
-	if endpoint.OldSecret == "" || !e.Now().Before(endpoint.OldUntil) {
-		return []string{secret}, nil
+	secrets := []string{secret}
+	if endpoint.OldSecret != "" && e.Now().Before(endpoint.OldUntil) {
+		if old, err := e.Seals.Open(endpoint.OldSecret); err == nil { // it only helps receivers during the change
+			secrets = append(secrets, old)
+		}
 	}
-	old, err := e.Seals.Open(endpoint.OldSecret)
-	if err != nil {
-		return []string{secret}, nil //nolint:nilerr // the old secret only helps receivers during the change
-	}
-	return []string{secret, old}, nil
+	return secrets, nil
 }

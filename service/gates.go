@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"flashsale/internal/observe"
@@ -15,15 +14,13 @@ import (
 )
 
 const (
-	// rebuildPause is the minimum time between two rebuilds of a sale's gate, on any instances. It also keeps two
-	// instances from rebuilding the same gate at the same time: during a rebuild, the instance renews the time stamp
-	// of the epoch, renewals times in rebuildPause.
-	rebuildPause = time.Second
-	renewals     = 4
-	// rebuildsAtOnce is how many gates an instance rebuilds at the same time.
-	rebuildsAtOnce = 8
-	// gateRequests is how many requests may wait for the controller. Further ones are dropped, since the controller
-	// looks at every gate anyway: each second, and with very many sales every four seconds.
+	// rebuildPause is the minimum time between two rebuilds of a sale's gate, on any instances. During a rebuild, the instance
+	// renews the time stamp of the epoch, renewals times in rebuildPause, so that no other one rebuilds the gate as well.
+	rebuildPause   = time.Second
+	renewals       = 4
+	rebuildsAtOnce = 8 // by an instance
+	// gateRequests is how many requests may wait for the controller. Further ones are dropped, since the controller looks at
+	// every gate anyway: each second, and with very many sales every four seconds.
 	gateRequests = 256
 	// changesAtOnce is about how many changes go to a gate in one script, which takes a few milliseconds for them.
 	changesAtOnce = 1000
@@ -50,10 +47,9 @@ type GateLife interface {
 	Count(ctx context.Context, gate model.GateRef, userID string, f model.Frequency) (retryAfter time.Duration, ok bool, err error)
 }
 
-// Gates installs the gates of sales from the database: before a sale opens, and whenever a gate is lost or wrong. It
-// also applies to the gates the changes that the database makes without them. A transaction that makes a gate wrong
-// records this in the database, so any instance finds the wrong gate at its next look, even if the instance that ran the
-// transaction has died.
+// Gates installs the gates of sales from the database: before a sale opens, and whenever a gate is lost or wrong. It also applies
+// to the gates the changes that the database makes without them. A transaction that makes a gate wrong records this in the
+// database, so any instance finds the wrong gate at its next look, even if the instance that ran the transaction has died.
 type Gates struct {
 	store     GateStore
 	gate      GateLife
@@ -77,21 +73,15 @@ type GateRequest struct {
 
 // NewGates creates the service. retired is true for a strategy that uses no gates. Gates then installs none, and closes those
 // that an earlier strategy left open, because they would not count what such a strategy sells.
-func NewGates(
-	store GateStore, gate GateLife, catalog *Catalog, retired bool, log *slog.Logger, observers ...observe.Observer,
-) *Gates {
+func NewGates(store GateStore, gate GateLife, catalog *Catalog, retired bool, log *slog.Logger, observers ...observe.Observer) *Gates {
 	return &Gates{
 		store: store, gate: gate, catalog: catalog, retired: retired, log: log, observe: observers, atOnce: rebuildsAtOnce,
 		requests: make(chan GateRequest, gateRequests), forgotten: map[string]int64{},
 	}
 }
 
-// closes reports whether the gate of a sale is to be closed for good: the strategy uses no gates, or the sale is in line, so
-// that its units are not open to all any more.
+// closes reports whether the gate of a sale is to be closed for good: the strategy uses no gates, or the sale is in line.
 func (g *Gates) closes(o model.Offer) bool { return g.retired || o.Stock.Lined == model.InLine }
-
-// Epoch returns the epoch of a sale's gate as this instance last read it from the database.
-func (g *Gates) Epoch(saleID string) int64 { return g.catalog.Epoch(saleID) }
 
 // Judge returns whether a sale sells now, as Catalog.Judge does.
 func (g *Gates) Judge(saleID string) model.Verdict { return g.catalog.Judge(saleID) }
@@ -109,8 +99,7 @@ func (g *Gates) NeedGate(saleID string) {
 	}
 }
 
-// ReplaceGate asks the controller to replace a gate of this epoch or an older one, and returns at once. The next Ensure
-// that reaches Redis installs the new gate.
+// ReplaceGate has the next Ensure that reaches Redis replace a gate of this epoch or an older one.
 func (g *Gates) ReplaceGate(saleID string, epoch int64, reason model.RebuildReason) {
 	g.replace.Store(saleID, GateRequest{SaleID: saleID, Reason: reason, Epoch: epoch})
 }
@@ -124,10 +113,9 @@ func (g *Gates) Serve(ctx context.Context, r GateRequest) error {
 // Requests returns the requests that wait for the controller.
 func (g *Gates) Requests() <-chan GateRequest { return g.requests }
 
-// rebuild installs a new gate of a sale, unless an open gate satisfies the request. If several callers on any instances
-// try this, one wins and the others return nil at once. rebuild also returns nil at once if another rebuild of the gate
-// began, or renewed the epoch, within rebuildPause. If gates are retired, and for a sale in line, rebuild only closes an
-// open gate.
+// rebuild installs a new gate of a sale, unless an open gate satisfies the request. If several callers on any instances try this,
+// one wins and the others return nil at once, as rebuild does if another one began, or renewed the epoch, within rebuildPause. If
+// the gate is to be closed for good, rebuild only closes it.
 func (g *Gates) rebuild(ctx context.Context, r GateRequest) error {
 	saleID := r.SaleID
 	offer, ok, err := g.store.Offer(ctx, saleID)
@@ -169,8 +157,7 @@ func (g *Gates) rebuild(ctx context.Context, r GateRequest) error {
 	return errors.Join(g.catchUpGate(ctx, offer.GateRef()), g.store.Log(ctx, "engine", "install_gate", saleID, fmt.Sprintf("epoch %d: %s", epoch, r.Reason)))
 }
 
-// renew renews the time stamp of the epoch until stop is called. Otherwise another instance could start a rebuild
-// with a newer epoch after rebuildPause, and the rebuild of a large gate takes longer than that.
+// renew renews the time stamp of the epoch until stop is called: the rebuild of a large gate takes longer than rebuildPause.
 func (g *Gates) renew(ctx context.Context, saleID string, epoch int64) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var renewing sync.WaitGroup
@@ -318,17 +305,15 @@ func (g *Gates) wants(o model.Offer, s model.GateState) (r GateRequest, wants bo
 	return r, true
 }
 
-// rebuildAll rebuilds the gates of many sales, several at a time, because after a start or a loss of Redis the buyers
-// of all of them wait.
+// rebuildAll rebuilds gates, several at a time, because after a start or a loss of Redis the buyers of all sales wait.
 func (g *Gates) rebuildAll(ctx context.Context, wanted []GateRequest) error {
-	errs := make([]error, len(wanted))
-	var next atomic.Int64
+	errs, turns := make([]error, len(wanted)), make(chan struct{}, g.atOnce)
 	var rebuilding sync.WaitGroup
-	for range min(len(wanted), g.atOnce) {
+	for i, r := range wanted {
+		turns <- struct{}{}
 		rebuilding.Go(func() {
-			for i := next.Add(1) - 1; i < int64(len(wanted)); i = next.Add(1) - 1 {
-				errs[i] = g.rebuild(ctx, wanted[i])
-			}
+			errs[i] = g.rebuild(ctx, r)
+			<-turns
 		})
 	}
 	rebuilding.Wait()

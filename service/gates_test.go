@@ -147,7 +147,7 @@ func TestRequestsAreAskedOnce(t *testing.T) {
 	check.Done(g.Serve(t.Context(), <-g.Requests()))
 	g.NeedGate(o.ID)
 	check.Same(t, "requests after the first was served", len(g.Requests()), 1)
-	check.Same(t, "epoch", g.Epoch(o.ID), 1)
+	check.Same(t, "epoch", g.catalog.Epoch(o.ID), 1)
 }
 
 // A replacement is done once, after all failures of Redis and the database.

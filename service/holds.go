@@ -6,15 +6,13 @@ import (
 	"flashsale/model"
 )
 
-// Holds lets a shop with a checkout of its own end its orders: it takes the money itself and then settles the order, or
-// it releases the order.
+// Holds lets a shop with a checkout of its own end its orders: it takes the money and then settles the order, or it releases it.
 type Holds struct {
 	Orders   *Orders
 	Payments *Payments
 }
 
-// Hold returns an order. The verdict is Accepted, or NotFound if there is no order with this id: an attempt that is queued or
-// was refused is not an order.
+// Hold returns an order. The verdict is Accepted, or NotFound, also for an attempt that is queued or was refused.
 func (h *Holds) Hold(ctx context.Context, orderID string) (model.Order, model.Verdict, error) {
 	if !model.ValidID(orderID, model.OrderIDLength) {
 		return model.Order{}, model.NotFound, nil
@@ -55,8 +53,7 @@ func (h *Holds) Refunded(ctx context.Context, orderID, reference string) (model.
 	return h.Payments.Settle(ctx, payment.ID, reference, model.PaymentRefunded, payment.AmountCents)
 }
 
-// payment returns a payment of an order, and opens one if there is none. The verdict is Accepted, or NotFound if there is no
-// such order.
+// payment returns a payment of an order, and opens one if there is none. The verdict is Accepted, or NotFound without an order.
 func (h *Holds) payment(ctx context.Context, orderID string) (model.Payment, model.Verdict, error) {
 	if !model.ValidID(orderID, model.OrderIDLength) {
 		return model.Payment{}, model.NotFound, nil

@@ -18,8 +18,7 @@ type LineStore interface {
 	Leave(ctx context.Context, saleID, userID string) (model.Verdict, error)
 }
 
-// enterLimits bounds the batches in which entries are made. One batch of a sale is under way at a time, since each locks the
-// line to give the next numbers.
+// enterLimits bounds the batches in which entries are made, one at a time of a sale, since each locks the line to give numbers.
 var enterLimits = batch.Limits{Batch: 512, Queue: 8192, Calls: 1, Time: 5 * time.Second}
 
 // closeLines is how long Close waits for batches under way.
@@ -92,9 +91,8 @@ func (l *Lines) Enter(ctx context.Context, userID, saleID string, quantity int, 
 	return made.entry, l.tickets.Issue(userID, offer.ID, made.entry.Number), model.Accepted, nil
 }
 
-// Challenge returns the work that a user has to do before entering a sale's line. The work is twice as much while the queue
-// of entries is more than half full; earlier challenges stay valid. The verdict is Accepted, or NotFound if there is no such
-// sale or it asks for no work.
+// Challenge returns the work that a user has to do before entering a sale's line, twice as much while the queue of entries is
+// more than half full. The verdict is Accepted, or NotFound if there is no such sale or it asks for no work.
 func (l *Lines) Challenge(ctx context.Context, userID, saleID string) (c auth.Challenge, verdict model.Verdict, err error) {
 	offer, ok, err := lineOf(ctx, l.catalog, saleID)
 	if err != nil || !ok || offer.EntryWork == 0 {
@@ -155,11 +153,10 @@ func (l *Lines) Turn(ctx context.Context, userID string, offer model.Offer, tick
 
 // Rank returns the place of an entry in the public order of a line, or -1 while the order is not fixed.
 func Rank(line model.Line, number int64) int64 {
-	order, ok := orderOf(line)
-	if !ok {
-		return -1
+	if order, ok := orderOf(line); ok {
+		return order.Rank(number)
 	}
-	return order.Rank(number)
+	return -1
 }
 
 // orderOf returns the public order of a line; ok is false while it is not fixed.

@@ -13,15 +13,12 @@ import (
 )
 
 const (
-	// livePeriod is how often the figures of a sale are read while somebody follows them.
-	livePeriod = time.Second
+	livePeriod = time.Second // how often the figures of a sale are read while somebody follows them
 	// liveCall bounds each call of a store, so that figures are published once a period even while all stores hang.
-	liveCall = 300 * time.Millisecond
-	// liveWindow is how many periods the latencies cover: long enough for a p99, short enough to show a change.
-	liveWindow = 10
-	// The books are a sum over all orders of the sale. booksLimit bounds one reading of the books. The next reading
-	// starts after booksPause times the duration of the last one. So the books of a watched sale take at most a twentieth
-	// of one database connection's time.
+	liveCall   = 300 * time.Millisecond
+	liveWindow = 10 // the periods that the latencies cover: long enough for a p99, short enough to show a change
+	// The books are a sum over all orders of the sale. booksLimit bounds one reading of the books. The next reading starts after
+	// booksPause times the duration of the last one, so the books take at most a twentieth of one database connection's time.
 	booksLimit = 5 * time.Second
 	booksPause = 20
 )
@@ -97,8 +94,7 @@ func (l *Live) watch(ctx context.Context, saleID string, to *Newest[*SaleFigures
 		if b := books.Load(); b != nil {
 			last.Books, last.BooksAt = b.books, b.at
 		}
-		figures := last
-		to.Set(&figures)
+		to.Set(new(last))
 		select {
 		case <-ctx.Done():
 			return
@@ -166,8 +162,7 @@ func (l *Live) readBooks(ctx context.Context, saleID string, into *atomic.Pointe
 	}
 }
 
-// latencies returns for each stage the latency over the time between the first and the last reading, all instances
-// together. An instance counts from the first reading that has it.
+// latencies returns each stage's latency between the first and the last reading. An instance counts from its first reading on.
 func latencies(readings []map[string]model.Instance, bounds []float64) map[string]Latency {
 	sums := map[string][]uint64{}
 	for id, now := range readings[len(readings)-1] {
@@ -195,9 +190,8 @@ func latencies(readings []map[string]model.Instance, bounds []float64) map[strin
 	return stages
 }
 
-// quantile estimates the time within which the fraction q of the purchases passed. counts are cumulative: one count
-// for each bound, and as the last one the number of all purchases. A time above the last bound is reported as the
-// last bound.
+// quantile estimates the time within which the fraction q of the purchases passed. counts are cumulative: one for each bound, and
+// at last the number of all purchases. A time above the last bound is reported as that bound.
 func quantile(q float64, counts []uint64, bounds []float64) time.Duration {
 	all := counts[len(bounds)]
 	if all == 0 {

@@ -42,10 +42,9 @@ type Orders struct {
 	Gates   GateTeller
 }
 
-// Order returns a user's order, which may also be queued or rejected. The verdict is Accepted, or NotFound if the id was
-// never issued to this user, which needs no look-up, or if the sale was erased. A queued order that neither store knows any
-// more is rejected for good with the reason lost. If a store that has to be asked does not answer, Order returns
-// model.ErrUnavailable.
+// Order returns a user's order, which may also be queued or rejected. The verdict is Accepted, or NotFound if the id was never
+// issued to this user, which needs no look-up, or if the sale was erased. A queued order that neither store knows any more is
+// rejected for good with the reason lost. If a store that has to be asked does not answer, Order returns model.ErrUnavailable.
 func (o *Orders) Order(ctx context.Context, userID, id string) (order model.Order, verdict model.Verdict, err error) {
 	if !o.IDs.Issued(userID, id) {
 		return order, model.NotFound, nil
@@ -129,14 +128,12 @@ func (o *Orders) Cancel(ctx context.Context, userID, id string) (model.Order, mo
 	return order, verdict, err
 }
 
-// CancelAny releases anybody's pending order for support. The verdict is Accepted; NotFound; or NotCancellable if the order
-// is not pending.
+// CancelAny releases anybody's pending order for support. The verdict is Accepted; NotFound; or NotCancellable.
 func (o *Orders) CancelAny(ctx context.Context, id, actor string) (model.Order, model.Verdict, error) {
 	return o.end(ctx, id, actor, o.Desk.CancelAny)
 }
 
-// Refund releases a paid order for support; the refunder then sends the money back. The verdict is Accepted; NotFound; or
-// NotRefundable if the order is not paid.
+// Refund releases a paid order; the refunder then sends the money back. The verdict is Accepted; NotFound; or NotRefundable.
 func (o *Orders) Refund(ctx context.Context, id, actor string) (model.Order, model.Verdict, error) {
 	return o.end(ctx, id, actor, o.Desk.RefundOrder)
 }

@@ -163,8 +163,7 @@ func (p *Payments) Notify(ctx context.Context, header http.Header, body []byte) 
 	return verdict, nil
 }
 
-// hear applies a report of a provider that can't do more about a refusal than repeat the report. So money that is not what
-// was asked for is recorded, and the engine sends it back.
+// hear applies a report of a provider that can only repeat it. So other money than was asked for is recorded, and is sent back.
 func (p *Payments) hear(ctx context.Context, report model.Report) (model.Verdict, error) {
 	_, verdict, err := p.apply(ctx, report, true)
 	if err == nil && verdict != model.Accepted {
@@ -197,8 +196,7 @@ func (p *Payments) Settle(ctx context.Context, paymentID, txnID string, result m
 	return p.apply(ctx, model.NewReport(payment.ID, payment.Reference, txnID, result, money), false)
 }
 
-// apply applies a report, to the gate as well. owed means that the engine has to send money back that is not what was asked
-// for. The verdicts are those of ApplyReport.
+// apply applies a report, to the gate as well. If owed, other money than was asked for is recorded, and has to be sent back.
 func (p *Payments) apply(ctx context.Context, report model.Report, owed bool) (model.Order, model.Verdict, error) {
 	order, moved, verdict, err := p.Store.ApplyReport(ctx, p.Provider.Name(), report, owed)
 	if err != nil {
@@ -242,12 +240,5 @@ func (p *Payments) Refund(ctx context.Context, payment model.Payment) (done bool
 	return p.Provider.Refund(ctx, payment)
 }
 
-// minLook is the shortest pause after a look at a payment, unless its time is over earlier. failedLook is the pause after a
-// look that has failed.
+// minLook is the shortest pause after a look at a payment whose time is not over, and failedLook that after a failed look.
 const minLook, failedLook = time.Minute, 15 * time.Second
-
-// List returns a page of the payments in one status, and the cursor of the next page. It returns model.ErrBadCursor if
-// the engine did not issue f.Cursor.
-func (p *Payments) List(ctx context.Context, f model.PaymentFilter) ([]model.Payment, string, error) {
-	return p.Store.Payments(ctx, f)
-}

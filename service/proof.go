@@ -17,8 +17,7 @@ const (
 	// pagesAtOnce is how many pages of entries an instance reads from the database at the same time for all documents
 	// together. While a client receives a page, other documents may read theirs, and only that page of its document is in memory.
 	pagesAtOnce = 2
-	// pathsAtOnce is how many paths an instance computes at the same time. Each needs all tags of a line in memory.
-	pathsAtOnce = 2
+	pathsAtOnce = 2 // the paths that an instance computes at the same time; each needs all tags of a line in memory
 )
 
 // ProofStore reads what proves the order of a line.
@@ -39,10 +38,7 @@ type Proofs struct {
 
 // NewProofs creates the service. key is the public key of the beacon's chain.
 func NewProofs(store ProofStore, catalog *Catalog, key []byte) *Proofs {
-	return &Proofs{
-		store: store, catalog: catalog, key: key,
-		reading: make(chan struct{}, pagesAtOnce), running: make(chan struct{}, pathsAtOnce),
-	}
+	return &Proofs{store, catalog, key, make(chan struct{}, pagesAtOnce), make(chan struct{}, pathsAtOnce)}
 }
 
 // Ready returns the sale that has the line of a sale, if the order of the line can be proved. The verdict is Accepted, or
@@ -148,7 +144,6 @@ func each[T any](pages iter.Seq2[[]model.LineEntry, error], of func(model.LineEn
 	}
 }
 
-// tagsOf returns the tags of entries.
 func tagsOf(pages iter.Seq2[[]model.LineEntry, error], sealing model.Sealing) iter.Seq2[ranks.Hash, error] {
 	return each(pages, func(e model.LineEntry) (ranks.Hash, bool) { return ranks.Tag(sealing.LeafKey[:], e.UserID), true })
 }
@@ -164,9 +159,8 @@ func (p *Proofs) beacon(line model.Line) (*ranks.Beacon, error) {
 	return round, errors.Join(err, round.Randomness.UnmarshalText([]byte(line.Randomness)))
 }
 
-// Path returns the proof that a user's entry is under the root: the entry's number, its tag and the audit path. The verdict
-// is as with Ready; NotFound also if the user has no entry from before the seal; or RateLimited if too many paths are being
-// computed.
+// Path returns the proof that a user's entry is under the root: the entry's number, its tag and the audit path. The verdict is as
+// with Ready; NotFound also if the user has no entry from before the seal; or RateLimited if too many paths are being computed.
 func (p *Proofs) Path(ctx context.Context, userID, saleID string) (number int64, tag ranks.Hash, path []ranks.Hash, verdict model.Verdict, err error) {
 	offer, verdict, err := p.Ready(ctx, saleID)
 	if err != nil || verdict != model.Accepted {
@@ -183,7 +177,7 @@ func (p *Proofs) Path(ctx context.Context, userID, saleID string) (number int64,
 		return 0, tag, nil, model.RateLimited, nil
 	}
 	tags, err := p.tags(ctx, offer.ID)
-	if err != nil || e.Number >= int64(len(tags)) || offer.Line.Sealed != int64(len(tags)) {
+	if err != nil || offer.Line.Sealed != int64(len(tags)) {
 		return 0, tag, nil, model.NotFound, err
 	}
 	return e.Number, tags[e.Number], ranks.Path(tags, e.Number), model.Accepted, nil

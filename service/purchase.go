@@ -11,19 +11,14 @@ import (
 	"flashsale/model"
 )
 
-// maxWait bounds how long a buyer may ask to wait for the settled order (`Prefer: wait=N`).
-const maxWait = 10 * time.Second
-
-// purchaseLimit bounds how long a purchase takes. It equals maxWait, and is well within the server's write timeout.
-const purchaseLimit = maxWait
-
-// lastLook bounds a look-up of a queued attempt, so that a database that does not answer prolongs the buyer's wait only a
-// little.
-const lastLook = 500 * time.Millisecond
-
-// firstLook is the pause after which a repeated request looks again whether its attempt is settled. The pause doubles with
-// each look.
-const firstLook = 20 * time.Millisecond
+const (
+	maxWait       = 10 * time.Second // how long a buyer may ask to wait for the settled order (`Prefer: wait=N`)
+	purchaseLimit = maxWait          // how long a purchase takes at most, well within the server's write timeout
+	// lastLook bounds a look-up of a queued attempt, so that a database that does not answer prolongs the wait only a little.
+	lastLook = 500 * time.Millisecond
+	// firstLook is a repeated request's pause before it looks again whether its attempt is settled. It doubles each time.
+	firstLook = 20 * time.Millisecond
+)
 
 // Strategy takes units from stock for attempts. Package strategy has the implementations.
 type Strategy interface {
@@ -62,8 +57,7 @@ type Request struct {
 	Prefer    Preference
 }
 
-// Preference is the buyer's wish how long to wait for the order (RFC 7240). The zero value means that there is no
-// wish.
+// Preference is the buyer's wish how long to wait for the order (RFC 7240). The zero value means that there is no wish.
 type Preference struct {
 	Async bool
 	Wait  time.Duration
@@ -127,8 +121,7 @@ func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outc
 		return model.Outcome{Verdict: model.NotFound}, nil
 	}
 	tooMany := r.Quantity > offer.LimitPerUser
-	// A request with a key may repeat a request from before the limit was lowered, so the stores are asked whether
-	// they know it.
+	// A request with a key may repeat one from before the limit was lowered, so the stores are asked whether they know it.
 	if r.Quantity < 1 || r.Quantity > maxLimit || tooMany && r.Key == "" {
 		return model.Outcome{Verdict: model.BadRequest}, nil
 	}
@@ -205,8 +198,7 @@ func (p *Purchases) measure(began, admitted time.Time) {
 }
 
 // unlessInLine returns a refusal, unless the database says that the sale is in line: then the buyer may have been called, which
-// this instance's memory and the gate need not know yet, so Called decides the attempt. The error wraps model.ErrUnavailable
-// if the database does not answer.
+// memory and gate need not know yet, so Called decides. The error wraps ErrUnavailable if the database is away.
 func (p *Purchases) unlessInLine(ctx context.Context, a model.Attempt, refusal model.Outcome) (model.Outcome, error) {
 	inLine, err := p.Orders.InLine(ctx, a.SaleID)
 	switch {
@@ -218,9 +210,8 @@ func (p *Purchases) unlessInLine(ctx context.Context, a model.Attempt, refusal m
 	return p.Called.Deduct(ctx, a)
 }
 
-// follow returns the outcome of a queued attempt if the database has it by now, since a wake-up may have been lost, or else a
-// queued order. The wake-up of a repeated attempt goes to the first request, so for a repetition follow looks again and again
-// until the wait is over.
+// follow returns the outcome of a queued attempt if the database has it by now, since a wake-up may be lost, else a queued order.
+// The wake-up of a repeated attempt goes to the first request, so for a repetition follow looks until the wait is over.
 func (p *Purchases) follow(ctx context.Context, a model.Attempt, offer *model.Offer, repeated bool, wait time.Duration) (model.Outcome, error) {
 	queued := model.Outcome{Verdict: model.Queued, Repeated: repeated, Order: &model.Order{
 		ID: a.ID, SaleID: a.SaleID, UserID: a.UserID, Quantity: a.Quantity, Status: model.OrderQueued,
@@ -285,8 +276,7 @@ func endingAfter(ctx context.Context, d time.Duration, now func() time.Time) (co
 	return l, l.end
 }
 
-// limit is a context that ends at a time. It needs a timer only if somebody waits for its end, and most purchases wait for
-// nothing but the outcome.
+// limit is a context that ends at a time, with a timer only if somebody waits for that: most purchases wait only for an outcome.
 type limit struct {
 	context.Context
 	at  time.Time
@@ -300,7 +290,6 @@ type limit struct {
 // Deadline is part of context.Context.
 func (l *limit) Deadline() (time.Time, bool) { return l.at, true }
 
-// Done is part of context.Context.
 func (l *limit) Done() <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -310,7 +299,6 @@ func (l *limit) Done() <-chan struct{} {
 	return l.armed.Done()
 }
 
-// Err is part of context.Context.
 func (l *limit) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()

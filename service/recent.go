@@ -7,50 +7,38 @@ import (
 )
 
 const (
-	// recentReplies bounds each kind of replies that a snapshot of the catalog keeps. A snapshot that has more forgets them all.
-	recentReplies = 1000
-	// recentTime bounds a question to the database. Several callers may wait for the reply.
-	recentTime = 10 * time.Second
+	recentReplies = 1000             // of each kind; a snapshot of the catalog that would get more forgets them all
+	recentTime    = 10 * time.Second // for a question to the database, for whose reply several callers may wait
 )
 
-// recent keeps the database's reply about each key, also a reply that there is nothing. Each snapshot of the catalog has its own.
-// So a reply is never older than the catalog, and between two refreshes a key is read once, however many callers ask, unless its
-// reply is forgotten. Errors are not kept.
+// recent keeps the database's reply about each key, also that there is nothing, but no error. Each snapshot of the catalog has
+// its own. So a reply is never older than the catalog, and between two refreshes a key is read once unless it is forgotten.
 type recent[T any] struct {
 	mu   sync.Mutex
-	kept map[string]*reply[T]
-}
-
-type reply[T any] struct {
-	said  chan struct{} // closed when value and err are set
-	value T
-	err   error
+	kept map[string]func() (T, error)
 }
 
 // get returns the reply about a key, which ask reads from the database.
 func (r *recent[T]) get(ctx context.Context, key string, ask func(ctx context.Context, key string) (T, error)) (T, error) {
 	r.mu.Lock()
-	known := r.kept[key]
-	if known != nil {
-		r.mu.Unlock()
-		<-known.said
-		return known.value, known.err
-	}
-	if r.kept == nil || len(r.kept) == recentReplies {
-		r.kept = map[string]*reply[T]{}
-	}
-	mine := &reply[T]{said: make(chan struct{})}
-	r.kept[key] = mine
-	r.mu.Unlock()
-	defer close(mine.said)
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recentTime) // others wait as well
-	defer cancel()
-	if mine.value, mine.err = ask(ctx, key); mine.err != nil {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		if r.kept[key] == mine {
-			delete(r.kept, key)
+	reply := r.kept[key]
+	if reply == nil {
+		if r.kept == nil || len(r.kept) == recentReplies {
+			r.kept = map[string]func() (T, error){}
 		}
+		reply = sync.OnceValues(func() (T, error) {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recentTime) // others wait as well
+			defer cancel()
+			value, err := ask(ctx, key)
+			if err != nil {
+				r.mu.Lock()
+				defer r.mu.Unlock()
+				delete(r.kept, key)
+			}
+			return value, err
+		})
+		r.kept[key] = reply
 	}
-	return mine.value, mine.err
+	r.mu.Unlock()
+	return reply()
 }

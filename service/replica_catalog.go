@@ -11,10 +11,8 @@ import (
 )
 
 const (
-	// replicaTime bounds a look at the replicas. It is well below the catalog's refresh period.
-	replicaTime = 100 * time.Millisecond
-	// replicaRest is how many refreshes pass before replicas that did not answer are asked again.
-	replicaRest = 8
+	replicaTime = 100 * time.Millisecond // for a look at the replicas; well below the catalog's refresh period
+	replicaRest = 8                      // how many refreshes pass before replicas that did not answer are asked again
 )
 
 // ReplicaCatalog reads the live sales for a catalog, with the stock that pages show. Replicas of Redis know which units were

@@ -17,24 +17,17 @@ import (
 	"flashsale/model"
 )
 
-// Bounds of what an operator may enter. With them, the amount of an order is exact as a JSON double, and each count fits
-// into 32 bits.
+// Bounds of what an operator may enter. So an order's amount is exact as a JSON double, and each count fits into 32 bits.
 const (
-	maxTitle       = 200
-	maxDescription = 2000
-	maxImageURL    = 500
-	maxPriceCents  = 100_000_000_00
-	maxQuota       = 100_000_000
-	maxLimit       = 10_000
-	maxPaySeconds  = 7 * 24 * 3600
-	minCallSeconds = 5
-	// DefaultCallSeconds is how long a call lasts if the operator does not say.
-	DefaultCallSeconds = 2 * 60
-	maxCallSeconds     = 7 * 24 * 3600
-	maxEntryWork       = 10_000_000 // hashes, for which a computer needs minutes
-	minYear            = 2000
-	maxYear            = 2200
-	codeLength         = 8
+	maxTitle, maxDescription, maxImageURL = 200, 2000, 500 // characters
+	maxPriceCents                         = 100_000_000_00
+	maxQuota, maxLimit                    = 100_000_000, 10_000
+	maxPaySeconds                         = 7 * 24 * 3600
+	minCallSeconds, maxCallSeconds        = 5, 7 * 24 * 3600
+	DefaultCallSeconds                    = 2 * 60     // how long a call lasts if the operator does not say
+	maxEntryWork                          = 10_000_000 // hashes, for which a computer needs minutes
+	minYear, maxYear                      = 2000, 2200
+	codeLength                            = 8
 )
 
 var currency = regexp.MustCompile(`^[A-Z]{3}$`)
@@ -57,8 +50,7 @@ type SaleHistory interface {
 	Operations(ctx context.Context, subject, cursor string, limit int) (list []model.AuditEntry, next string, err error)
 }
 
-// SaleGate passes an operator's change on to Redis: to the sale's gate, and as an announcement to the other
-// instances.
+// SaleGate passes an operator's change on to Redis: to the sale's gate, and as an announcement to the other instances.
 type SaleGate interface {
 	Configure(ctx context.Context, sale model.Sale) error
 	Announce(ctx context.Context, saleID string) error
@@ -77,8 +69,7 @@ type Sales struct {
 }
 
 // Repeated finds the sale that an earlier request created under sale.ID. The verdict is Accepted, NotFound, or
-// IdempotencyMismatch if that sale or its quota differs from what is asked for now, even if only because it was
-// changed since.
+// IdempotencyMismatch if that sale or its quota differs from what is asked for now, even if only because it was changed since.
 func (s *Sales) Repeated(ctx context.Context, sale model.Sale, quota int64) (model.Offer, model.Verdict, error) {
 	offer, ok, err := s.Catalog.Sale(ctx, sale.ID)
 	switch {
@@ -134,23 +125,17 @@ func (s *Sales) created(ctx context.Context, saleIDs ...string) {
 
 // SalePatch is what an operator changes, with the names of the API; nil leaves a field as it is.
 type SalePatch struct {
-	Title        *string    `json:"title"`
-	Description  *string    `json:"description"`
-	ImageURL     *string    `json:"image_url"`
-	StartsAt     *time.Time `json:"starts_at"`
-	EndsAt       *time.Time `json:"ends_at"`
-	LimitPerUser *int       `json:"limit_per_user"`
-	EntriesAt    *time.Time `json:"entries_at"`
-	CallSeconds  *int       `json:"call_seconds"`
-	WaitingList  *bool      `json:"waiting_list"`
-	AddQuota     int64      `json:"add_quota"`
-	IfQuota      *int64     `json:"if_quota"` // the quota required before the change, so that a repeated request adds nothing
+	CampaignPatch
+	EntriesAt   *time.Time `json:"entries_at"`
+	CallSeconds *int       `json:"call_seconds"`
+	WaitingList *bool      `json:"waiting_list"`
+	AddQuota    int64      `json:"add_quota"`
+	IfQuota     *int64     `json:"if_quota"` // the quota required before the change, so that a repeated request adds nothing
 }
 
-// Patch changes a sale. The verdict is Accepted; NotFound; QuotaChanged if the quota isn't IfQuota; NoLine if the change is
-// about a line and the sale has none; Ended if the sale has ended and the change would let its line go on, or add units that
-// it can't sell; EntriesClosed if the line or the draw is too far advanced for the change; or BadRequest with the first
-// invalid field.
+// Patch changes a sale. The verdict is Accepted; NotFound; QuotaChanged if the quota isn't IfQuota; NoLine if the change is about
+// a line and the sale has none; Ended if the sale has ended and the change would let its line go on, or add units that it can't
+// sell; EntriesClosed if the line or the draw is too far advanced for the change; or BadRequest with the first invalid field.
 func (s *Sales) Patch(ctx context.Context, id string, p SalePatch, actor string) (offer model.Offer, verdict model.Verdict, invalid *Invalid, err error) {
 	if invalid := Outside("add_quota", p.AddQuota, 0, maxQuota); invalid != nil {
 		return offer, model.BadRequest, invalid, nil
@@ -215,9 +200,8 @@ func set[T any](field *T, value *T) {
 	}
 }
 
-// SetStatus pauses, resumes or closes a sale. The verdict is Accepted; NotFound; Ended if a closed sale would be paused or
-// resumed, or a shadow sale, which can only be closed; or BadRequest for a sale of a campaign with a line: its sales share the
-// line, so only the campaign as a whole changes its status.
+// SetStatus pauses, resumes or closes a sale. The verdict is Accepted; NotFound; Ended if a closed sale, or a shadow sale, would
+// be paused or resumed; or BadRequest for a sale of a campaign with a line: its sales share the line, so they change together.
 func (s *Sales) SetStatus(ctx context.Context, id string, status model.SaleStatus, action, actor string) (model.Offer, model.Verdict, error) {
 	return s.change(ctx, model.SaleChange{SaleID: id, Actor: actor, Action: action, Edit: func(sale *model.Sale) model.Verdict {
 		if sale.Campaign.ID != "" && sale.HasLine() {
@@ -290,8 +274,7 @@ func (s *Sales) validateNew(sale model.Sale, quota int64) *Invalid {
 	return Payable(sale, s.Takes)
 }
 
-// Payable returns the first field of a sale that does not fit the amounts that a payment provider takes, or nil. If it is nil,
-// the sale's smallest and largest orders can be paid.
+// Payable returns the first field by which a sale's smallest or largest order can't be paid at a payment provider, or nil.
 func Payable(sale model.Sale, takes func(currency string) (amounts model.AmountRange, ok bool)) *Invalid {
 	amounts, ok := takes(sale.Currency)
 	switch {

@@ -220,7 +220,7 @@ func TestPatch(t *testing.T) {
 	title, limit, wrong, end := "another title", 5, 0, o.EndsAt.Add(time.Hour)
 	badQuota := &Invalid{Field: "add_quota", Reason: OutOfRange, Max: maxQuota}
 	badLimit := &Invalid{Field: "limit_per_user", Reason: OutOfRange, Min: 1, Max: maxLimit}
-	several := SalePatch{Title: &title, LimitPerUser: &limit, EndsAt: &end}
+	several := SalePatch{CampaignPatch: CampaignPatch{Title: &title, LimitPerUser: &limit, EndsAt: &end}}
 	retitled, extended := o.Sale, o.Sale
 	retitled.Title = title
 	extended.Title, extended.LimitPerUser, extended.EndsAt = title, limit, end
@@ -235,11 +235,11 @@ func TestPatch(t *testing.T) {
 	check.Each(t, map[string]test{
 		"several fields":       {o.ID, several, nil, model.Accepted, nil, extended},
 		"more units":           {o.ID, SalePatch{AddQuota: 7}, nil, model.Accepted, nil, o.Sale},
-		"the gate is not told": {o.ID, SalePatch{Title: &title, AddQuota: 7}, errAway, model.Accepted, nil, retitled},
+		"the gate is not told": {o.ID, SalePatch{CampaignPatch: CampaignPatch{Title: &title}, AddQuota: 7}, errAway, model.Accepted, nil, retitled},
 		"fewer units":          {o.ID, SalePatch{AddQuota: -1}, nil, model.BadRequest, badQuota, model.Sale{}},
 		"too many units":       {o.ID, SalePatch{AddQuota: maxQuota + 1}, nil, model.BadRequest, badQuota, model.Sale{}},
-		"a wrong field":        {o.ID, SalePatch{LimitPerUser: &wrong}, nil, model.BadRequest, badLimit, model.Sale{}},
-		"an unknown sale":      {"NONE", SalePatch{Title: &title}, nil, model.NotFound, nil, model.Sale{}},
+		"a wrong field":        {o.ID, SalePatch{CampaignPatch: CampaignPatch{LimitPerUser: &wrong}}, nil, model.BadRequest, badLimit, model.Sale{}},
+		"an unknown sale":      {"NONE", SalePatch{CampaignPatch: CampaignPatch{Title: &title}}, nil, model.NotFound, nil, model.Sale{}},
 	}, func(t *testing.T, tc test) {
 		sales, s := newShop(t, o)
 		s.errTold = tc.errTold
@@ -268,10 +268,13 @@ func TestPatch(t *testing.T) {
 // A patch of a sale with several fields that are the campaign's is always refused for the first of them.
 func TestPatchOfACampaignsSale(t *testing.T) {
 	title, list, seconds, at := "another title", true, 60, time.Now()
+	times := CampaignPatch{StartsAt: &at, EndsAt: &at}
+	titled, described := times, times
+	titled.Title, described.Description = &title, &title
 	for field, patch := range map[string]SalePatch{
-		"title":        {Title: &title, StartsAt: &at, EndsAt: &at, EntriesAt: &at, CallSeconds: &seconds, WaitingList: &list},
-		"starts_at":    {Description: &title, StartsAt: &at, EndsAt: &at, EntriesAt: &at, CallSeconds: &seconds, WaitingList: &list},
-		"entries_at":   {LimitPerUser: &seconds, EntriesAt: &at, CallSeconds: &seconds, WaitingList: &list},
+		"title":        {CampaignPatch: titled, EntriesAt: &at, CallSeconds: &seconds, WaitingList: &list},
+		"starts_at":    {CampaignPatch: described, EntriesAt: &at, CallSeconds: &seconds, WaitingList: &list},
+		"entries_at":   {CampaignPatch: CampaignPatch{LimitPerUser: &seconds}, EntriesAt: &at, CallSeconds: &seconds, WaitingList: &list},
 		"call_seconds": {CallSeconds: &seconds, WaitingList: &list},
 	} {
 		o := openOffer()

@@ -13,8 +13,7 @@ import (
 	"flashsale/model"
 )
 
-// mostRemembered is how many ids of a sale an instance remembers at most, some 20 bytes each. If a sale has more, no request
-// on it is refused by its id from memory.
+// mostRemembered bounds the ids of a sale in memory, some 20 bytes each. With more, no request is refused by its id.
 const mostRemembered = 1 << 20
 
 // RefusalStore gives leases of refusals, and knows the ids that a repeated request may have.
@@ -66,8 +65,7 @@ func (s *SoldOut) Refuses(saleID, orderID string) bool {
 	return !known
 }
 
-// Refresh gets or renews leases for the sold-out ones of the sales that were asked for since the last call, and forgets the
-// sales that were not asked for.
+// Refresh gets or renews leases for the sold-out ones of the sales asked for since the last call, and forgets the others.
 func (s *SoldOut) Refresh(ctx context.Context) error {
 	asked := map[string]*soldOutSale{}
 	for key, value := range s.sales.Range {
@@ -122,8 +120,7 @@ func (s *SoldOut) exhausted(ctx context.Context, saleIDs []string) (ids []string
 	return ids, nil
 }
 
-// remember reads the known ids of a sale into m, after the database has given the lease in m. So a later equal lease shows
-// that no id was added since.
+// remember reads the known ids of a sale into m, after the database gave m's lease: while it gives the same, no id was added.
 func (s *SoldOut) remember(ctx context.Context, saleID string, m *soldOutMemory) error {
 	m.seed, m.ids = maphash.MakeSeed(), map[uint64]struct{}{}
 	for ids, err := range s.Store.KnownIDs(ctx, saleID) {

@@ -20,13 +20,11 @@ import (
 const (
 	// keyHead begins every key, so that a key differs from a token, and a scanner finds a key that leaks into a repository.
 	keyHead = "fs_"
-	// rosterAge is how long an instance uses its list of the staff before it reads the list again. Until it has read the
-	// list, it may accept a removed member of the staff, a removed key, or a token from before a new password.
-	rosterAge = time.Second
-	// rosterTimeout bounds a reading of the list, and the recording of a key's use.
-	rosterTimeout = 2 * time.Second
-	// usePeriod is the least time between two recordings of a key's use by an instance.
-	usePeriod = time.Minute
+	// rosterAge is how long an instance uses its list of the staff before it reads the list again. So long it may accept a
+	// removed member of the staff, a removed key, or a token from before a new password.
+	rosterAge     = time.Second
+	rosterTimeout = 2 * time.Second // for a reading of the list, and for the recording of a key's use
+	usePeriod     = time.Minute     // the least time between two recordings of a key's use by an instance
 )
 
 // StaffStore keeps the accounts of the staff and the keys.
@@ -38,8 +36,7 @@ type StaffStore interface {
 	Used(ctx context.Context, id string) error
 }
 
-// Staff manages the accounts of those who run the shop, and the keys of its servers. It also finds out whose a
-// token or a key is.
+// Staff manages the accounts of those who run the shop, and the keys of its servers. It also finds out whose a token or a key is.
 type Staff struct {
 	Off       bool // the accounts can't be used: log-ins are off, and the accounts' earlier tokens are refused; keys are valid
 	Store     StaffStore
@@ -52,19 +49,15 @@ type Staff struct {
 	used    sync.Map // by id, when the use of a key was last recorded
 }
 
-// roster is the list of the staff at a time.
 type roster struct {
 	readAt time.Time
 	byID   map[string]model.Account
 	byHash map[string]model.Account // keys only
 }
 
-// List returns all accounts of the staff and all keys.
-func (s *Staff) List(ctx context.Context) ([]model.Account, error) { return s.Store.Staff(ctx) }
-
-// Create makes an account with a password, or a key. The secret is returned only here, since only its hash is stored.
-// The verdict is Accepted; NameTaken; or BadRequest with the invalid field. The error wraps model.ErrUnavailable if too many
-// passwords already wait to be hashed.
+// Create makes an account with a password, or a key. The secret is returned only here, since only its hash is stored. The verdict
+// is Accepted; NameTaken; or BadRequest with the invalid field. The error wraps model.ErrUnavailable if too many passwords
+// already wait to be hashed.
 func (s *Staff) Create(
 	ctx context.Context, name string, key bool, role model.Role, actor string,
 ) (account model.Account, secret string, verdict model.Verdict, invalid *Invalid, err error) {
@@ -108,8 +101,7 @@ func hashKey(key string) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// SetRole gives an account or a key another role. The verdict is Accepted; NotFound; Forbidden for the built-in operator; or
-// BadRequest with what is invalid.
+// SetRole gives an account or a key another role. The verdict is Accepted; NotFound; BadRequest; or Forbidden for OperatorName.
 func (s *Staff) SetRole(ctx context.Context, name string, role model.Role, actor string) (model.Account, model.Verdict, *Invalid, error) {
 	if !role.May(model.RoleViewer) {
 		return model.Account{}, model.BadRequest, &Invalid{Field: "role", Reason: BadRole}, nil
@@ -139,8 +131,7 @@ func (s *Staff) Remove(ctx context.Context, name, actor string) (model.Account, 
 	return s.change(name, func() (model.Account, bool, error) { return s.Store.RemoveStaff(ctx, name, actor) })
 }
 
-// change runs a change of the account of this name. The verdict is Accepted; NotFound; or Forbidden for the built-in
-// operator, whose password is a setting.
+// change runs a change of an account, or returns Forbidden for the built-in operator, whose password is a setting.
 func (s *Staff) change(name string, change func() (model.Account, bool, error)) (model.Account, model.Verdict, error) {
 	if strings.EqualFold(name, OperatorName) {
 		return model.Account{}, model.Forbidden, nil
@@ -184,8 +175,7 @@ func (s *Staff) Verify(token string) (model.Identity, error) {
 	return model.Identity{UserID: account.ID, Role: account.Role}, nil
 }
 
-// isStaffID reports whether an id is that of a built-in account of the staff or of a key. Such an account gets tokens only
-// from a log-in, and a key gets none.
+// isStaffID reports whether an id is that of a built-in account of the staff, or of a key, which gets no tokens.
 func isStaffID(id string) bool {
 	return id == OperatorName || strings.HasPrefix(id, model.OperatorPrefix) || strings.HasPrefix(id, model.KeyPrefix)
 }

@@ -55,8 +55,7 @@ func (t *Tally) add(kind tallied) *atomic.Int64 {
 	return next[kind]
 }
 
-// Counts returns the counts of the watched sales by sale and verdict, and deletes those of other sales, so that the tally
-// does not keep sales that the catalog no longer watches.
+// Counts returns the counts of the watched sales by sale and verdict, and forgets those of other sales.
 func (t *Tally) Counts() map[string]map[model.Verdict]int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -10,16 +10,13 @@ import (
 )
 
 const (
-	// tick is the precision with which waits end.
-	tick = 10 * time.Millisecond
-	// hurriedLook is the time after which the alarm first looks at a buyer who does not wait for the settler. Such a buyer
-	// nearly always has an answer by then.
+	tick = 10 * time.Millisecond // the precision with which waits end
+	// hurriedLook is when the alarm first looks at a buyer who does not wait for the settler, and nearly always has an answer.
 	hurriedLook = time.Second
 )
 
-// Waiters ends the waits of this instance's buyers that last too long, and wakes the buyers whose entries this instance does
-// not settle from its memory. One alarm serves all buyers, since nearly all are told their outcomes long before their time
-// is over.
+// Waiters ends the waits of this instance's buyers that last too long, and wakes the buyers whose entries this instance does not
+// settle from its memory. One alarm serves all, since nearly all are told their outcomes long before their time is over.
 type Waiters struct {
 	now   func() time.Time
 	began time.Time
@@ -89,7 +86,6 @@ func (w *Waiters) set(now time.Time) {
 	}
 }
 
-// ring looks at the buyers who are due.
 func (w *Waiters) ring() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -105,8 +101,7 @@ func (w *Waiters) ring() {
 	w.set(now)
 }
 
-// Close ends the waits of all buyers whose attempts were admitted; those of the others end at their admission. It is called once,
-// when the server stops.
+// Close ends the waits of all buyers at their admission. It is called once, when the server stops.
 func (w *Waiters) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -6,8 +6,7 @@ import (
 	"sync/atomic"
 )
 
-// Newest is a value that many goroutines follow. A follower gets the newest value and misses the values that were
-// replaced while it was busy, so there is no queue that a slow follower could fill.
+// Newest is a value that many goroutines follow. A busy follower misses values, so there is no queue that could fill.
 type Newest[T any] struct{ held atomic.Pointer[held[T]] }
 
 type held[T any] struct {
@@ -34,8 +33,7 @@ func (n *Newest[T]) Get() (value T, replaced <-chan struct{}) {
 	return h.value, h.replaced
 }
 
-// Watches runs one source for each key that has followers, however many they are. A source starts with the key's
-// first follower and ends when the last one leaves.
+// Watches runs a source for each key that has followers, from the first one's arrival until the last one leaves.
 type Watches[T any] struct {
 	source  func(ctx context.Context, key string, to *Newest[T])
 	mu      sync.Mutex
@@ -49,14 +47,12 @@ type watch[T any] struct {
 	ended     sync.WaitGroup     // of the source
 }
 
-// NewWatches creates a Watches. source runs until its ctx ends and sets the value that the key's followers get. Until
-// the first Set, followers get the zero value.
+// NewWatches creates a Watches. source runs until its ctx ends, and sets the followers' value, which is zero before.
 func NewWatches[T any](source func(ctx context.Context, key string, to *Newest[T])) *Watches[T] {
 	return &Watches[T]{source: source, running: map[string]*watch[T]{}}
 }
 
-// Follow returns the value that the key's source sets. The caller must call leave once. The last follower's leave
-// waits until the source has ended.
+// Follow returns the value that the key's source sets. The caller must call leave once. The last one waits for the source's end.
 func (w *Watches[T]) Follow(key string) (newest *Newest[T], leave func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -85,6 +81,3 @@ func (w *Watches[T]) leave(key string, one *watch[T]) {
 		one.ended.Wait()
 	}
 }
-
-// Changed returns a channel that closes when a watched sale has changed.
-func (c *Catalog) Changed() <-chan struct{} { return c.live.Load().changed }

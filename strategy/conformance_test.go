@@ -76,7 +76,7 @@ func conditions() []condition {
 	window := func(start, end time.Duration) func(*engine, model.Offer) {
 		return func(e *engine, o model.Offer) {
 			from, to := time.Now().Add(start), time.Now().Add(end)
-			_, verdict, invalid, err := e.sales.Patch(e.Context(), o.ID, service.SalePatch{StartsAt: &from, EndsAt: &to}, "tester")
+			_, verdict, invalid, err := e.sales.Patch(e.Context(), o.ID, service.SalePatch{CampaignPatch: service.CampaignPatch{StartsAt: &from, EndsAt: &to}}, "tester")
 			if verdict != model.Accepted || err != nil {
 				e.Fatalf("move the window: %s %+v %v", verdict, invalid, err)
 			}

@@ -49,7 +49,7 @@ func newEngine(i *instance.Instance, name string, raw *sql.DB) *engine {
 		Running: func(context.Context, time.Duration) []string { return nil },
 		Apart:   e.waiters.Apart, Wake: e.waiters.Wake, Now: time.Now, Log: slog.New(e.log),
 		Lost: func(gate model.GateRef) {
-			e.Gates.ReplaceGate(gate.SaleID, e.Gates.Epoch(gate.SaleID), model.RebuildLost)
+			e.Gates.ReplaceGate(gate.SaleID, e.Catalog.Epoch(gate.SaleID), model.RebuildLost)
 		},
 	})
 	return e

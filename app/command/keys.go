@@ -23,7 +23,7 @@ func manageKeys(ctx context.Context, cmd config.Command, db *repository.Store, w
 		return err
 	}
 	staff := &service.Staff{Store: db, Passwords: auth.NewPasswords(), Now: time.Now}
-	list, err := staff.List(ctx)
+	list, err := db.Staff(ctx)
 	if err != nil {
 		return err
 	}

@@ -26,31 +26,23 @@ import (
 )
 
 const (
-	// keysPause is the least time between two requests for an issuer's keys, even if many tokens have unknown keys. Only a
-	// log-in asks sooner.
+	// keysPause is the least time between two requests for an issuer's keys; only a log-in asks sooner.
 	keysPause = 10 * time.Second
-	// keysFresh is the age at which keys are fetched again, so that withdrawn ones are forgotten.
-	keysFresh = time.Hour
-	// keysMost is the age up to which keys are used while the issuer is away.
-	keysMost = 24 * time.Hour
+	keysFresh = time.Hour      // the age at which keys are fetched again, so that withdrawn ones are forgotten
+	keysMost  = 24 * time.Hour // the age up to which keys are used while the issuer is away
 	// keysTimeout bounds a fetch of keys and each other request to an issuer, and maxKeysBytes bounds an answer.
 	keysTimeout  = 3 * time.Second
 	maxKeysBytes = 1 << 20
-	// maxKeysWaiting is how many requests may wait while an issuer's keys are fetched. So forged tokens can't make all
-	// requests wait while an issuer is slow.
+	// maxKeysWaiting is how many requests wait for a slow issuer's keys, so that forged tokens can't make all requests wait.
 	maxKeysWaiting = 256
-	// leeway is how far an issuer's clock may be from this instance's.
-	leeway = time.Minute
-	// outsideFresh is how long a valid token of an issuer is not checked again.
-	outsideFresh = 5 * time.Minute
+	leeway         = time.Minute     // how far an issuer's clock may be from this instance's
+	outsideFresh   = 5 * time.Minute // how long a valid token of an issuer is not checked again
 )
 
-// ErrOtherIssuer means that the server at an issuer's address calls itself by another name. A name with a slash at the end is
-// another one than the name without.
+// ErrOtherIssuer means that the server at an issuer's address has another name, if only by a slash at the end.
 var ErrOtherIssuer = errors.New("another issuer")
 
-// algorithms are those by which issuers may sign. HS256 is not among them, since whoever can check a signature by a shared
-// secret can also make one.
+// algorithms are those by which issuers may sign, without HS256: whoever can check a signature by a shared secret can make one.
 var algorithms = []string{oidc.RS256, oidc.ES256, oidc.EdDSA}
 
 // RoleClaim gives a role to the users whose tokens have the claim Name with this value, or with a list that contains the value.
@@ -71,7 +63,6 @@ type Issuers struct {
 	all map[string]*issuer // by name
 }
 
-// issuer is a model.Issuer with its keys.
 type issuer struct {
 	model.Issuer
 	of       *Issuers
@@ -228,8 +219,7 @@ func (s *Issuers) issuerOf(token string) (*issuer, error) {
 	return i, nil
 }
 
-// userID returns the id of an issuer's user: PREFIX:USER, or PREFIX::HASH if that would not be a valid id, or if the user's name
-// at the issuer begins with a colon.
+// userID returns PREFIX:USER, or PREFIX::HASH if that is no valid id, or if the user's name at the issuer begins with a colon.
 func (i *issuer) userID(user string) string {
 	if id := i.Prefix + ":" + user; user[0] != ':' && model.ValidUserID(id) {
 		return id
@@ -238,8 +228,7 @@ func (i *issuer) userID(user string) string {
 	return i.Prefix + "::" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:20]))
 }
 
-// roleOf returns the highest role that s.Roles gives for a token's claims, or the buyer's role if there is none. So a claim
-// with the name role counts only if the settings name it.
+// roleOf returns the highest role that s.Roles gives for a token's claims, or the buyer's role if there is none.
 func (s *Issuers) roleOf(claims map[string]any) model.Role {
 	role := model.RoleBuyer
 	for _, rule := range s.Roles {
@@ -275,7 +264,6 @@ func (i *issuer) verify(ctx context.Context, token, audience string, pause time.
 	return checked, keys.away, err
 }
 
-// keySet is the keys of an issuer for one check of a token.
 type keySet struct {
 	of    *issuer
 	pause time.Duration
@@ -320,7 +308,6 @@ func (i *issuer) refresh(ctx context.Context, seen *issuerKeys, pause time.Durat
 	return nil
 }
 
-// fetch asks the issuer for its keys.
 func (i *issuer) fetch(ctx context.Context, into *issuerKeys) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), keysTimeout) // other requests wait for the keys as well
 	defer cancel()
@@ -362,8 +349,7 @@ func (i *issuer) fetch(ctx context.Context, into *issuerKeys) error {
 	return nil
 }
 
-// get reads a JSON document of the issuer. It sends the access token unless that is empty. The error wraps model.ErrUnavailable
-// if the issuer may answer later.
+// get reads a JSON document, with a token if there is one. The error wraps ErrUnavailable if the issuer may answer later.
 func (i *issuer) get(ctx context.Context, address, token string, into any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {

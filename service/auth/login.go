@@ -30,8 +30,7 @@ type LoginStart struct {
 	AuthorizationURL, ClientID, RedirectURL, Scopes string
 }
 
-// ErrNotAccepted means that the issuer has logged somebody in, but the engine does not accept the issuer's token. Another try
-// would not help.
+// ErrNotAccepted means that an issuer has logged somebody in, but its token does not count here. Another try would not help.
 var ErrNotAccepted = errors.New("the issuer's token does not count here")
 
 // Start returns where log-ins begin. The error wraps model.ErrUnavailable if the issuer's keys and discovery document can't be
@@ -100,7 +99,6 @@ func (l *Login) Finish(ctx context.Context, code, verifier, nonce string) (who m
 	return who, cmp.Or(shownName(claims), who.UserID), nil
 }
 
-// shownName returns the name by which somebody is shown, if claims have one.
 func shownName(claims map[string]any) string {
 	text := func(claim string) string {
 		value, _ := claims[claim].(string)
@@ -141,8 +139,7 @@ func (i *issuer) complete(ctx context.Context, claims map[string]any, address, t
 	return all, nil
 }
 
-// refusalOf returns what the error of an exchange means. It wraps ErrBadToken if the code is not valid, and
-// model.ErrUnavailable if the issuer can't answer now. Any other error means that this client is set up wrongly.
+// refusalOf says what the error of an exchange means: ErrBadToken, model.ErrUnavailable, or that this client is set up wrongly.
 func refusalOf(err error) error {
 	refused, ok := errors.AsType[*oauth2.RetrieveError](err)
 	switch {

@@ -13,8 +13,7 @@ func Mark(key, secret, paymentSecret []byte) string {
 	return hex.EncodeToString(macOf(macOf(key, string(secret)), string(paymentSecret))[:8])
 }
 
-// macOf returns the HMAC-SHA256 of a text. With the engine's secret as the key, the MAC of a purpose's name is the key for
-// this purpose.
+// macOf returns the HMAC-SHA256 of a text. The MAC of a purpose's name, under the engine's secret, is the key for this purpose.
 func macOf(key []byte, text string) []byte {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(text))
@@ -28,8 +27,7 @@ type keyedMAC struct {
 	sum     [sha256.Size]byte
 }
 
-// newMAC returns the function New of a sync.Pool of *keyedMAC. They are pooled because to set the key of a MAC costs as much
-// as to compute the MAC.
+// newMAC returns the New of a sync.Pool of *keyedMAC, pooled because to set a MAC's key costs as much as to compute the MAC.
 func newMAC(of func() hash.Hash, key []byte) func() any {
 	return func() any { return &keyedMAC{Hash: hmac.New(of, key)} }
 }

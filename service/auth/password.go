@@ -25,17 +25,12 @@ const (
 )
 
 const (
-	// maxHashings is the most passwords that are hashed at the same time; with fewer than four cores it is one at a time.
-	// Each hash takes a core and 19 MiB. Purchases need no hashing, and should keep half of the cores while thousands of
-	// users log in.
-	maxHashings = 2
-	// maxWaitingHashings is how many more calls may wait. The last of them waits for about a second.
-	maxWaitingHashings = 32
-	// maxStoredMemoryKiB bounds the memory that a stored hash may ask for: enough to raise the cost later, too little
-	// to exhaust the host.
-	maxStoredMemoryKiB = 64 << 10
-	// maxStoredPasses bounds the time that the check of a stored hash may take.
-	maxStoredPasses = 16
+	// maxHashings is the most passwords that are hashed at the same time, each by a core and 19 MiB. Purchases need no hashing,
+	// and should keep half of the cores while thousands of users log in.
+	maxHashings        = 2
+	maxWaitingHashings = 32 // the calls that may wait besides; the last of them waits for about a second
+	// What a stored hash may ask for: enough to raise the cost later, too little to exhaust the host.
+	maxStoredMemoryKiB, maxStoredPasses = 64 << 10, 16
 )
 
 var errPasswordHash = errors.New("stored password hash is malformed")
@@ -49,13 +44,9 @@ type Passwords struct {
 // NewPasswords creates a Passwords. A process needs only one: each Passwords has its own bound.
 func NewPasswords() *Passwords {
 	running := hashings(runtime.GOMAXPROCS(0))
-	return &Passwords{
-		running: make(chan struct{}, running),
-		inside:  make(chan struct{}, running+maxWaitingHashings),
-	}
+	return &Passwords{running: make(chan struct{}, running), inside: make(chan struct{}, running+maxWaitingHashings)}
 }
 
-// hashings returns how many passwords may be hashed at the same time on this many cores.
 func hashings(cores int) int { return max(1, min(maxHashings, cores/2)) }
 
 // Hash returns the password's hash in PHC string format, with a new salt.
@@ -68,8 +59,7 @@ func (p *Passwords) Hash(ctx context.Context, password string) (string, error) {
 		return "", err
 	}
 	encode := base64.RawStdEncoding.EncodeToString
-	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s",
-		argon2.Version, a.memoryKiB, a.passes, a.lanes, encode(salt), encode(hash)), nil
+	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, a.memoryKiB, a.passes, a.lanes, encode(salt), encode(hash)), nil
 }
 
 // Verify reports whether phc, a hash in PHC string format, is the password's. A malformed phc is an error.
@@ -85,8 +75,7 @@ func (p *Passwords) Verify(ctx context.Context, phc, password string) (bool, err
 	return subtle.ConstantTimeCompare(got, want) == 1, nil
 }
 
-// VerifyNothing takes as long as Verify, and compares nothing. It is called for a name that has no account, so that the
-// time of an answer does not reveal which names exist.
+// VerifyNothing takes as long as Verify, so that for a name without an account the time of an answer reveals nothing.
 func (p *Passwords) VerifyNothing(ctx context.Context, password string) error {
 	_, err := p.Hash(ctx, password)
 	return err

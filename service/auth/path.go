@@ -16,16 +16,13 @@ const (
 	pathDigits       = pathExpiryDigits + 2*pathMACBytes
 )
 
-// Paths issues and checks the hidden part of a purchase URL: 32 hex digits that are valid for one user and one sale
-// until they expire. The first 8 are the expiry in unix seconds; the other 24 are HMAC-MD5-96 (RFC 2403) over user,
-// sale and expiry.
+// Paths issues and checks the hidden part of a purchase URL: 32 hex digits that are valid for one user and one sale until they
+// expire. The first 8 are the expiry in unix seconds, so that a check needs no store; the other 24 are HMAC-MD5-96 (RFC 2403)
+// over user, sale and expiry.
 //
-// MD5 is broken as a plain hash: anyone can make two inputs that collide. This attack does not apply to HMAC, whose
-// inner state depends on a key that the attacker does not have. The best known forgery of HMAC-MD5-96 is to guess 96
-// bits. A plain MD5 of user and sale with a salt would have no such protection.
-//
-// The path contains the expiry, so that a check needs no store. The MAC covers the expiry, so that nobody can change
-// it.
+// MD5 is broken as a plain hash: anyone can make two inputs that collide. This attack does not apply to HMAC, whose inner state
+// depends on a key that the attacker does not have. The best known forgery of HMAC-MD5-96 is to guess 96 bits. A plain MD5 of
+// user and sale with a salt would have no such protection.
 type Paths struct {
 	macs sync.Pool // of *keyedMAC
 	now  func() time.Time
@@ -37,8 +34,7 @@ func NewPaths(secret []byte, now func() time.Time) *Paths {
 	return &Paths{sync.Pool{New: newMAC(md5.New, macOf(secret, "path"))}, now}
 }
 
-// Issue returns a path of the user for the sale. The path is valid until just before expiresAt, which is ttl from
-// now, cut to whole seconds.
+// Issue returns a path that is valid until just before expiresAt, which is ttl from now, cut to whole seconds.
 func (p *Paths) Issue(userID, saleID string, ttl time.Duration) (path string, expiresAt time.Time) {
 	expiresAt = p.now().Add(ttl).UTC().Truncate(time.Second)
 	expiry := uint32(expiresAt.Unix()) //nolint:gosec // overflows in 2106, see pathExpiryDigits
@@ -61,9 +57,8 @@ func (p *Paths) Check(path, userID, saleID string) bool {
 	return subtle.ConstantTimeCompare(given[:], p.seal(genuine[:0], userID, saleID, uint32(expiry))) == 1
 }
 
-// seal appends expiry and MAC. In the MAC's input each part is preceded by its length. Without the lengths, the user
-// "53" in sale "" and the user "5" in sale "3" would share a path. If the input were the sum of numeric ids, the user 5
-// in sale 3 and the user 4 in sale 4 would share a path.
+// seal appends expiry and MAC. In the MAC's input each part is preceded by its length. Otherwise the user "53" in sale "" and the
+// user "5" in sale "3" would share a path.
 func (p *Paths) seal(to []byte, userID, saleID string, expiry uint32) []byte {
 	mac, _ := p.macs.Get().(*keyedMAC)
 	defer p.macs.Put(mac)

@@ -13,11 +13,9 @@ type Tickets struct{ key []byte }
 // NewTickets derives a key of its own from the secret.
 func NewTickets(secret []byte) *Tickets { return &Tickets{macOf(secret, "ticket")} }
 
-// ticketBytes is the length of a ticket's number, and of the MAC after it.
-const ticketBytes, ticketMACBytes = 8, 16
+const ticketBytes, ticketMACBytes = 8, 16 // of a ticket's number, and of the MAC after it
 
-// Issue returns a ticket: base64url of the number (8 bytes, big-endian) and the first 16 bytes of HMAC-SHA256 over number,
-// sale and user.
+// Issue returns a ticket: base64url of the number (8 bytes, big-endian) and 16 bytes of HMAC-SHA256 over number, sale and user.
 func (t *Tickets) Issue(userID, saleID string, number int64) string {
 	raw := binary.BigEndian.AppendUint64(make([]byte, 0, ticketBytes+ticketMACBytes), uint64(number)) //nolint:gosec // not negative
 	return base64.RawURLEncoding.EncodeToString(append(raw, t.mac(raw, userID, saleID)...))
@@ -32,8 +30,7 @@ func (t *Tickets) Check(ticket, userID, saleID string) (number int64, ok bool) {
 	return int64(binary.BigEndian.Uint64(raw)), hmac.Equal(raw[ticketBytes:], t.mac(raw[:ticketBytes], userID, saleID)) //nolint:gosec // issued above
 }
 
-// mac returns the MAC of a ticket. The zero bytes keep the parts apart, since no id has a zero byte and the number has a fixed
-// length.
+// mac returns the MAC of a ticket. Zero bytes keep the parts apart: no id has one, and the number has a fixed length.
 func (t *Tickets) mac(number []byte, userID, saleID string) []byte {
 	return macOf(t.key, string(number)+"\x00"+saleID+"\x00"+userID)[:ticketMACBytes]
 }

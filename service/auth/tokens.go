@@ -31,8 +31,7 @@ const (
 	// checkedTokensBytes bounds the memory of the cache of valid tokens: it has room for some 100,000 tokens of 200 bytes,
 	// or 40,000 of 1,000. Beyond that, the least used tokens leave the cache and are checked again.
 	checkedTokensBytes = 48 << 20
-	// checkedTokenBytes is the memory that a cached token takes besides its own text.
-	checkedTokenBytes = 256
+	checkedTokenBytes  = 256 // the memory that a cached token takes besides its own text
 )
 
 // Tokens signs and checks users' bearer tokens: JWTs with HS256, and those that Outside checks. Another program that has the
@@ -43,8 +42,7 @@ const (
 // takes as long as all else that a refused purchase needs, so its result is cached, but only for a valid token: a flood of
 // invalid tokens cannot evict the valid ones.
 type Tokens struct {
-	// Outside checks the tokens that are not signed by HS256. It is nil if no issuer outside is accepted. It must be set before
-	// the first use of Tokens.
+	// Outside checks the tokens that are not signed by HS256; nil: none is accepted. It must be set before the first use.
 	Outside *Issuers
 
 	secret  []byte
@@ -65,12 +63,8 @@ type checkedToken struct {
 func NewTokens(secret []byte, now func() time.Time) *Tokens {
 	return &Tokens{
 		secret: secret, stamps: macOf(secret, "stamp"), now: now,
-		macs: sync.Pool{New: newMAC(sha256.New, secret)},
-		parser: jwt.NewParser(
-			jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}),
-			jwt.WithExpirationRequired(),
-			jwt.WithTimeFunc(now),
-		),
+		macs:   sync.Pool{New: newMAC(sha256.New, secret)},
+		parser: jwt.NewParser(jwt.WithValidMethods([]string{jwt.SigningMethodHS256.Alg()}), jwt.WithExpirationRequired(), jwt.WithTimeFunc(now)),
 		checked: otter.Must(&otter.Options[string, checkedToken]{
 			MaximumWeight: checkedTokensBytes,
 			Weigher: func(token string, _ checkedToken) uint32 {
@@ -86,8 +80,7 @@ type claims struct {
 	Stamp string     `json:"stamp,omitempty"`
 }
 
-// stampBytes is the length of a stamp before its encoding.
-const stampBytes = 16
+const stampBytes = 16 // of a stamp before its encoding
 
 // Stamp returns the stamp of an account, which the tokens of built-in staff carry. An account has another stamp after it got
 // another password, or was removed and made again, since each password hash has a salt of its own. The stamp is an HMAC,
@@ -96,8 +89,7 @@ func (t *Tokens) Stamp(a model.Account) string {
 	return base64.RawURLEncoding.EncodeToString(macOf(t.stamps, a.ID+"\x00"+a.PasswordHash)[:stampBytes]) // an id has no zero byte
 }
 
-// Sign creates a token for the identity. The token expires after ttl; the time of expiry is cut to whole seconds. Sign fails only if Verify
-// would refuse the identity.
+// Sign creates a token that expires after ttl, cut to whole seconds. It fails only if Verify would refuse the identity.
 func (t *Tokens) Sign(who model.Identity, ttl time.Duration) (token string, expiresAt time.Time, err error) {
 	if err := checkIdentity(who); err != nil {
 		return "", time.Time{}, fmt.Errorf("sign token: %w", err)
@@ -132,17 +124,14 @@ func (t *Tokens) Verify(token string) (model.Identity, error) {
 
 const (
 	// ourHead is the beginning of every token from Sign: {"alg":"HS256","typ":"JWT"} in base64url, and the dot.
-	ourHead = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9."
-	// ourSignature is the length of a SHA-256 in base64url. ourLongest is more than the length of any token from
-	// Sign, most of which is the user's id.
-	ourSignature, ourLongest = 43, 512
-	// ourExpiryDigits is the number of digits of a unix time until the year 5138.
-	ourExpiryDigits = 11
+	ourHead         = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9."
+	ourSignature    = 43  // the length of a SHA-256 in base64url
+	ourLongest      = 512 // more than the length of any token from Sign, most of which is the user's id
+	ourExpiryDigits = 11  // of a unix time until the year 5138
 )
 
-// ours returns the identity of a token that Sign wrote without a stamp and that has not expired. For any other token, valid
-// or not, ok is false and check decides; for tokens from Sign check would decide the same. ours reads no claim before it has
-// checked the signature.
+// ours returns the identity of a token that Sign wrote without a stamp and that has not expired. For any other token, valid or
+// not, ok is false and check decides, as it would for those of Sign. No claim is read before the signature is checked.
 func (t *Tokens) ours(token string) (who model.Identity, ok bool) {
 	dot := len(token) - ourSignature - 1
 	if len(token) > ourLongest || dot < len(ourHead) || token[dot] != '.' || token[:len(ourHead)] != ourHead {

@@ -16,10 +16,8 @@ import (
 
 const (
 	workAlgorithm = "SHA-256"
-	// workTime is how long a challenge may be answered: longer than a slow phone needs for the largest challenge.
-	workTime = 30 * time.Minute
-	// maxWork is the most characters of a solution. A genuine one has about 450.
-	maxWork = 2048
+	workTime      = 30 * time.Minute // for an answer: longer than a slow phone needs for the largest challenge
+	maxWork       = 2048             // characters of a solution; a genuine one has about 450
 )
 
 // Challenge is a proof of work to be done, in the format of ALTCHA. Its solution is the number from 0 to MaxNumber for which
@@ -57,8 +55,7 @@ func (w *Works) Issue(userID, saleID string, maxNumber int64) Challenge {
 	return c
 }
 
-// Check reports whether a solution, as base64 of JSON, solves a challenge that Issue made for this user and sale, and that
-// has not expired.
+// Check reports whether a solution, as base64 of JSON, solves an unexpired challenge that Issue made for this user and sale.
 func (w *Works) Check(solution, userID, saleID string) bool {
 	if len(solution) > maxWork {
 		return false

@@ -74,7 +74,7 @@ func (s *sim) start(place int) {
 		Stream: i.redis("settler"), Ledger: s.mutation.ledger(i), Live: func() []model.GateRef { return refs(s.sales...) },
 		Running:  func(context.Context, time.Duration) []string { return s.running() },
 		Instance: i.name, Apart: i.waiters.Apart, Wake: i.waiters.Wake, Lost: func(gate model.GateRef) {
-			i.replace(gate.SaleID, i.desks[gate.SaleID].gates.Epoch(gate.SaleID), model.RebuildLost)
+			i.replace(gate.SaleID, i.desks[gate.SaleID].catalog.Epoch(gate.SaleID), model.RebuildLost)
 		},
 		Now: time.Now, Log: i.log,
 	})
