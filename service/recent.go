@@ -15,30 +15,39 @@ const (
 // its own. So a reply is never older than the catalog, and between two refreshes a key is read once unless it is forgotten.
 type recent[T any] struct {
 	mu   sync.Mutex
-	kept map[string]func() (T, error)
+	kept map[string]*reply[T]
+}
+
+type reply[T any] struct {
+	said  chan struct{} // closed when value and err are set
+	value T
+	err   error
 }
 
 // get returns the reply about a key, which ask reads from the database.
 func (r *recent[T]) get(ctx context.Context, key string, ask func(ctx context.Context, key string) (T, error)) (T, error) {
 	r.mu.Lock()
-	reply := r.kept[key]
-	if reply == nil {
-		if r.kept == nil || len(r.kept) == recentReplies {
-			r.kept = map[string]func() (T, error){}
-		}
-		reply = sync.OnceValues(func() (T, error) {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recentTime) // others wait as well
-			defer cancel()
-			value, err := ask(ctx, key)
-			if err != nil {
-				r.mu.Lock()
-				defer r.mu.Unlock()
-				delete(r.kept, key)
-			}
-			return value, err
-		})
-		r.kept[key] = reply
+	known := r.kept[key]
+	if known != nil {
+		r.mu.Unlock()
+		<-known.said
+		return known.value, known.err
 	}
+	if r.kept == nil || len(r.kept) == recentReplies {
+		r.kept = map[string]*reply[T]{}
+	}
+	mine := &reply[T]{said: make(chan struct{})}
+	r.kept[key] = mine
 	r.mu.Unlock()
-	return reply()
+	defer close(mine.said)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), recentTime) // others wait as well
+	defer cancel()
+	if mine.value, mine.err = ask(ctx, key); mine.err != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if r.kept[key] == mine {
+			delete(r.kept, key)
+		}
+	}
+	return mine.value, mine.err
 }
