@@ -1,8 +1,6 @@
 package gate
 
 import (
-	"cmp"
-	"errors"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -35,11 +33,15 @@ func ConnectReplicas(text string) (redis.UniversalClient, error) { return connec
 
 func connect(text string, replicas bool) (redis.UniversalClient, error) {
 	single, opts, err := address.Redis(text)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case single != nil:
-		return redis.NewClient(bounded(single)), nil
+	}
+	if single != nil {
+		single.DialTimeout, single.ReadTimeout, single.WriteTimeout = dialTimeout, ioTimeout, ioTimeout
+		single.MaxRetries, single.DialerRetries = retries, retries
+		single.PoolSize, single.PoolTimeout = poolSize, poolTimeout
+		single.ContextTimeoutEnabled = true
+		return redis.NewClient(single), nil
 	}
 	opts.DialTimeout, opts.ReadTimeout, opts.WriteTimeout = dialTimeout, ioTimeout, ioTimeout
 	opts.MaxRetries, opts.MaxRedirects, opts.DialerRetries = retries, redirects, retries
@@ -50,21 +52,4 @@ func connect(text string, replicas bool) (redis.UniversalClient, error) {
 	opts.ContextTimeoutEnabled = true
 	opts.ReadOnly = replicas
 	return redis.NewUniversalClient(opts), nil // of sentinels if there is a MasterName, else of a Cluster
-}
-
-// Options turns the address of a single Redis into a client's settings. No error contains a password.
-func Options(text string) (*redis.Options, error) {
-	single, _, err := address.Redis(text)
-	if single == nil {
-		return nil, cmp.Or(err, errors.New("want redis://host:port/db"))
-	}
-	return bounded(single), nil
-}
-
-func bounded(opts *redis.Options) *redis.Options {
-	opts.DialTimeout, opts.ReadTimeout, opts.WriteTimeout = dialTimeout, ioTimeout, ioTimeout
-	opts.MaxRetries, opts.DialerRetries = retries, retries
-	opts.PoolSize, opts.PoolTimeout = poolSize, poolTimeout
-	opts.ContextTimeoutEnabled = true
-	return opts
 }

@@ -164,7 +164,7 @@ func (g *Gate) Ping(ctx context.Context) error { return g.client.Ping(ctx).Err()
 // Version returns the version of the Redis server. The embedded Redis has none, and returns an error.
 func (g *Gate) Version(ctx context.Context) (string, error) {
 	info, err := g.client.Info(ctx, "server").Result()
-	return infoField(info, "redis_version"), wrap("ask Redis for its version", err)
+	return infoFields(info)["redis_version"], wrap("ask Redis for its version", err)
 }
 
 // Count counts one request of a user to a sale, by the counter that Admit uses. ok is false if the user has made more requests

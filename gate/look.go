@@ -174,7 +174,7 @@ func (l looker) lookAt(ctx context.Context, node redis.UniversalClient, places [
 	}
 	// If Redis does not report its run id, the variable here is empty, and so is the field run_id of a gate that was installed
 	// on this Redis.
-	here := infoField(info.Val(), "run_id")
+	here := infoFields(info.Val())["run_id"]
 	for i, place := range places {
 		if err := cmp.Or(behind, hashes[i].Err(), lengths[i].Err()); err != nil {
 			failed = err
@@ -202,21 +202,23 @@ func isBehind(info *redis.StringCmd) error {
 	if info.Err() != nil {
 		return info.Err()
 	}
-	silence, _ := strconv.Atoi(infoField(info.Val(), "master_last_io_seconds_ago"))
-	if infoField(info.Val(), "role") == "slave" && (infoField(info.Val(), "master_link_status") != "up" || silence > replicaSilence) {
+	field := infoFields(info.Val())
+	silence, _ := strconv.Atoi(field["master_last_io_seconds_ago"])
+	if field["role"] == "slave" && (field["master_link_status"] != "up" || silence > replicaSilence) {
 		return errBehind
 	}
 	return nil
 }
 
-// infoField returns a field of the reply to INFO, or an empty string if the reply lacks it.
-func infoField(info, name string) string {
+// infoFields returns the fields of a reply to INFO.
+func infoFields(info string) map[string]string {
+	fields := map[string]string{}
 	for line := range strings.Lines(info) {
-		if value, ok := strings.CutPrefix(line, name+":"); ok {
-			return strings.TrimSpace(value)
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			fields[name] = value
 		}
 	}
-	return ""
+	return fields
 }
 
 func number(v any) int64 {

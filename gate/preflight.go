@@ -111,17 +111,12 @@ func (g *Gate) askServer(ctx context.Context, client *redis.Client, now func() t
 	if err != nil {
 		return s, err
 	}
-	s.Info = map[string]string{}
-	for line := range strings.Lines(info) {
-		if field, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			s.Info[field] = value
-		}
-	}
+	s.Info = infoFields(info)
 	if s.Config, err = configOf(ctx, client); err != nil || !g.isCluster() {
 		return s, err
 	}
 	cluster, err := client.ClusterInfo(ctx).Result()
-	s.Info["cluster_state"] = infoField(cluster, "cluster_state")
+	s.Info["cluster_state"] = infoFields(cluster)["cluster_state"]
 	return s, err
 }
 

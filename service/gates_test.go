@@ -317,7 +317,7 @@ func openStores(t *testing.T, stores kit.Stores) realStores {
 	db := check.Must(repository.Open(t.Context(), stores.Database, 8))
 	t.Cleanup(func() { _ = db.Close() })
 	check.Done(db.MigrateUp(t.Context()))
-	options := check.Must(gate.Options(stores.Redis))
+	options := check.Must(gate.Connect(stores.Redis)).(*redis.Client).Options()
 	options.ReadTimeout, options.WriteTimeout = check.Patience, check.Patience // a busy machine must not change answers
 	client := redis.NewClient(options)
 	t.Cleanup(func() { _ = client.Close() })

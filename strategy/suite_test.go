@@ -130,7 +130,7 @@ type engine struct {
 // engine makes an instance with a strategy. The functions in change replace dependencies of the strategy.
 func (s *stores) engine(strategyName string, change ...func(*Needs)) *engine {
 	s.Helper()
-	opts := check.Must(gate.Options(s.Redis))
+	opts := check.Must(gate.Connect(s.Redis)).(*redis.Client).Options()
 	opts.DialTimeout, opts.ReadTimeout, opts.WriteTimeout = check.Patience, check.Patience, check.Patience
 	client := redis.NewClient(opts)
 	kind, ok := Of(strategyName)

@@ -25,8 +25,9 @@ func list(t *testing.T) (*RedisList, *redis.Client) {
 // that runs twice, because the machine stood still, would move two messages.
 func redisClient(t testing.TB, url string) *redis.Client {
 	t.Helper()
-	opts, err := gate.Options(url)
+	bounded, err := gate.Connect(url)
 	check.NoError(t, err)
+	opts := bounded.(*redis.Client).Options()
 	opts.DialTimeout, opts.ReadTimeout, opts.WriteTimeout = check.Patience, check.Patience, check.Patience
 	client := redis.NewClient(opts)
 	t.Cleanup(func() { _ = client.Close() })

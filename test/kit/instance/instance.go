@@ -45,8 +45,9 @@ func Open(t testing.TB, database, redis string) *Instance {
 // Beside returns another instance on the same stores.
 func (i *Instance) Beside(name string) *Instance {
 	i.Helper()
-	opts, err := gate.Options(i.Redis)
+	bounded, err := gate.Connect(i.Redis)
 	check.NoError(i, err)
+	opts := bounded.(*redis.Client).Options()
 	// A call that is repeated, because the machine stood still, would have another answer.
 	opts.DialTimeout, opts.ReadTimeout, opts.WriteTimeout = check.Patience, check.Patience, check.Patience
 	other := &Instance{TB: i.TB, DB: i.DB, Redis: i.Redis, Client: redis.NewClient(opts)}
