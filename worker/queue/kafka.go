@@ -155,7 +155,7 @@ func (q *Kafka) Consume(ctx context.Context, settle settleFunc) error {
 
 // handle settles a batch of records, publishes unreadable ones to the dead-letter topic, and commits the batch.
 func (q *Kafka) handle(ctx context.Context, client *kgo.Client, records []*kgo.Record, settle settleFunc) error {
-	dead, err := handOn(ctx, records, func(r *kgo.Record) []byte { return r.Value }, settle, q.log)
+	_, dead, err := handOn(ctx, records, func(r *kgo.Record) []byte { return r.Value }, settle, q.log)
 	if err != nil {
 		return err
 	}

@@ -25,10 +25,11 @@ const (
 // settleFunc settles entries of one sale.
 type settleFunc = func(ctx context.Context, saleID string, entries []model.Entry) error
 
-// handOn reads the entries in messages and settles them, one sale at a time. text returns the text of a message. dead are the
-// messages that can't be read; the caller moves them to the dead letters. After an error, from settle, none of the messages may
-// be acknowledged.
-func handOn[M any](ctx context.Context, messages []M, text func(M) []byte, settle settleFunc, log *slog.Logger) (dead []M, err error) {
+// handOn reads the entries in messages and settles them, one sale at a time. text returns the text of a message. The caller moves
+// the dead messages, which can't be read, to the dead letters. After an error, from settle, no message may be acknowledged.
+func handOn[M any](
+	ctx context.Context, messages []M, text func(M) []byte, settle settleFunc, log *slog.Logger,
+) (settled, dead []M, err error) {
 	bySale := map[string][]model.Entry{}
 	var sales []string
 	for _, m := range messages {
@@ -41,12 +42,12 @@ func handOn[M any](ctx context.Context, messages []M, text func(M) []byte, settl
 		if bySale[e.SaleID] == nil {
 			sales = append(sales, e.SaleID)
 		}
-		bySale[e.SaleID] = append(bySale[e.SaleID], e)
+		bySale[e.SaleID], settled = append(bySale[e.SaleID], e), append(settled, m)
 	}
 	for _, id := range sales {
 		if err := settle(ctx, id, bySale[id]); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
-	return dead, nil
+	return settled, dead, nil
 }

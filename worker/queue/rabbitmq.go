@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -42,13 +41,14 @@ type RabbitMQ struct {
 	log   *slog.Logger
 	wakes chan struct{}
 
-	turn      chan struct{} // of capacity 1: the goroutine that uses publisher holds it
-	publisher *link         // nil: not connected
+	publisher chan *link // of capacity 1: whoever publishes takes the link out meanwhile; nil: not connected
 }
 
 // NewRabbitMQ returns the queue of one instance. It does not connect, so the broker may start later.
 func NewRabbitMQ(url string, log *slog.Logger) *RabbitMQ {
-	return &RabbitMQ{url: url, name: attempts, log: log, wakes: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
+	q := &RabbitMQ{url: url, name: attempts, log: log, wakes: make(chan struct{}, 1), publisher: make(chan *link, 1)}
+	q.publisher <- nil
+	return q
 }
 
 func (q *RabbitMQ) deadName() string { return q.name + ".dead" }
@@ -114,7 +114,11 @@ func (l *link) cutWith(ctx context.Context) (letGo func() bool) {
 	return context.AfterFunc(ctx, func() { _ = l.socket.Close() })
 }
 
+// close closes the connection, if there is a link.
 func (l *link) close() {
+	if l == nil {
+		return
+	}
 	defer time.AfterFunc(amqpFarewell, func() { _ = l.socket.Close() }).Stop()
 	_ = l.conn.Close() // the connection may be lost already
 }
@@ -122,35 +126,26 @@ func (l *link) close() {
 // publishing runs call on the publisher's connection, one caller at a time. It connects first if there is no open
 // connection, and closes the connection if call fails. doing says in the error what call does.
 func (q *RabbitMQ) publishing(ctx context.Context, doing string, call func(*link) error) (err error) {
+	var l *link
 	select {
-	case q.turn <- struct{}{}:
-		defer func() { <-q.turn }()
+	case l = <-q.publisher:
+		defer func() { q.publisher <- l }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if q.publisher != nil && q.publisher.channel.IsClosed() {
-		q.hangUp()
-	}
-	if q.publisher == nil {
-		if q.publisher, err = q.dial(ctx, q.open); err != nil {
+	if l == nil || l.channel.IsClosed() {
+		l.close()
+		if l, err = q.dial(ctx, q.open); err != nil {
 			return err
 		}
 	}
-	letGo := q.publisher.cutWith(ctx)
-	defer letGo()
-	if err = call(q.publisher); err != nil {
-		q.hangUp()
+	defer l.cutWith(ctx)()
+	if err = call(l); err != nil {
+		l.close()
+		l = nil
 		return fmt.Errorf("%s: %w", doing, errors.Join(err, ctx.Err()))
 	}
 	return nil
-}
-
-// hangUp closes the publisher's connection. The caller holds the turn.
-func (q *RabbitMQ) hangUp() {
-	if q.publisher != nil {
-		q.publisher.close()
-	}
-	q.publisher = nil
 }
 
 // Publish implements worker.Queue. A call has at most batchMost entries.
@@ -259,18 +254,15 @@ func (l *link) lostError() error {
 
 // handle settles a batch of deliveries, rejects the unreadable ones and acknowledges the others.
 func (q *RabbitMQ) handle(ctx context.Context, batch []amqp.Delivery, settle settleFunc) error {
-	dead, err := handOn(ctx, batch, func(d amqp.Delivery) []byte { return d.Body }, settle, q.log)
+	settled, dead, err := handOn(ctx, batch, func(d amqp.Delivery) []byte { return d.Body }, settle, q.log)
 	if err != nil {
 		return err
 	}
-	rejected := map[uint64]bool{}
 	for _, d := range dead {
-		rejected[d.DeliveryTag] = true
 		if err := d.Reject(false); err != nil {
 			return fmt.Errorf("reject at RabbitMQ: %w", err)
 		}
 	}
-	settled := slices.DeleteFunc(batch, func(d amqp.Delivery) bool { return rejected[d.DeliveryTag] })
 	if len(settled) == 0 {
 		return nil
 	}
@@ -320,8 +312,7 @@ func (q *RabbitMQ) Reach(ctx context.Context) error {
 
 // Close closes the publisher's connection.
 func (q *RabbitMQ) Close() error {
-	q.turn <- struct{}{}
-	defer func() { <-q.turn }()
-	q.hangUp()
+	(<-q.publisher).close()
+	q.publisher <- nil
 	return nil
 }

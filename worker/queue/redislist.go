@@ -99,7 +99,7 @@ func (q *RedisList) Consume(ctx context.Context, settle settleFunc) error {
 		if len(messages) == 0 {
 			continue
 		}
-		dead, err := handOn(ctx, messages, func(text string) []byte { return []byte(text) }, settle, q.log)
+		_, dead, err := handOn(ctx, messages, func(text string) []byte { return []byte(text) }, settle, q.log)
 		if err != nil {
 			return err
 		}
@@ -143,10 +143,8 @@ func (q *RedisList) done(ctx context.Context, me string, dead []string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listTimeout)
 	defer cancel()
 	pipe := q.client.TxPipeline()
-	for _, message := range dead {
-		pipe.LPush(ctx, deadListKey(), message)
-	}
 	if len(dead) > 0 {
+		pipe.LPush(ctx, deadListKey(), dead)
 		pipe.LTrim(ctx, deadListKey(), 0, deadMost-1)
 		pipe.Expire(ctx, deadListKey(), deadTTL)
 	}
