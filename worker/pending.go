@@ -158,19 +158,13 @@ type lateSales struct {
 	under   sync.WaitGroup // all batches under way, late or not
 }
 
-func (l *lateSales) begin(gate model.GateRef) {
+func (l *lateSales) add(gate model.GateRef, batches int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.batches == nil {
 		l.batches = map[model.GateRef]int{}
 	}
-	l.batches[gate]++
-}
-
-func (l *lateSales) end(gate model.GateRef) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.batches[gate]--; l.batches[gate] == 0 {
+	if l.batches[gate] += batches; l.batches[gate] == 0 {
 		delete(l.batches, gate)
 	}
 }

@@ -163,9 +163,7 @@ func (r *relay) deliver(ctx context.Context, _ string, entries []model.Entry) er
 		if r.late.has(gate) {
 			break
 		}
-		err := r.settler.patiently(ctx, []saleBatch{{gate, batch}}, consumerPatience, &r.late, func(b saleBatch) error {
-			return r.settler.settleSale(ctx, b.gate, b.entries)
-		})
+		err := r.settler.patiently(ctx, gate, consumerPatience, &r.late, func() error { return r.settler.settleSale(ctx, gate, batch) })
 		if err != nil && ctx.Err() != nil {
 			return err
 		}

@@ -138,15 +138,11 @@ func (s *Settler) Run(ctx context.Context) {
 
 // sweep finds entries that were left behind, and adds those that this instance has to settle: entries of instances that do not
 // run any more, and its own that it does not have in memory, because Redis's reply was lost, there was no room, a batch failed or
-// the queue did not deliver them. Unreadable entries are reported.
+// the queue did not deliver them.
 func (s *Settler) sweep(ctx context.Context) error {
-	gates := s.Live()
-	if len(gates) == 0 {
-		return nil
-	}
 	s.pending.expect(false)
-	entries, bad, err := s.Stream.Leftovers(ctx, gates, s.age, sweepMost)
-	if err := errors.Join(err, s.report(ctx, bad)); err != nil || len(entries) == 0 {
+	entries, err := s.leftovers(ctx, s.age)
+	if err != nil || len(entries) == 0 {
 		return err
 	}
 	running, read := s.Running(ctx, leftAfter), len(entries)
@@ -180,19 +176,18 @@ func (s *Settler) heir(e model.Entry, running []string) (heir string) {
 	return heir
 }
 
-// report logs unreadable entries, which were deleted, and records them in the database, whose error it returns. If two instances
-// find an entry at the same moment, both record it: the instance that has deleted it may die before it records that, and no
-// entry may be gone without a record.
-func (s *Settler) report(ctx context.Context, bad map[string][]string) error {
+// leftovers returns the oldest entries of the streams that have this age. It logs unreadable ones, which were deleted, and records
+// them in the database. If two instances find such an entry at the same moment, both record it: the instance that has deleted it may
+// die before it records that, and no entry may be gone without a record.
+func (s *Settler) leftovers(ctx context.Context, age time.Duration) ([]model.Entry, error) {
+	entries, bad, err := s.Stream.Leftovers(ctx, s.Live(), age, sweepMost)
 	for saleID, texts := range bad {
 		for _, text := range texts {
 			s.Log.Error("an unreadable entry was deleted from the stream", "sale", saleID, "entry", text)
-			if err := s.Ledger.Log(ctx, "engine", "delete_entry", saleID, text); err != nil {
-				return err
-			}
+			err = errors.Join(err, s.Ledger.Log(ctx, "engine", "delete_entry", saleID, text))
 		}
 	}
-	return nil
+	return entries, err
 }
 
 // Drain settles all entries that this instance has admitted and that are not settled yet. It returns an error if ctx ends
@@ -220,11 +215,16 @@ func (s *Settler) Drain(ctx context.Context) error {
 		if err := s.pending.drained(ctx); err != nil {
 			return err
 		}
-		if err := s.acks.sent(ctx); err != nil {
+		acknowledged := make(chan struct{})
+		go func() {
+			s.acks.under.Wait()
+			close(acknowledged)
+		}()
+		if err := ended(ctx, acknowledged); err != nil {
 			return err
 		}
-		entries, bad, err := s.Stream.Leftovers(ctx, s.Live(), 0, sweepMost)
-		if err := errors.Join(err, s.report(ctx, bad)); err != nil {
+		entries, err := s.leftovers(ctx, 0)
+		if err != nil {
 			return err
 		}
 		if s.adopt(entries, func(e model.Entry) bool { return e.Instance == s.Instance }) == 0 {
@@ -273,7 +273,15 @@ func (s *Settler) turn(ctx context.Context, batches []saleBatch) error {
 	if len(batches) > 1 && s.relay == nil && s.together(ctx, batches) {
 		return nil
 	}
-	return s.patiently(ctx, batches, writerPatience, &s.pending.late, func(b saleBatch) error { return s.dispatch(ctx, b) })
+	errs := make([]error, len(batches))
+	var sales sync.WaitGroup
+	for i, b := range batches {
+		sales.Go(func() {
+			errs[i] = s.patiently(ctx, b.gate, writerPatience, &s.pending.late, func() error { return s.dispatch(ctx, b) })
+		})
+	}
+	sales.Wait()
+	return errors.Join(errs...)
 }
 
 // together settles entries of several sales in one transaction, and reports whether that succeeded.
@@ -300,42 +308,23 @@ func (s *Settler) dispatch(ctx context.Context, b saleBatch) error {
 	return s.settleSale(ctx, b.gate, b.entries)
 }
 
-// patiently runs do for all sales at the same time, and waits for all, but not for longer than patience. It returns the errors
-// of those calls that have ended by then. The others go on in the background. Their sales are late until they end, so that
-// no other batch of such a sale begins.
-func (s *Settler) patiently(ctx context.Context, batches []saleBatch, patience time.Duration, late *lateSales, do func(b saleBatch) error) (err error) {
-	type ending struct {
-		at  int
-		err error
+// patiently settles a batch of a sale, and returns the error. After patience it returns nil, and the batch goes on in the
+// background. The sale is then late until the batch ends, so that no other batch of the sale begins.
+func (s *Settler) patiently(ctx context.Context, gate model.GateRef, patience time.Duration, late *lateSales, settle func() error) error {
+	done := make(chan error, 1)
+	late.under.Go(func() { done <- settle() })
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(patience):
 	}
-	ends, running := make(chan ending, len(batches)), map[int]bool{}
-	for at, b := range batches {
-		running[at] = true
-		late.under.Go(func() { ends <- ending{at, do(b)} })
-	}
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	for len(running) > 0 {
-		select {
-		case end := <-ends:
-			delete(running, end.at)
-			err = errors.Join(err, end.err)
-		case <-timer.C:
-			for at := range running {
-				late.begin(batches[at].gate)
-			}
-			late.under.Go(func() {
-				for range running {
-					end := <-ends
-					s.warn(ctx, end.err)
-					late.end(batches[end.at].gate)
-					s.pending.poke()
-				}
-			})
-			return err
-		}
-	}
-	return err
+	late.add(gate, 1)
+	late.under.Go(func() {
+		s.warn(ctx, <-done)
+		late.add(gate, -1)
+		s.pending.poke()
+	})
+	return nil
 }
 
 // warn logs that a batch failed, unless ctx has ended.
@@ -356,7 +345,16 @@ func (s *Settler) settleSale(ctx context.Context, gate model.GateRef, entries []
 	for _, e := range settled {
 		finished[e.ID] = true
 	}
-	s.leave(slices.DeleteFunc(slices.Clone(entries), func(e model.Entry) bool { return finished[e.ID] }), err)
+	// With an error the others are in their streams, where a sweep finds them. Without one, another instance has settled them, or
+	// they were lost with Redis: their buyers have to look in the database.
+	others := slices.DeleteFunc(slices.Clone(entries), func(e model.Entry) bool { return finished[e.ID] })
+	s.Apart(others)
+	for _, e := range others {
+		if err == nil && e.Waiter != nil {
+			e.Waiter.Tell(model.Outcome{Verdict: model.Queued}, nil)
+		}
+	}
+	s.pending.done(others)
 	if len(settled) > 0 {
 		s.finish(ctx, settled, outcomes)
 	}
@@ -364,18 +362,6 @@ func (s *Settler) settleSale(ctx context.Context, gate model.GateRef, entries []
 		return fmt.Errorf("sale %s: %w", gate.SaleID, err)
 	}
 	return nil
-}
-
-// leave forgets entries that this instance has not settled. With an error they are in their streams, where a sweep finds them.
-// Without one, another instance has settled them, or they were lost with Redis: their buyers have to look in the database.
-func (s *Settler) leave(entries []model.Entry, err error) {
-	s.Apart(entries)
-	for _, e := range entries {
-		if err == nil && e.Waiter != nil {
-			e.Waiter.Tell(model.Outcome{Verdict: model.Queued}, nil)
-		}
-	}
-	s.pending.done(entries)
 }
 
 // finish wakes the buyers of settled entries. In the background the entries are then deleted from their streams and forgotten.
@@ -394,7 +380,7 @@ type acknowledgements struct {
 	entries  []model.Entry
 	outcomes []model.Outcome // of the entries
 	running  bool
-	under    sync.WaitGroup
+	under    sync.WaitGroup // ends when no entry waits, whether the calls succeeded or not
 }
 
 func (s *Settler) acknowledge(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) {
@@ -425,17 +411,6 @@ func (s *Settler) acknowledge(ctx context.Context, entries []model.Entry, outcom
 			}
 		}
 	})
-}
-
-// sent waits until no acknowledgement waits or is under way, whether the calls succeeded or not. If ctx ends first, sent returns
-// the error of ctx.
-func (a *acknowledgements) sent(ctx context.Context) error {
-	sent := make(chan struct{})
-	go func() {
-		a.under.Wait()
-		close(sent)
-	}()
-	return ended(ctx, sent)
 }
 
 // next removes and returns the entries of the next call, and their outcomes. If none wait, it notes that the goroutine ends, so
