@@ -28,10 +28,9 @@ func (g *Gate) Wake(ctx context.Context, instance string, outcomes map[string]mo
 	return wrap("wake "+instance, err)
 }
 
-// Listen receives the messages of Announce and Wake until ctx ends. It calls changed with the id of a changed sale,
-// and woken with the ids of settled orders whose buyers wait on this instance. After a lost connection the client
-// reconnects by itself, but the messages of that time are lost. Therefore the caller must also poll for changed sales and
-// settled orders.
+// Listen receives the messages of Announce and Wake until ctx ends. It calls changed with the id of a changed sale, and woken
+// with the ids of settled orders whose buyers wait on this instance. After a lost connection the client reconnects by itself, but
+// the messages of that time are lost. Therefore the caller must also poll for changed sales and settled orders.
 func (g *Gate) Listen(ctx context.Context, changed func(saleID string), woken func(orderIDs []string)) {
 	sub := g.client.Subscribe(ctx, controlChannel, wakeChannel(g.instance))
 	defer func() { _ = sub.Close() }()

@@ -24,9 +24,8 @@ const (
 	page = 1000
 	// pagesAtOnce is how many pages are sent at the same time: Redis works on one while the engine encodes the next.
 	pagesAtOnce = 2
-	// nobody is a field that every staged hash has from its first command on. It keeps the hash from being empty, so
-	// that there is a key to rename. A staged hash that has expired, and that a later page has created again, lacks
-	// the field and is not installed.
+	// nobody is a field that every staged hash has from its first command on. It keeps the hash from being empty, so that there is a
+	// key to rename. A staged hash that has expired, and that a later page has created again, lacks the field and is not installed.
 	nobody = ""
 	// asTable is the value of the field nobody. By default, Redis stores a hash of up to 512 fields as a list, which it searches
 	// from the beginning, unless a value is longer than 64 bytes: then it stores a table. An attempt looks up two fields.
@@ -133,9 +132,9 @@ func (s *staging) send(ctx context.Context, commands func(p redis.Pipeliner, sha
 	return nil
 }
 
-// stage writes rows into the staged hashes, up to pagesAtOnce pages at the same time. row returns the field and the value of a row,
-// and the user to whose shard it goes. stage returns the first error of a write or of reading the pages, after which it begins no
-// other page.
+// stage writes rows into the staged hashes, up to pagesAtOnce pages at the same time. row returns the field and the value of a
+// row, and the user to whose shard it goes. stage returns the first error of a write or of reading the pages, after which it
+// begins no other page.
 func stage[T any](ctx context.Context, s *staging, pages iter.Seq2[[]T, error], row func(T) (userID, field string, value any)) error {
 	adding, all := errgroup.WithContext(ctx)
 	adding.SetLimit(pagesAtOnce)

@@ -133,9 +133,8 @@ func (g *Gate) Units(ctx context.Context, gate model.GateRef, users []string) ([
 	})
 }
 
-// Buyers returns the number of users with live units at a gate. It reads the hash of units in pages, so that no command of
-// Redis takes long. If units are released meanwhile, a user may be counted twice. No user who has units all the time is left
-// out.
+// Buyers returns the number of users with live units at a gate. It reads the hash of units in pages, so that no command of Redis
+// takes long. If units are released meanwhile, a user may be counted twice. No user who has units all the time is left out.
 func (g *Gate) Buyers(ctx context.Context, gate model.GateRef) (int64, error) {
 	var buyers atomic.Int64
 	err := eachShard(gate, "count the buyers at the gate", func(_ int, tag string) error {

@@ -29,7 +29,8 @@ const (
 )
 
 // lane returns the lock for transfers of units of a sale: a channel of capacity 1. So the transfers of one sale on this instance
-// run one after the other, and an attempt that has waited may find that the transfer before has brought enough units to its shard.
+// run one after the other, and an attempt that has waited may find that the transfer before has brought enough units to its
+// shard.
 func (g *Gate) lane(saleID string) chan struct{} {
 	return g.lanes[crc32.ChecksumIEEE([]byte(saleID))%transferLanes]
 }
@@ -151,8 +152,8 @@ func (g *Gate) bring(ctx context.Context, tags []string, shards []shard, home in
 // errClosed means that a shard is missing, closed, of another epoch or of another Redis process.
 var errClosed = errors.New("a shard of the gate is closed")
 
-// transfer runs transfer_out.lua or transfer_in.lua at a shard, for units that are wanted or given, and returns the answer. closed
-// is the answer of a shard that can't take part. If the call fails, units may be missing until the gate is replaced.
+// transfer runs transfer_out.lua or transfer_in.lua at a shard, for units that are wanted or given, and returns the answer.
+// closed is the answer of a shard that can't take part. If the call fails, units may be missing until the gate is replaced.
 func (g *Gate) transfer(ctx context.Context, script *redis.Script, closed int64, tag string, epoch, units int64) (moved int64, err error) {
 	moved, err = script.Run(ctx, g.client, []string{gateKey(tag)}, epoch, units, g.instance, g.moves.Add(1)).Int64()
 	if err == nil && moved == closed {

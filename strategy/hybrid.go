@@ -15,13 +15,12 @@ import (
 
 var hybridLesson = model.Lesson{
 	How: "Hybrid tries the gate first, behind a circuit breaker, and falls back to the database.",
-	Right: "on both ways the units finally come from the same stock row, and an attempt has the same order id. If " +
-		"Redis admitted an attempt but its reply was lost, and the fallback then made the order, the settler " +
-		"finds that order under the id of the stream entry and makes no second one.",
-	Breaks: "when neither store can take the attempt, or when the database refuses an attempt that Redis may have " +
-		"admitted (503).",
-	Costs: "with Redis, the same as the strategy redis; without Redis, transactions of the database alone, in " +
-		"batches, with one writer per sale on each instance.",
+	Right: "on both ways the units finally come from the same stock row, and an attempt has the same order id. If Redis admitted " +
+		"an attempt but its reply was lost, and the fallback then made the order, the settler finds that order under the id of the " +
+		"stream entry and makes no second one.",
+	Breaks: "when neither store can take the attempt, or when the database refuses an attempt that Redis may have admitted (503).",
+	Costs: "with Redis, the same as the strategy redis; without Redis, transactions of the database alone, in batches, with one " +
+		"writer per sale on each instance.",
 }
 
 // Hybrid is the strategy that hybridLesson describes.
@@ -72,8 +71,8 @@ func (h *Hybrid) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, er
 	return unlessAdmitted(outcome, err, a.Keyless && !asked)
 }
 
-// count counts one request, while Redis, which counts for all instances, does not answer. ok is false if the request came too soon;
-// the next one is allowed after retryAfter at the latest.
+// count counts one request, while Redis, which counts for all instances, does not answer. ok is false if the request came too
+// soon; the next one is allowed after retryAfter at the latest.
 func (h *Hybrid) count(a model.Attempt) (retryAfter time.Duration, ok bool) {
 	f := a.Frequency
 	if f.Limit <= 0 {

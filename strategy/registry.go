@@ -20,16 +20,15 @@ import (
 
 // Gate is the part of the gate in Redis that strategies use.
 type Gate interface {
-	// Admit takes the units of attempts and queues the attempts, or refuses them. The answers are in the order of the attempts.
-	// The verdict is model.NoGate if no gate of LeastEpoch or a newer one is open, and model.Unsure if the database has to
-	// decide. After an error in an answer the attempt may have been admitted.
+	// Admit takes the units of attempts and queues the attempts, or refuses them. The answers are in the order of the attempts. The
+	// verdict is model.NoGate if no gate of LeastEpoch or a newer one is open, and model.Unsure if the database has to decide. After
+	// an error in an answer the attempt may have been admitted.
 	Admit(ctx context.Context, attempts []model.Attempt) []model.Admission
 	// Peek reads the present state of gates, in the order of the arguments. It returns an error only if none can be read.
 	Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error)
 	// Batch returns the key under which an attempt is batched. The attempts of a batch are judged on one Redis node.
 	Batch(ctx context.Context, a model.Attempt) string
-	// Node returns the name of the Redis node that judges an attempt, or an empty string if there is one Redis only or the node
-	// is not known.
+	// Node returns the name of the Redis node that judges an attempt, or "" if there is one Redis only or the node is not known.
 	Node(ctx context.Context, a model.Attempt) string
 }
 
@@ -83,8 +82,7 @@ type Needs struct {
 // many as a Redis client has connections. The key is a node, a shard or a sale.
 const callsAlone = 64
 
-// batched returns l with batches of at most n.Batch attempts. If a batch has one attempt only, more calls run at
-// once.
+// batched returns l with batches of at most n.Batch attempts. If a batch has one attempt only, more calls run at once.
 func (n Needs) batched(l batch.Limits) batch.Limits {
 	if n.Batch > 0 {
 		l.Batch = min(l.Batch, n.Batch)
@@ -109,11 +107,8 @@ type Strategy interface {
 // stateless has the methods of a strategy that starts nothing, and that lacks nothing but what the checks of the stores report.
 type stateless struct{}
 
-// Healthy returns nil.
 func (stateless) Healthy() error { return nil }
-
-// Close does nothing.
-func (stateless) Close() {}
+func (stateless) Close()         {}
 
 // Kind describes a strategy: its name, how to make it, and what other packages have to know of it.
 type Kind struct {

@@ -15,8 +15,7 @@ import (
 const (
 	// auditPeriod is the time between two rounds. With many sales it is longer (pace).
 	auditPeriod = time.Second
-	// auditLease is how many rounds a lease lasts, and so how long the lease of a dead instance keeps others from reading
-	// the books.
+	// auditLease is how many rounds a lease lasts, and so how long the lease of a dead instance keeps others from reading the books.
 	auditLease = 3
 	// driftsSeen is how many times in a row the same drift, or a wrong count of users' units, must be seen before the gate is
 	// replaced. A single sighting may fall between a commit and its acknowledgement.

@@ -70,8 +70,8 @@ func ended(ctx context.Context, done <-chan struct{}) error {
 }
 
 // Lease gets the lease of a loop for this instance, or extends it, for ttl from now. mine is false if another instance has the
-// lease. After ttl without a further call, another instance may get it. By leases, loops work on one instance at a time. They only
-// save work: two instances at once are safe.
+// lease. After ttl without a further call, another instance may get it. By leases, loops work on one instance at a time. They
+// only save work: two instances at once are safe.
 type Lease func(ctx context.Context, loop string, ttl time.Duration) (mine bool, err error)
 
 // AuditLog records in the database what the engine finds or does by itself.

@@ -176,9 +176,9 @@ func (s *Settler) heir(e model.Entry, running []string) (heir string) {
 	return heir
 }
 
-// leftovers returns the oldest entries of the streams that have this age. It logs unreadable ones, which were deleted, and records
-// them in the database. If two instances find such an entry at the same moment, both record it: the instance that has deleted it may
-// die before it records that, and no entry may be gone without a record.
+// leftovers returns the oldest entries of the streams that have this age. It logs unreadable ones, which were deleted, and
+// records them in the database. If two instances find such an entry at the same moment, both record it: the instance that has
+// deleted it may die before it records that, and no entry may be gone without a record.
 func (s *Settler) leftovers(ctx context.Context, age time.Duration) ([]model.Entry, error) {
 	entries, bad, err := s.Stream.Leftovers(ctx, s.Live(), age, sweepMost)
 	for saleID, texts := range bad {
@@ -190,10 +190,9 @@ func (s *Settler) leftovers(ctx context.Context, age time.Duration) ([]model.Ent
 	return entries, err
 }
 
-// Drain settles all entries that this instance has admitted and that are not settled yet. It returns an error if ctx ends
-// first, a batch fails, or the streams can't be read. Call it at a stop, after the last admission and before the stores are
-// closed. With a Queue, Run must have been called before: Drain ends Run's consumers, and also settles the entries that they
-// did not get.
+// Drain settles all entries that this instance has admitted and that are not settled yet. It returns an error if ctx ends first,
+// a batch fails, or the streams can't be read. Call it at a stop, after the last admission and before the stores are closed. With
+// a Queue, Run must have been called before: Drain ends Run's consumers, and also settles the entries that they did not get.
 func (s *Settler) Drain(ctx context.Context) error {
 	if s.relay != nil {
 		if err := s.relay.end(ctx); err != nil {
@@ -310,7 +309,9 @@ func (s *Settler) dispatch(ctx context.Context, b saleBatch) error {
 
 // patiently settles a batch of a sale, and returns the error. After patience it returns nil, and the batch goes on in the
 // background. The sale is then late until the batch ends, so that no other batch of the sale begins.
-func (s *Settler) patiently(ctx context.Context, gate model.GateRef, patience time.Duration, late *lateSales, settle func() error) error {
+func (s *Settler) patiently(
+	ctx context.Context, gate model.GateRef, patience time.Duration, late *lateSales, settle func() error,
+) error {
 	done := make(chan error, 1)
 	late.under.Go(func() { done <- settle() })
 	select {

@@ -118,8 +118,7 @@ func (q *Kafka) makeTopics(ctx context.Context) error {
 	return nil
 }
 
-// Consume implements worker.Queue. A rebalance waits until the batch that the consumer has polled is settled and
-// committed.
+// Consume implements worker.Queue. A rebalance waits until the batch that the consumer has polled is settled and committed.
 func (q *Kafka) Consume(ctx context.Context, settle settleFunc) error {
 	if err := q.makeTopics(ctx); err != nil {
 		return err

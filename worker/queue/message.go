@@ -10,9 +10,8 @@ import (
 	"flashsale/model"
 )
 
-// A message is one entry as text: the format version, then the fields of the entry, separated by single spaces. The
-// idempotency key comes last, because it may contain spaces. The sale is not a field: its id is the first part of the order
-// id.
+// A message is one entry as text: the format version, then the fields of the entry, separated by single spaces. The idempotency
+// key comes last, because it may contain spaces. The sale is not a field: its id is the first part of the order id.
 const (
 	version = "3"
 	fields  = 10

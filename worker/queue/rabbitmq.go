@@ -16,8 +16,7 @@ import (
 )
 
 const (
-	// amqpHeartbeat is the heartbeat timeout. The client closes the connection if the broker is silent for 1.5 times as
-	// long.
+	// amqpHeartbeat is the heartbeat timeout. The client closes the connection if the broker is silent for 1.5 times as long.
 	amqpHeartbeat = 3 * time.Second
 	// amqpSetup bounds the setup of a consumer's connection.
 	amqpSetup = 3 * time.Second
