@@ -16,8 +16,7 @@ const (
 	retries = 1
 	// redirects is for a Cluster: one redirect, to the node that has the slot, and the retries there.
 	redirects = 1 + retries
-	// poolSize connections are enough for thousands of attempts, since up to 256 attempts share a call. For a Cluster this is
-	// the number for each node.
+	// poolSize connections, of a Cluster for each node, are enough for thousands of attempts: up to 256 attempts share a call.
 	poolSize = 64
 	// poolTimeout is how long a call waits for a connection before the gate counts as unreachable.
 	poolTimeout = 2 * time.Second
@@ -27,8 +26,7 @@ const (
 // close the client. No error contains a password.
 func Connect(text string) (redis.UniversalClient, error) { return connect(text, false) }
 
-// ConnectReplicas makes a client for reads. With a Cluster or sentinels, the client prefers replicas. Addresses and errors are
-// those of Connect, and here too the caller must close the client.
+// ConnectReplicas makes a client for reads, as Connect does. With a Cluster or sentinels, the client prefers replicas.
 func ConnectReplicas(text string) (redis.UniversalClient, error) { return connect(text, true) }
 
 func connect(text string, replicas bool) (redis.UniversalClient, error) {

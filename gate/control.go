@@ -18,8 +18,8 @@ func (g *Gate) Announce(ctx context.Context, saleID string) error {
 	return wrap("announce a change", g.client.Publish(ctx, controlChannel, saleID).Err())
 }
 
-// Wake publishes to another instance the ids of settled orders whose buyers wait there. It publishes no outcomes,
-// because anybody with access to Redis could publish false ones; the other instance reads them from the database.
+// Wake publishes to another instance the ids of settled orders whose buyers wait there. The other instance reads the outcomes
+// from the database, because anybody with access to Redis could publish false ones.
 func (g *Gate) Wake(ctx context.Context, instance string, outcomes map[string]model.Outcome) error {
 	payload, err := json.Marshal(slices.Collect(maps.Keys(outcomes)))
 	if err == nil {
