@@ -19,7 +19,7 @@ type pending struct {
 	held    map[string]bool // the orders' ids of all entries that were added and for which done was not called yet
 	empty   chan struct{}   // closed when held becomes empty; nil: nobody waits for that
 	late    lateSales       // take leaves out these sales
-	signal  chan struct{}
+	signal  chan struct{}   // receives a value when entries wait: wakes the writer
 }
 
 func newPending() *pending {
@@ -29,8 +29,8 @@ func newPending() *pending {
 	}
 }
 
-// add appends those of the entries that are not held yet, and returns how many. No more than p.most entries are held in all:
-// further ones stay in their streams only.
+// add appends those of the entries that are not held yet, and returns how many. Beyond p.most, entries stay in their streams
+// only.
 func (p *pending) add(entries []model.Entry) (added int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,8 +61,8 @@ type saleBatch struct {
 	entries []model.Entry
 }
 
-// take returns at most count waiting entries, of one sale or of several, which then no longer wait but are still held. The
-// sales are served in turn; those that are late are left out.
+// take returns at most count waiting entries, which then no longer wait but are still held. The sales are served in turn, except
+// late ones.
 func (p *pending) take(count int) (batches []saleBatch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,8 +109,8 @@ func (p *pending) backlog(count int) bool {
 	return p.length > count
 }
 
-// done forgets entries that are settled and deleted from their streams, or that this instance leaves in their streams. If the
-// streams may have more entries and there is room for them, it wakes the sweep.
+// done forgets entries that are deleted from their streams, or that this instance leaves there. If the streams may have more
+// entries and there is room for them, it wakes the sweep.
 func (p *pending) done(entries []model.Entry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,7 +126,7 @@ func (p *pending) done(entries []model.Entry) {
 	}
 }
 
-// drained waits until no entry is held, or until ctx ends. If ctx has ended, drained returns the error of ctx.
+// drained waits until no entry is held. If ctx has ended, it returns the error of ctx.
 func (p *pending) drained(ctx context.Context) error {
 	p.mu.Lock()
 	if len(p.held) == 0 {
@@ -141,7 +141,6 @@ func (p *pending) drained(ctx context.Context) error {
 	return ended(ctx, empty)
 }
 
-// poke wakes the writer.
 func (p *pending) poke() { notify(p.signal) }
 
 func notify(signal chan struct{}) {

@@ -17,40 +17,37 @@ import (
 )
 
 const (
-	// settleWriters is how many batches an instance settles at once while a backlog waits. With a Queue the instance also runs
-	// as many consumers. More of them make the database slower, not faster. Without a backlog there is one batch at a time:
-	// it is larger than each of two batches would be, and so costs less for each entry.
+	// settleWriters is how many batches an instance settles at once while a backlog waits, and with a Queue how many consumers it
+	// runs. More of them make the database slower. Without a backlog there is one batch at a time: it is larger than each of two
+	// would be, and so costs less for each entry.
 	settleWriters = 2
-	// settleBatch is how many entries one transaction settles at most. Large batches make it cheaper to settle a backlog;
-	// without a backlog, batches hardly get that large.
+	// settleBatch is how many entries one transaction settles at most. Only in a backlog, which that makes cheaper, are there as
+	// many.
 	settleBatch = 512
-	// ackMost is how many entries one call deletes from the streams at most. The scripts pass their ids through Lua's unpack,
-	// which takes fewer than 8,000 values.
+	// ackMost is how many entries one call deletes from the streams at most: Lua's unpack takes fewer than 8,000 values.
 	ackMost = 4 * settleBatch
 	// mostHeld is how many entries are in memory at most, some 2 KiB each. Further ones stay in their streams until there is room.
 	mostHeld = 1 << 16
-	// sweepPeriod is how often all streams are searched for entries that were left behind. With many sales the period is longer
-	// (pace).
+	// sweepPeriod is how often all streams are searched for entries that were left behind, with few sales (pace).
 	sweepPeriod = time.Second
 	// sweepMost is how many entries a sweep reads of each shard at most.
 	sweepMost = 4096
-	// leftAfter is the age at which an entry counts as left behind, if no running instance has it in memory. It is well
-	// above the time of a transaction, and well below the ten seconds in which every queued attempt ends.
+	// leftAfter is the age at which an entry counts as left behind, if no running instance has it in memory: well above the time of
+	// a transaction, and well below the ten seconds in which every queued attempt ends.
 	leftAfter = 3 * time.Second
 	// brokenTries is the number of the try at which an entry that can't be settled is refused for good.
 	brokenTries = 5
 	// settleTimeout bounds a transaction. After that, another transaction tries to settle its entries.
 	settleTimeout = 3 * time.Second
-	// retryPause is the longest pause before the second try of a batch. It doubles with each try, up to retryMost. The
-	// growth keeps a sale whose rows stay locked from occupying a connection all the time; the limit lets a batch succeed
-	// soon after the database is back.
+	// retryPause is the longest pause before the second try of a batch. It doubles with each try, so that a sale whose rows stay
+	// locked does not always occupy a connection, up to retryMost, so that a batch succeeds soon after the database is back.
 	retryPause = 200 * time.Millisecond
 	retryMost  = 8 * retryPause
-	// mixedTimeout bounds a transaction that settles several sales. After that each sale is settled by itself, so that a sale
-	// whose row is locked does not delay the others.
+	// mixedTimeout bounds a transaction that settles several sales. After that each is settled by itself, so that a locked row of
+	// one does not delay the others.
 	mixedTimeout = 300 * time.Millisecond
-	// writerPatience is how long a writer waits for its batch before it goes on with other sales. It is well above the
-	// time of a commit, and so short that few buyers of other sales notice.
+	// writerPatience is how long a writer waits for its batch before it goes on with other sales: well above the time of a commit,
+	// and so short that few buyers of other sales notice.
 	writerPatience = 100 * time.Millisecond
 )
 
@@ -95,13 +92,16 @@ type SettlerNeeds struct {
 type Settler struct {
 	SettlerNeeds
 	pending *pending
-	acks    acknowledgements
-	relay   *relay        // nil without a Queue
-	age     time.Duration // leftAfter; tests set another one
-	busy    atomic.Bool   // a batch is under way
+	relay   *relay         // nil without a Queue
+	age     time.Duration  // leftAfter; tests set another one
+	busy    atomic.Bool    // a batch is under way
+	acks    sync.WaitGroup // ends when no settled entry waits, whether the calls of the gate succeeded or not
 
-	mu     sync.Mutex
-	broken map[string]int // by order's id, the failed tries of entries that can't be settled even alone
+	mu       sync.Mutex
+	broken   map[string]int  // by order's id, the failed tries of entries that can't be settled even alone
+	settled  []model.Entry   // wait to be deleted from their streams
+	outcomes []model.Outcome // of the settled entries
+	acking   bool
 }
 
 // NewSettler makes a settler.
@@ -116,8 +116,8 @@ func NewSettler(n SettlerNeeds) *Settler {
 	return s
 }
 
-// Add gives the settler entries that this instance has admitted, and does not block. Entries above mostHeld stay in their
-// streams until there is room.
+// Add gives the settler entries that this instance has admitted, and does not block. Entries above mostHeld stay in their streams
+// until there is room.
 func (s *Settler) Add(entries []model.Entry) {
 	if added := s.pending.add(entries); added < len(entries) {
 		s.Apart(entries)
@@ -216,7 +216,7 @@ func (s *Settler) Drain(ctx context.Context) error {
 		}
 		acknowledged := make(chan struct{})
 		go func() {
-			s.acks.under.Wait()
+			s.acks.Wait()
 			close(acknowledged)
 		}()
 		if err := ended(ctx, acknowledged); err != nil {
@@ -266,8 +266,8 @@ func (s *Settler) write(ctx context.Context) {
 func (s *Settler) Busy() bool { return s.busy.Load() }
 
 // turn settles one batch. Without a queue, entries of several sales share a transaction; if that fails, each sale is settled by
-// itself. The batch of a sale that takes long, for example because another session has locked the stock row, goes on in the
-// background, and the writer goes on with other sales. turn returns the errors of the other sales.
+// itself. A sale that takes long, for example because another session has locked the stock row, goes on in the background. turn
+// returns the errors of the other sales.
 func (s *Settler) turn(ctx context.Context, batches []saleBatch) error {
 	if len(batches) > 1 && s.relay == nil && s.together(ctx, batches) {
 		return nil
@@ -299,7 +299,6 @@ func (s *Settler) together(ctx context.Context, batches []saleBatch) bool {
 	return true
 }
 
-// dispatch settles entries of one sale, or passes them to the queue.
 func (s *Settler) dispatch(ctx context.Context, b saleBatch) error {
 	if s.relay != nil {
 		return s.relay.pass(ctx, b)
@@ -335,8 +334,8 @@ func (s *Settler) warn(ctx context.Context, err error) {
 	}
 }
 
-// settleSale settles entries of one sale in the database, wakes their buyers, and has the entries deleted from the stream. If
-// ctx ends, the transaction under way is still finished. After an error some entries are not settled: they stay in the stream.
+// settleSale settles entries of one sale in the database, wakes their buyers, and has the entries deleted from the stream. If ctx
+// ends, the transaction under way is still finished. After an error some entries are not settled, and stay in the stream.
 func (s *Settler) settleSale(ctx context.Context, gate model.GateRef, entries []model.Entry) error {
 	settled, outcomes, err := s.settle(ctx, gate, entries)
 	if errors.Is(err, model.ErrBroken) {
@@ -365,7 +364,7 @@ func (s *Settler) settleSale(ctx context.Context, gate model.GateRef, entries []
 	return nil
 }
 
-// finish wakes the buyers of settled entries. In the background the entries are then deleted from their streams and forgotten.
+// finish wakes the buyers of settled entries, which are then deleted from their streams and forgotten.
 func (s *Settler) finish(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) {
 	s.wake(ctx, entries, outcomes)
 	s.acknowledge(ctx, entries, outcomes)
@@ -374,28 +373,19 @@ func (s *Settler) finish(ctx context.Context, entries []model.Entry, outcomes []
 	}
 }
 
-// acknowledgements are entries that are settled and wait to be deleted from their streams. Those that gather during one
-// call of the gate, and the pause after it, share the next call.
-type acknowledgements struct {
-	mu       sync.Mutex
-	entries  []model.Entry
-	outcomes []model.Outcome // of the entries
-	running  bool
-	under    sync.WaitGroup // ends when no entry waits, whether the calls succeeded or not
-}
-
+// acknowledge has settled entries deleted from their streams in the background. Those that gather during one call of the gate,
+// and the pause after it, share the next call.
 func (s *Settler) acknowledge(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) {
-	a := &s.acks
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.entries, a.outcomes = append(a.entries, entries...), append(a.outcomes, outcomes...)
-	if a.running {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settled, s.outcomes = append(s.settled, entries...), append(s.outcomes, outcomes...)
+	if s.acking {
 		return
 	}
-	a.running = true
-	a.under.Go(func() {
+	s.acking = true
+	s.acks.Go(func() {
 		for {
-			entries, outcomes := a.next()
+			entries, outcomes := s.nextAcks()
 			if len(entries) == 0 {
 				return
 			}
@@ -414,23 +404,21 @@ func (s *Settler) acknowledge(ctx context.Context, entries []model.Entry, outcom
 	})
 }
 
-// next removes and returns the entries of the next call, and their outcomes. If none wait, it notes that the goroutine ends, so
-// that acknowledge starts another for later entries.
-func (a *acknowledgements) next() ([]model.Entry, []model.Outcome) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	n := min(len(a.entries), ackMost)
-	a.running = n > 0
-	entries, outcomes := a.entries[:n:n], a.outcomes[:n:n]
-	a.entries, a.outcomes = a.entries[n:], a.outcomes[n:]
+// nextAcks removes and returns the entries of the next call, and their outcomes. If none wait, it notes that the goroutine ends.
+func (s *Settler) nextAcks() ([]model.Entry, []model.Outcome) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := min(len(s.settled), ackMost)
+	s.acking = n > 0
+	entries, outcomes := s.settled[:n:n], s.outcomes[:n:n]
+	s.settled, s.outcomes = s.settled[n:], s.outcomes[n:]
 	return entries, outcomes
 }
 
-// settle tries until the entries are settled or found to be broken (model.ErrBroken), or until ctx ends. Before each
-// further try it asks the stream which of the entries are still there: another instance may have settled some of them,
-// and entries that were lost with Redis must not become orders after their buyers were told that they are lost. It
-// returns the entries that it has settled, with their outcomes; or the broken ones, with model.ErrBroken; or no entries and no
-// error if the stream has none of them any more; or no entries and an error if ctx has ended.
+// settle tries until the entries are settled or found to be broken, or until ctx ends. Before each further try it asks the stream
+// which entries are still there: another instance may have settled some, and entries that were lost with Redis must not become
+// orders after their buyers were told that they are lost. It returns the entries that it has settled, with their outcomes; or the
+// broken ones, with model.ErrBroken; or no entries, with an error only if ctx has ended.
 func (s *Settler) settle(ctx context.Context, gate model.GateRef, entries []model.Entry) ([]model.Entry, []model.Outcome, error) {
 	for try := 0; ; try++ {
 		if try > 0 {
@@ -460,17 +448,17 @@ func (s *Settler) settle(ctx context.Context, gate model.GateRef, entries []mode
 	}
 }
 
-// retryAfter returns the pause before a further try of a batch; try is 1 for the second. The pause lies between half of the
-// longest pause and the longest one. Where it lies follows from sale and instance, so that not all of them try at once.
+// retryAfter returns the pause before a further try of a batch; try is 1 for the second. It lies between half of the longest
+// pause and the longest one, by sale and instance, so that not all of them try at once.
 func (s *Settler) retryAfter(gate model.GateRef, try int) time.Duration {
 	longest := min(retryPause<<min(try-1, 10), retryMost)
 	part := crc32.ChecksumIEEE([]byte(gate.SaleID + s.Instance))
 	return longest/2 + longest/2*time.Duration(part)/math.MaxUint32
 }
 
-// oneByOne settles each entry of a broken batch in a transaction of its own. An entry that is broken even alone stays in
-// the stream, where a sweep finds it; at the try brokenTries it is refused for good. done are the entries that were settled or
-// refused, with their outcomes. err joins the errors of the others.
+// oneByOne settles each entry of a broken batch in a transaction of its own. An entry that is broken even alone stays in the
+// stream, where a sweep finds it, until the try brokenTries. done are the entries that were settled or refused, with their
+// outcomes. err joins the errors of the others.
 func (s *Settler) oneByOne(ctx context.Context, gate model.GateRef, entries []model.Entry) (done []model.Entry, outcomes []model.Outcome, err error) {
 	for _, e := range entries {
 		settled, outcome, oneErr := s.settle(ctx, gate, []model.Entry{e})
