@@ -8,8 +8,8 @@ import (
 	"flashsale/test/kit/check"
 )
 
-// RedisClient returns a client of a single Redis for the test. It tries as often as an instance does, but waits much longer: a call
-// that is repeated, because the machine stood still, would have another answer.
+// RedisClient returns a client of a single Redis for the test. It tries as often as an instance does, but waits much longer: a
+// call that is repeated, because the machine stood still, would have another answer.
 func RedisClient(t testing.TB, url string) *redis.Client {
 	t.Helper()
 	opts, err := redis.ParseURL(url)

@@ -16,14 +16,13 @@ import (
 )
 
 const (
-	// partitions is the number of partitions of a topic that the engine creates, and so the greatest number of consumers that
-	// receive messages at the same time. All messages of a sale are in one partition.
+	// partitions is the number of partitions of a new topic, and so of consumers that receive messages at the same time. All
+	// messages of a sale are in one partition.
 	partitions = 12
-	// retention is how long Kafka keeps messages and dead letters. The engine needs a message only for seconds: after that its
-	// attempt is settled or lost.
+	// retention is how long Kafka keeps messages and dead letters. The engine needs a message only for seconds.
 	retention = 24 * time.Hour
-	// kafkaSession is the session timeout: the broker removes a consumer that sends no heartbeat for this long. By default
-	// brokers accept no shorter one.
+	// kafkaSession is how long a consumer may send no heartbeat before the broker removes it. By default brokers accept no shorter
+	// time.
 	kafkaSession = 6 * time.Second
 	// kafkaSetup is how long it may take to find the brokers and make the topics.
 	kafkaSetup = 5 * time.Second
@@ -31,8 +30,8 @@ const (
 	kafkaCall = time.Second
 )
 
-// Kafka is a worker.Queue on a Kafka topic. Messages are keyed by sale id, the producer is idempotent, and the
-// consumers form one group and commit the offsets of settled messages.
+// Kafka is a worker.Queue on a Kafka topic. Messages are keyed by sale id, the producer is idempotent, and the consumers form one
+// group and commit the offsets of settled messages.
 type Kafka struct {
 	brokers  []string
 	instance string
@@ -42,13 +41,12 @@ type Kafka struct {
 	ready    atomic.Bool // the topics exist
 }
 
-// NewKafka returns the queue of one instance. Brokers are given as host:port. NewKafka does not connect, so the brokers
-// may start later.
+// NewKafka returns the queue of one instance. Brokers are given as host:port, and may start later.
 func NewKafka(brokers []string, instance string, log *slog.Logger) (*Kafka, error) {
 	q := &Kafka{brokers: brokers, instance: instance, name: attempts, log: log}
 	var err error
-	// A cancelled publish may still reach the topic, although its entries are then settled without the queue. That is
-	// harmless: when such a message is consumed, its entry has left the stream, or the database knows the attempt.
+	// A cancelled publish may still reach the topic, although its entries are then settled without the queue. That is harmless: when
+	// such a message is consumed, its entry has left the stream, or the database knows the attempt.
 	if q.producer, err = q.client(kgo.AllowIdempotentProduceCancellation()); err != nil {
 		return nil, err
 	}

@@ -20,7 +20,7 @@ const (
 	amqpHeartbeat = 3 * time.Second
 	// amqpSetup bounds the setup of a consumer's connection.
 	amqpSetup = 3 * time.Second
-	// amqpFarewell is how long the orderly close of a connection may take. After that the socket is closed.
+	// amqpFarewell is how long the orderly close of a connection may take before the socket is closed.
 	amqpFarewell = time.Second
 	// prefetch is two batches, so that the next batch arrives while one is settled.
 	prefetch = 2 * batchMost
@@ -28,12 +28,12 @@ const (
 	waitMargin = time.Minute
 )
 
-// RabbitMQ is a worker.Queue on a durable queue. Messages are persistent, the broker confirms them to the publisher,
-// and consumers acknowledge them explicitly. Unreadable messages are rejected, so that RabbitMQ moves them to the
-// dead-letter queue. All queues have the default queue type of the virtual host.
+// RabbitMQ is a worker.Queue on a durable queue. Messages are persistent, the broker confirms them to the publisher, and
+// consumers acknowledge them explicitly. Unreadable messages are rejected, so that RabbitMQ moves them to the dead-letter queue.
+// All queues have the default queue type of the virtual host.
 //
-// RabbitMQ is also a worker.Delayer: a delayed message stays in a wait queue, which has no consumers, until its time to
-// live ends. RabbitMQ then dead-letters the message to the wake queue.
+// RabbitMQ is also a worker.Delayer: a delayed message stays in a wait queue, which has no consumers, until its time to live
+// ends. RabbitMQ then dead-letters the message to the wake queue.
 type RabbitMQ struct {
 	url   string
 	name  string // of the main queue, and the prefix of the other queues' names
@@ -107,8 +107,8 @@ func (q *RabbitMQ) open(l *link) (err error) {
 	return l.channel.Confirm(false)
 }
 
-// cutWith has the connection's socket closed when ctx ends, because most calls of the library do not observe a context. After
-// a call of letGo the end of ctx does nothing.
+// cutWith has the connection's socket closed when ctx ends, until a call of letGo, because most calls of the library observe no
+// context.
 func (l *link) cutWith(ctx context.Context) (letGo func() bool) {
 	return context.AfterFunc(ctx, func() { _ = l.socket.Close() })
 }
@@ -122,8 +122,8 @@ func (l *link) close() {
 	_ = l.conn.Close() // the connection may be lost already
 }
 
-// publishing runs call on the publisher's connection, one caller at a time. It connects first if there is no open
-// connection, and closes the connection if call fails. doing says in the error what call does.
+// publishing runs call on the publisher's connection, one caller at a time. It connects first if there is no open connection, and
+// closes the connection if call fails. doing says in the error what call does.
 func (q *RabbitMQ) publishing(ctx context.Context, doing string, call func(*link) error) (err error) {
 	var l *link
 	select {
@@ -200,8 +200,8 @@ func (q *RabbitMQ) Consume(ctx context.Context, settle settleFunc) error {
 	if err != nil {
 		return err
 	}
-	// The library's channel of deliveries is unbuffered. Copy the deliveries to a buffered channel, so that a batch has all
-	// that have arrived. The buffer holds as many as the broker sends ahead of an acknowledgement.
+	// The library's channel of deliveries is unbuffered. Copy them to a buffered one, so that a batch has all that have arrived. It
+	// holds as many as the broker sends ahead of an acknowledgement.
 	ready := make(chan amqp.Delivery, prefetch)
 	var copying sync.WaitGroup
 	copying.Go(func() {
@@ -271,8 +271,8 @@ func (q *RabbitMQ) handle(ctx context.Context, batch []amqp.Delivery, settle set
 	return nil
 }
 
-// Delay implements worker.Delayer. Each call declares the wait queue of its delay. That creates the queue, or extends the life
-// of the queue past the message that follows. A wait queue that is no longer used expires by itself.
+// Delay implements worker.Delayer. Each call declares the wait queue of its delay, which creates the queue, or extends its life
+// past the message that follows. A wait queue that is no longer used expires by itself.
 func (q *RabbitMQ) Delay(ctx context.Context, d time.Duration) error {
 	return q.publishing(ctx, "delay a wake-up by RabbitMQ", func(l *link) error {
 		name := q.name + ".wait." + strconv.FormatInt(d.Milliseconds(), 10)
@@ -290,8 +290,7 @@ func (q *RabbitMQ) Delay(ctx context.Context, d time.Duration) error {
 // Wakes implements worker.Delayer.
 func (q *RabbitMQ) Wakes() <-chan struct{} { return q.wakes }
 
-// Ping returns an error if the broker does not answer or lacks the main queue. If it is not connected, it connects, which creates
-// missing queues.
+// Ping returns an error if the broker does not answer or lacks the main queue. If it has to connect, that creates missing queues.
 func (q *RabbitMQ) Ping(ctx context.Context) error {
 	return q.publishing(ctx, "ask RabbitMQ for the queue", func(l *link) error {
 		_, err := l.channel.QueueDeclarePassive(q.name, true, false, false, false, nil)
@@ -299,14 +298,11 @@ func (q *RabbitMQ) Ping(ctx context.Context) error {
 	})
 }
 
-// Reach connects to the broker and disconnects, and returns an error if it can't connect. Unlike Ping, it creates no queues.
+// Reach returns an error if it can't connect to the broker. Unlike Ping, it creates no queues.
 func (q *RabbitMQ) Reach(ctx context.Context) error {
 	l, err := q.dial(ctx, func(*link) error { return nil })
-	if err != nil {
-		return err
-	}
 	l.close()
-	return nil
+	return err
 }
 
 // Close closes the publisher's connection.
