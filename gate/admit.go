@@ -130,18 +130,15 @@ func (g *Gate) commonOf(batches []*shardBatch) (keys []string, args []any) {
 			gate.SaleID = saleID
 			keys = append(keys, unitsKey(tagOf(gate, batches[0].home)))
 		}
-		users := map[string]bool{}
-		args = append(args, common.Units, len(common.SaleIDs), 0)
-		count := len(args) - 1
+		seen, users := map[string]bool{}, []any(nil)
 		for _, b := range batches {
 			for _, a := range b.attempts {
-				if !users[a.UserID] {
-					users[a.UserID] = true
-					args = append(args, a.UserID)
+				if !seen[a.UserID] {
+					seen[a.UserID], users = true, append(users, a.UserID)
 				}
 			}
 		}
-		args[count] = len(users)
+		args = append(append(args, common.Units, len(common.SaleIDs), len(users)), users...)
 	}
 	return keys, args
 }

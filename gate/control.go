@@ -33,24 +33,15 @@ func (g *Gate) Wake(ctx context.Context, instance string, outcomes map[string]mo
 // the messages of that time are lost. Therefore the caller must also poll for changed sales and settled orders.
 func (g *Gate) Listen(ctx context.Context, changed func(saleID string), woken func(orderIDs []string)) {
 	sub := g.client.Subscribe(ctx, controlChannel, wakeChannel(g.instance))
-	defer func() { _ = sub.Close() }()
-	messages := sub.Channel()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case m, ok := <-messages:
-			if !ok {
-				return
-			}
-			if m.Channel == controlChannel {
-				changed(m.Payload)
-				continue
-			}
-			var ids []string
-			if json.Unmarshal([]byte(m.Payload), &ids) == nil {
-				woken(ids)
-			}
+	defer context.AfterFunc(ctx, func() { _ = sub.Close() })() // closes the channel of messages
+	for m := range sub.Channel() {
+		if m.Channel == controlChannel {
+			changed(m.Payload)
+			continue
+		}
+		var ids []string
+		if json.Unmarshal([]byte(m.Payload), &ids) == nil {
+			woken(ids)
 		}
 	}
 }

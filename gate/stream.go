@@ -152,8 +152,7 @@ func shardsOf(entries []model.Entry) (shards []*shardEntries) {
 func (g *Gate) parse(ctx context.Context, gate model.GateRef, tag string, messages []redis.XMessage) (entries []model.Entry, bad []string, err error) {
 	entries = make([]model.Entry, 0, len(messages))
 	for _, m := range messages {
-		e, ok := parseEntry(gate, m)
-		if ok {
+		if e, ok := parseEntry(gate, m); ok {
 			entries = append(entries, e)
 			continue
 		}

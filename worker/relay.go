@@ -185,12 +185,6 @@ func (r *relay) wakeLater(ctx context.Context, outcomes []model.Outcome) {
 	})
 }
 
-// end stops the consumers and waits for their batches, or until ctx ends. From then on, entries are settled without the broker.
-func (r *relay) end(ctx context.Context) error {
-	r.stop()
-	return ended(ctx, r.stopped)
-}
-
 // errResting means that the circuit breaker is open, because calls of the broker have failed.
 var errResting = errors.New("the queue has failed; it is tried again in a moment")
 

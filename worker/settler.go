@@ -195,7 +195,8 @@ func (s *Settler) leftovers(ctx context.Context, age time.Duration) ([]model.Ent
 // a Queue, Run must have been called before: Drain ends Run's consumers, and also settles the entries that they did not get.
 func (s *Settler) Drain(ctx context.Context) error {
 	if s.relay != nil {
-		if err := s.relay.end(ctx); err != nil {
+		s.relay.stop() // from now on, entries are settled without the broker
+		if err := ended(ctx, s.relay.stopped); err != nil {
 			return err
 		}
 	}

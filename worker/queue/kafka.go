@@ -159,9 +159,9 @@ func (q *Kafka) handle(ctx context.Context, client *kgo.Client, records []*kgo.R
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), kafkaCall)
 	defer cancel()
 	if len(dead) > 0 {
-		letters := make([]*kgo.Record, len(dead))
-		for i, r := range dead {
-			letters[i] = &kgo.Record{Topic: q.deadName(), Key: r.Key, Value: r.Value}
+		var letters []*kgo.Record
+		for _, r := range dead {
+			letters = append(letters, &kgo.Record{Topic: q.deadName(), Key: r.Key, Value: r.Value})
 		}
 		if err := q.produce(ctx, letters); err != nil {
 			return err
