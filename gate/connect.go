@@ -22,8 +22,8 @@ const (
 	poolTimeout = 2 * time.Second
 )
 
-// Connect makes a client for the Redis at an address, in the forms of address.Redis. Connect does not dial yet. The caller must
-// close the client. No error contains a password.
+// Connect makes a client for the Redis at an address, in the forms of address.Redis. It does not dial yet. The caller closes the
+// client. No error contains a password.
 func Connect(text string) (redis.UniversalClient, error) { return connect(text, false) }
 
 // ConnectReplicas makes a client for reads, as Connect does. With a Cluster or sentinels, the client prefers replicas.

@@ -52,8 +52,7 @@ func script(files ...string) *redis.Script {
 
 // Gate gives one instance of the engine access to the gates in Redis. Its methods are safe for concurrent use.
 type Gate struct {
-	// TransferTime is how long an attempt waits for units from other shards. New sets it to half a second; change it before the
-	// first call.
+	// TransferTime is how long an attempt waits for units from other shards. Change it before the first call.
 	TransferTime time.Duration
 
 	looker

@@ -39,8 +39,7 @@ func streamKey(tag string) string { return "fs:" + tag + ":stream" }
 func keysOf(tag string) []string { return []string{gateKey(tag), unitsKey(tag), streamKey(tag)} }
 
 // idField returns the field of an order's id in the hash of units: the id behind a space. The hash also has a field for each
-// user, which is the user's id. A user may have an id that looks like an order's id, but a user's id never contains a space
-// (model.ValidUserID).
+// user, which is the user's id. That may look like an order's id, but contains no space (model.ValidUserID).
 func idField(orderID string) string { return " " + orderID }
 
 // userFields is a pattern of Redis that matches the fields of users in the hash of units, and no others.

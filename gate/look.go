@@ -144,8 +144,7 @@ func (g *Gate) Buyers(ctx context.Context, gate model.GateRef) (int64, error) {
 	return buyers.Load(), err
 }
 
-// lookAt reads the shards at these places, which are on one node, and stores their states in into. Those that it can't read stay
-// Away, and it returns the error.
+// lookAt stores the states of the shards at these places, all on one node, in into. After an error some stay Away.
 func (l looker) lookAt(ctx context.Context, node redis.UniversalClient, places []int, tags []string, into []shard) error {
 	section := "server"
 	if l.replicas {

@@ -15,8 +15,7 @@ import (
 	"flashsale/model"
 )
 
-// Connections is the largest number of connections that one instance opens to one Redis: those of its pool, and one more for
-// Listen.
+// Connections is how many connections one instance opens to one Redis at most: those of its pool, and one for Listen.
 const Connections = poolSize + 1
 
 // Sizes in bytes in the memory of a 64-bit Redis 7.0: at least the sizes that TestRoomIsEnough measures for user ids of 36
@@ -34,8 +33,7 @@ const (
 
 // Room estimates the bytes that a sale's gate needs at most. It assumes that every unit is in an order of its own, that no order
 // is settled yet, and that the gate is being rebuilt, so that old and staged contents exist at the same time; that every buyer
-// makes a request within one request window; and that before, as many orders of different buyers have expired as the sale's
-// duration allows.
+// makes a request within one request window; and that before, as many orders have expired as its duration and the buyers allow.
 func Room(o model.Offer, buyers int64) int64 {
 	turns := int64(o.EndsAt.Sub(o.StartsAt) / (time.Duration(o.PayTimeoutSeconds) * time.Second))
 	expired := min(turns*o.Stock.Quota, buyers)
@@ -52,8 +50,7 @@ type Server struct {
 	Config    map[string]string // the parameters in configs; nil if the server refuses CONFIG GET
 }
 
-// Setting returns a parameter by its name in the configuration, or else the field of INFO of this name, with underscores for
-// hyphens, or "".
+// Setting returns a parameter by its name in the configuration, or else the field of INFO with underscores for hyphens.
 func (s Server) Setting(name string) string {
 	return cmp.Or(s.Config[name], s.Info[strings.ReplaceAll(name, "-", "_")])
 }

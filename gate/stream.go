@@ -15,8 +15,7 @@ import (
 	"flashsale/model"
 )
 
-// QueueAge returns how long ago, by Redis's clock, the oldest entry in the streams of these gates was admitted; 0 if there is
-// none.
+// QueueAge returns how long ago, by Redis's clock, the oldest entry in the streams of gates was admitted; 0 if there is none.
 func (g *Gate) QueueAge(ctx context.Context, gates ...model.GateRef) (time.Duration, error) {
 	tags := tagsOf(gates...)
 	firsts := make([]*redis.XMessageSliceCmd, len(tags))
@@ -93,8 +92,7 @@ func messagesOf(reply []any) []redis.XMessage {
 	return messages
 }
 
-// Unsettled returns those of the entries that their streams still have, each once. The others are settled, or were lost with
-// Redis.
+// Unsettled returns those entries that their streams still have, each once. The others are settled, or were lost with Redis.
 func (g *Gate) Unsettled(ctx context.Context, entries []model.Entry) (rest []model.Entry, err error) {
 	shards := shardsOf(entries)
 	replies := g.scripts(ctx, presentScript, len(shards), func(i int) ([]string, []any) {

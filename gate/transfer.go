@@ -18,13 +18,11 @@ const (
 	// transferTime is the usual Gate.TransferTime, which includes the wait for earlier transfers. It is long enough for very many
 	// round trips, and shorter than the time limit of a call.
 	transferTime = 500 * time.Millisecond
-	// transferTries bounds how often all shards are looked at for an attempt. More than one look is needed if other attempts
-	// take the units first, or if units are being moved.
+	// transferTries bounds the looks at all shards for an attempt. Others may take the units first, and units may be on their way.
 	transferTries = 10
 	// transferPause is a little longer than a move takes from transfer_out.lua to transfer_in.lua.
 	transferPause = 5 * time.Millisecond
-	// transferLanes bounds the transfers of an instance at one time. If two sales share a lane, one waits for the other, with no
-	// other effect.
+	// transferLanes bounds the transfers of an instance at one time. If two sales share a lane, one waits for the other.
 	transferLanes = 64
 )
 

@@ -60,10 +60,10 @@ func (ad *admission) deduct(ctx context.Context, a model.Attempt) (model.Outcome
 	return outcome, err
 }
 
-// admit sends a batch to the gate, unless the circuit breaker of its node is open. It hands what the gate has just admitted over
-// to the settler, which tells those buyers the outcomes. A buyer whose attempt the gate had admitted before gets Queued; all
-// other buyers get the gate's answers. The breaker counts a failure only if every attempt has failed, so that a sale whose keys
-// are damaged does not keep others from the gate.
+// admit sends a batch to the gate, unless the circuit breaker of its node is open. The settler gets what the gate has just
+// admitted, and tells those buyers the outcomes. Buyers whose attempts the gate had admitted before get Queued; all others get
+// the gate's answers. The breaker counts a failure only if every attempt has failed, so that damaged keys of one sale keep no
+// other from the gate.
 func (ad *admission) admit(ctx context.Context, _ string, attempts []model.Attempt) ([]struct{}, error) {
 	ask := func() ([]model.Admission, error) {
 		answers := ad.needs.Gate.Admit(ctx, attempts)

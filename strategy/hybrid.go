@@ -30,8 +30,7 @@ type Hybrid struct {
 	requests  *otter.Cache[string, *rate.Limiter] // the users' frequencies, see count
 }
 
-// localUsers bounds the frequencies in an instance's memory, one for each user of a sale. Beyond that the cache evicts those that
-// were not used recently or often.
+// localUsers bounds the frequencies in memory, one for each user of a sale. The cache evicts those not used recently or often.
 const localUsers = 100_000
 
 // NewHybrid makes the strategy.
@@ -88,8 +87,8 @@ func (h *Hybrid) count(a model.Attempt) (retryAfter time.Duration, ok bool) {
 // unlessAdmitted returns the outcome that was found without the gate, but replaces a refusal by model.ErrUnavailable if a gate
 // may have admitted the attempt. sure says that no gate has. Redis may have admitted the attempt although its reply was lost, or
 // may have admitted an earlier try of the same key, on this instance or another one. The entry of that admission is settled
-// later, perhaps with units that were released meanwhile, so the refusal might be wrong. An outcome that the database has
-// stored under the attempt's id is final and is always returned.
+// later, perhaps with units that were released meanwhile, so the refusal might be wrong. An outcome that the database has stored
+// under the attempt's id is final and is always returned.
 func unlessAdmitted(outcome model.Outcome, err error, sure bool) (model.Outcome, error) {
 	known := outcome.Order != nil || outcome.Verdict == model.IdempotencyMismatch
 	if err != nil || sure || known {
@@ -98,8 +97,7 @@ func unlessAdmitted(outcome model.Outcome, err error, sure bool) (model.Outcome,
 	return model.Outcome{}, fmt.Errorf("%w: %s, and perhaps admitted by Redis", model.ErrUnavailable, outcome.Verdict)
 }
 
-// Healthy returns an error if the circuit breaker of a Redis node is not closed. Selling goes on: the database alone then sells
-// the sales of that node.
+// Healthy returns an error if the circuit breaker of a Redis node is not closed. The database then sells the sales of that node.
 func (h *Hybrid) Healthy() error {
 	if !h.admission.breakers.closed() {
 		return errors.New("the circuit to Redis is not closed; the database sells alone")

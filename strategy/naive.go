@@ -16,8 +16,7 @@ var naiveLesson = model.Lesson{
 	Costs: "one read and one transaction that writes, without waiting for a lock: fast, and wrong.",
 }
 
-// Naive is the strategy that naiveLesson describes. It does not report the overselling as a fault, since the operator has chosen
-// this strategy.
+// Naive is the strategy that naiveLesson describes. It does not report overselling, since the operator has chosen it.
 type Naive struct {
 	stateless
 	needs Needs

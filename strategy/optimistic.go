@@ -12,8 +12,7 @@ import (
 )
 
 const (
-	// optimisticTries bounds the tries of one attempt. An attempt that loses this many races gets 503: other transactions have
-	// changed the stock row as often meanwhile.
+	// optimisticTries bounds the tries of one attempt. One that loses this many races gets 503.
 	optimisticTries = 64
 	// batchTries bounds the tries of a batch of the fallback, which races against other instances' fallbacks and the settlers.
 	batchTries         = 64
@@ -36,8 +35,7 @@ type Optimistic struct {
 	needs Needs
 }
 
-// Deduct repeats the transaction until it commits or the attempt is refused. It returns the errors of race, with optimisticTries,
-// and the error of ctx if ctx ends before.
+// Deduct repeats the transaction until it commits or the attempt is refused, and returns the errors of race or of ctx.
 func (o *Optimistic) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	outcomes, err := race(ctx, o.needs, optimisticTries, a.SaleID, []model.Attempt{a})
 	if err != nil {

@@ -29,8 +29,7 @@ type Pessimistic struct {
 	needs Needs
 }
 
-// Deduct runs the transaction, and returns an order or a refusal. It returns model.ErrUnavailable if the transaction does not
-// end within pessimisticTimeout.
+// Deduct returns an order or a refusal, or model.ErrUnavailable if the transaction does not end within pessimisticTimeout.
 func (p *Pessimistic) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	limited, cancel := context.WithTimeout(ctx, pessimisticTimeout)
 	defer cancel()

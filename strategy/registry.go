@@ -41,8 +41,7 @@ type Database interface {
 	DeductLocked(ctx context.Context, a model.Attempt) (model.Outcome, error)
 	// ReadStock reads the sale and its stock, and also the outcome of an attempt that is known or that the sale refuses.
 	ReadStock(ctx context.Context, a model.Attempt) (model.StockView, error)
-	// WriteStock writes an attempt's order, and the stock computed from look, even if another transaction has changed
-	// the stock since look was read.
+	// WriteStock writes an attempt's order, and the stock computed from look, even if the stock has changed since.
 	WriteStock(ctx context.Context, a model.Attempt, look model.StockView) (model.Outcome, error)
 }
 
@@ -72,8 +71,7 @@ type Needs struct {
 	Now      func() time.Time
 	Batch    int           // most attempts in one call of a store; it only lowers the default limit; 0: the default
 	Lock     chan struct{} // of capacity 1; the lock of the strategy mutex
-	// LocalShare, a fraction of 1, and LocalBuffer, in units, set how many of the units left at the gate an instance with the
-	// strategy local takes as its share.
+	// LocalShare, a fraction of 1, and LocalBuffer, in units, set how much of what is left at the gate a Local takes as its share.
 	LocalShare  float64
 	LocalBuffer int64
 }

@@ -96,8 +96,7 @@ func booksDue(saleID string, round, live int) bool {
 	return int(crc32.ChecksumIEEE([]byte(saleID)))%every == round%every
 }
 
-// judge requests a new gate when the same drift has been seen driftsSeen times in a row. Rounds in which the gate was not
-// compared do not count.
+// judge requests a new gate when the same drift was seen driftsSeen times in a row, not counting rounds without a comparison.
 func (a *Auditor) judge(saleID string, drift service.Drift) {
 	a.Observe.Note(observe.Event{Name: observe.Drifted, Label: saleID, N: drift.Units})
 	if drift.Units == 0 {

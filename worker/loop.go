@@ -1,5 +1,4 @@
-// Package worker holds the loops that run beside the requests. Each loop is a method, which returns when its context has ended
-// and the work under way is finished.
+// Package worker holds the loops that run beside the requests. Each returns when its context has ended and its work is finished.
 package worker
 
 import (

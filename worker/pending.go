@@ -29,8 +29,7 @@ func newPending() *pending {
 	}
 }
 
-// add appends those of the entries that are not held yet, and returns how many. Beyond p.most, entries stay in their streams
-// only.
+// add appends those of the entries that are not held yet, and returns how many. Those beyond p.most stay in their streams.
 func (p *pending) add(entries []model.Entry) (added int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,8 +60,7 @@ type saleBatch struct {
 	entries []model.Entry
 }
 
-// take returns at most count waiting entries, which then no longer wait but are still held. The sales are served in turn, except
-// late ones.
+// take returns at most count waiting entries, which then no longer wait but are still held. Late sales are left out.
 func (p *pending) take(count int) (batches []saleBatch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

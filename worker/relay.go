@@ -26,8 +26,7 @@ const (
 	// consumePause is the pause before a consumer that has failed is started again.
 	consumePause = time.Second
 	// consumerPatience is how long a consumer waits for a batch before it goes on with other sales. It is longer than
-	// writerPatience, because messages of a late sale are acknowledged unsettled: their entries wait in the stream until leftAfter
-	// has passed.
+	// writerPatience, because messages of a late sale are acknowledged unsettled, and their entries wait for leftAfter.
 	consumerPatience = time.Second
 	// wakeEvery is the least time between two requests of an instance for a wake-up (Delayer): the broker keeps each as a message
 	// until the orders are overdue. Orders without a request are found in the expirer's own period.
@@ -171,8 +170,7 @@ func (r *relay) deliver(ctx context.Context, _ string, entries []model.Entry) er
 	return nil
 }
 
-// wakeLater schedules a best-effort wake-up of the expirer for the time when the orders just made expire, at most once in
-// wakeEvery, if the queue is a Delayer.
+// wakeLater schedules a best-effort wake-up of the expirer for when the orders just made expire, at most once in wakeEvery.
 func (r *relay) wakeLater(ctx context.Context, outcomes []model.Outcome) {
 	delayer, ok := r.settler.Queue.(Delayer)
 	made := slices.IndexFunc(outcomes, func(o model.Outcome) bool { return o.Verdict == model.Accepted && !o.Repeated })

@@ -21,8 +21,7 @@ const (
 	// runs. More of them make the database slower. Without a backlog there is one batch at a time: it is larger than each of two
 	// would be, and so costs less for each entry.
 	settleWriters = 2
-	// settleBatch is how many entries one transaction settles at most. Only in a backlog, which that makes cheaper, are there as
-	// many.
+	// settleBatch is how many entries one transaction settles at most. Few batches but those of a backlog get that large.
 	settleBatch = 512
 	// ackMost is how many entries one call deletes from the streams at most: Lua's unpack takes fewer than 8,000 values.
 	ackMost = 4 * settleBatch
@@ -43,8 +42,7 @@ const (
 	// locked does not always occupy a connection, up to retryMost, so that a batch succeeds soon after the database is back.
 	retryPause = 200 * time.Millisecond
 	retryMost  = 8 * retryPause
-	// mixedTimeout bounds a transaction that settles several sales. After that each is settled by itself, so that a locked row of
-	// one does not delay the others.
+	// mixedTimeout bounds a transaction that settles several sales. After that each is settled alone: one may have a locked row.
 	mixedTimeout = 300 * time.Millisecond
 	// writerPatience is how long a writer waits for its batch before it goes on with other sales: well above the time of a commit,
 	// and so short that few buyers of other sales notice.
@@ -116,8 +114,7 @@ func NewSettler(n SettlerNeeds) *Settler {
 	return s
 }
 
-// Add gives the settler entries that this instance has admitted, and does not block. Entries above mostHeld stay in their streams
-// until there is room.
+// Add gives the settler entries that this instance has admitted. Those above mostHeld stay in their streams until there is room.
 func (s *Settler) Add(entries []model.Entry) {
 	if added := s.pending.add(entries); added < len(entries) {
 		s.Apart(entries)
@@ -488,8 +485,7 @@ func (s *Settler) tries(e model.Entry) int {
 	return s.broken[e.ID]
 }
 
-// wake tells the outcomes to the buyers who wait on this instance, and wakes those who wait on others. A buyer whose wake-up is
-// lost only waits longer.
+// wake tells the outcomes to the buyers here, and wakes those on other instances. Whoever misses a wake-up only waits longer.
 func (s *Settler) wake(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) {
 	byInstance := map[string]map[string]model.Outcome{}
 	for i, e := range entries {

@@ -16,13 +16,11 @@ import (
 )
 
 const (
-	// partitions is the number of partitions of a new topic, and so of consumers that receive messages at the same time. All
-	// messages of a sale are in one partition.
+	// partitions is how many partitions a new topic has, and so how many consumers receive messages. Each sale has one.
 	partitions = 12
 	// retention is how long Kafka keeps messages and dead letters. The engine needs a message only for seconds.
 	retention = 24 * time.Hour
-	// kafkaSession is how long a consumer may send no heartbeat before the broker removes it. By default brokers accept no shorter
-	// time.
+	// kafkaSession is how long a consumer may send no heartbeat before the broker removes it. By default brokers accept no less.
 	kafkaSession = 6 * time.Second
 	// kafkaSetup is how long it may take to find the brokers and make the topics.
 	kafkaSetup = 5 * time.Second

@@ -31,8 +31,7 @@ func encode(e model.Entry) []byte {
 	}, " "))
 }
 
-// decode accepts exactly the messages that encode produces from entries that the gate may have admitted, or returns
-// errUnreadable.
+// decode accepts exactly what encode produces from entries that the gate may have admitted, or returns errUnreadable.
 func decode(message []byte) (model.Entry, error) {
 	if len(message) > maxMessage {
 		return model.Entry{}, errUnreadable

@@ -16,8 +16,7 @@ const (
 	attempts = "flashsale.attempts"
 	// batchMost is how many messages a consumer hands on at once at most: as many as one transaction settles.
 	batchMost = 512
-	// deadMost is how many dead letters a Redis list or RabbitMQ keeps, the newest ones, for inspection. RabbitMQ's wake queue has
-	// the same bound.
+	// deadMost is how many dead letters a Redis list or RabbitMQ keeps: the newest. It also bounds RabbitMQ's wake queue.
 	deadMost = 1000
 )
 
