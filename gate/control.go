@@ -64,10 +64,10 @@ func (g *Gate) Leave(ctx context.Context) error {
 // reporting: at the time now, their last report is older than instanceTTL.
 func (g *Gate) Instances(ctx context.Context, now time.Time) (map[string]model.Instance, error) {
 	running, stopped, err := g.reports(ctx, now)
-	if err != nil || len(stopped) == 0 {
-		return running, err
+	if len(stopped) > 0 {
+		err = wrap("forget instances", g.client.HDel(ctx, instancesKey, stopped...).Err())
 	}
-	return running, wrap("forget instances", g.client.HDel(ctx, instancesKey, stopped...).Err())
+	return running, err
 }
 
 // Running returns the figures of the running instances as Instances does, but deletes none.

@@ -39,9 +39,7 @@ func (bs *breakers) of(node string) *breaker {
 		return b
 	}
 	b, _ := bs.byNode.SetIfAbsent(node, gobreaker.NewCircuitBreaker[[]model.Admission](gobreaker.Settings{
-		Name:        node,
-		MaxRequests: 1,
-		Timeout:     breakerRest,
+		Name: node, MaxRequests: 1, Timeout: breakerRest,
 		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= breakerTrips },
 		// A call that Close has cancelled does not count as a failure of Redis.
 		IsSuccessful: func(err error) bool { return err == nil || errors.Is(err, context.Canceled) },

@@ -18,14 +18,14 @@ type pending struct {
 	room    chan struct{}   // receives a value when there may be more entries and there is room for them
 	held    map[string]bool // the orders' ids of all entries that were added and for which done was not called yet
 	empty   chan struct{}   // closed when held becomes empty; nil: nobody waits for that
-	late    lateSales       // take leaves out these sales
+	late    *lateSales      // take leaves out these sales
 	signal  chan struct{}   // receives a value when entries wait: wakes the writer
 }
 
 func newPending() *pending {
 	return &pending{
 		waiting: map[model.GateRef][]model.Entry{}, held: map[string]bool{}, most: mostHeld,
-		signal: make(chan struct{}, 1), room: make(chan struct{}, 1),
+		signal: make(chan struct{}, 1), room: make(chan struct{}, 1), late: newLateSales(),
 	}
 }
 
@@ -155,12 +155,11 @@ type lateSales struct {
 	under   sync.WaitGroup // all batches under way, late or not
 }
 
+func newLateSales() *lateSales { return &lateSales{batches: map[model.GateRef]int{}} }
+
 func (l *lateSales) add(gate model.GateRef, batches int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.batches == nil {
-		l.batches = map[model.GateRef]int{}
-	}
 	if l.batches[gate] += batches; l.batches[gate] == 0 {
 		delete(l.batches, gate)
 	}

@@ -63,7 +63,7 @@ type relay struct {
 	failing atomic.Bool   // whether a failure was the last state logged
 	wakes   *rate.Limiter // of requests for a wake-up
 	around  atomic.Int64  // entries that were settled without the broker
-	late    lateSales     // deliver leaves entries of these sales in the stream
+	late    *lateSales    // deliver leaves entries of these sales in the stream
 
 	stopping context.Context // ended by Drain, before the settler's own context, to stop the consumers
 	stop     context.CancelFunc
@@ -71,12 +71,10 @@ type relay struct {
 }
 
 func newRelay(s *Settler) *relay {
-	r := &relay{settler: s, wakes: rate.NewLimiter(rate.Every(wakeEvery), 1), stopped: make(chan struct{})}
+	r := &relay{settler: s, wakes: rate.NewLimiter(rate.Every(wakeEvery), 1), stopped: make(chan struct{}), late: newLateSales()}
 	r.stopping, r.stop = context.WithCancel(context.Background())
 	r.breaker = gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
-		Name:        "queue",
-		Timeout:     relayRest,
-		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= relayTrips },
+		Name: "queue", Timeout: relayRest, ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= relayTrips },
 	})
 	return r
 }
@@ -161,7 +159,7 @@ func (r *relay) deliver(ctx context.Context, _ string, entries []model.Entry) er
 		if r.late.has(gate) {
 			break
 		}
-		err := r.settler.patiently(ctx, gate, consumerPatience, &r.late, func() error { return r.settler.settleSale(ctx, gate, batch) })
+		err := r.settler.patiently(ctx, gate, consumerPatience, r.late, func() error { return r.settler.settleSale(ctx, gate, batch) })
 		if err != nil && ctx.Err() != nil {
 			return err
 		}

@@ -274,7 +274,7 @@ func (s *Settler) turn(ctx context.Context, batches []saleBatch) error {
 	var sales sync.WaitGroup
 	for i, b := range batches {
 		sales.Go(func() {
-			errs[i] = s.patiently(ctx, b.gate, writerPatience, &s.pending.late, func() error { return s.dispatch(ctx, b) })
+			errs[i] = s.patiently(ctx, b.gate, writerPatience, s.pending.late, func() error { return s.dispatch(ctx, b) })
 		})
 	}
 	sales.Wait()

@@ -96,9 +96,7 @@ func (q *Kafka) makeTopics(ctx context.Context) error {
 	for _, name := range []string{q.name, q.deadName()} {
 		topic := kmsg.NewCreateTopicsRequestTopic()
 		topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, partitions, -1 // -1: the brokers' default
-		config := kmsg.NewCreateTopicsRequestTopicConfig()
-		config.Name, config.Value = "retention.ms", &kept
-		topic.Configs = append(topic.Configs, config)
+		topic.Configs = []kmsg.CreateTopicsRequestTopicConfig{{Name: "retention.ms", Value: &kept}}
 		req.Topics = append(req.Topics, topic)
 	}
 	reply, err := req.RequestWith(ctx, q.producer)
