@@ -45,10 +45,8 @@ func NewReplicas(client redis.UniversalClient) *Replicas {
 // look reads the shards with these tags. A shard whose node does not answer, or is a replica that may be behind, is Away. look
 // returns the error of such a node, and the states of the other shards all the same.
 func (l looker) look(ctx context.Context, tags []string) ([]shard, error) {
-	shards, nodes := make([]shard, len(tags)), map[redis.UniversalClient][]int{} // by node, the places of its tags
-	for i := range shards {
-		shards[i].Away = true
-	}
+	shards := slices.Repeat([]shard{{GateState: model.GateState{Away: true}}}, len(tags))
+	nodes := map[redis.UniversalClient][]int{} // by node, the places of its tags
 	for i, tag := range tags {
 		node, err := l.nodeOf(ctx, tag)
 		if err != nil {
