@@ -455,8 +455,8 @@ func (s *Settler) retryAfter(gate model.GateRef, try int) time.Duration {
 }
 
 // oneByOne settles each entry of a broken batch in a transaction of its own. An entry that is broken even alone stays in the
-// stream, where a sweep finds it, until the try brokenTries. done are the entries that were settled or refused, with their
-// outcomes. err joins the errors of the others.
+// stream, where a sweep finds it; at the try brokenTries it is refused for good. done are the entries that were settled or
+// refused, with their outcomes. err joins the errors of the others.
 func (s *Settler) oneByOne(ctx context.Context, gate model.GateRef, entries []model.Entry) (done []model.Entry, outcomes []model.Outcome, err error) {
 	for _, e := range entries {
 		settled, outcome, oneErr := s.settle(ctx, gate, []model.Entry{e})
