@@ -28,8 +28,7 @@ var verdicts = [...]model.Outcome{
 }
 
 // Admit judges attempts on any sales; those on one sale in the order of attempts. It takes the units of those that pass and
-// appends them to the streams. All attempts on one node share a round trip; a gate in several shards may need more of them, to
-// move units to a shard that has too few (bringUnits).
+// appends them to the streams. All attempts on one node share a round trip; a gate in several shards may need more (bringUnits).
 //
 // The answers are in the order of the attempts. The verdict is Accepted with an Entry for an attempt that was just admitted,
 // and Accepted and Repeated for one that the gate knew before; IdempotencyMismatch if the gate knew the id with another
@@ -101,9 +100,8 @@ func (g *Gate) judge(ctx context.Context, batches []*shardBatch) {
 	}
 }
 
-// commonOf returns the keys and arguments of a run of admit.lua that come before those of its gates, and stores in each batch
-// the place of its campaign in the run's list. A campaign has a place for each of its shards, since each user belongs to one
-// shard only.
+// commonOf returns the keys and arguments of a run of admit.lua that come before those of its gates, and stores in each batch the
+// place of its campaign in the run's list. A campaign has a place for each of its shards, since each user belongs to one shard.
 func (g *Gate) commonOf(batches []*shardBatch) (keys []string, args []any) {
 	type shard struct {
 		campaignID string
@@ -132,18 +130,15 @@ func (g *Gate) commonOf(batches []*shardBatch) (keys []string, args []any) {
 			gate.SaleID = saleID
 			keys = append(keys, unitsKey(tagOf(gate, batches[0].home)))
 		}
-		users := map[string]bool{}
-		args = append(args, common.Units, len(common.SaleIDs), 0)
-		count := len(args) - 1
+		seen, users := map[string]bool{}, []any(nil)
 		for _, b := range batches {
 			for _, a := range b.attempts {
-				if !users[a.UserID] {
-					users[a.UserID] = true
-					args = append(args, a.UserID)
+				if !seen[a.UserID] {
+					seen[a.UserID], users = true, append(users, a.UserID)
 				}
 			}
 		}
-		args[count] = len(users)
+		args = append(append(args, common.Units, len(common.SaleIDs), len(users)), users...)
 	}
 	return keys, args
 }
@@ -151,7 +146,6 @@ func (g *Gate) commonOf(batches []*shardBatch) (keys []string, args []any) {
 // common returns the limit of the sale's campaign as the last attempt of the batch has it, or nil.
 func (b *shardBatch) common() *model.CommonLimit { return b.attempts[len(b.attempts)-1].Common }
 
-// admission returns the keys and arguments of admit.lua for a batch.
 func (b *shardBatch) admission() (keys []string, args []any) {
 	args = make([]any, 4, 4+5*len(b.attempts))
 	for _, a := range b.attempts {

@@ -21,10 +21,7 @@ const benchmarkBatch = 100
 // BenchmarkScripts runs one call after the other, so that the result is the cost of one call.
 func BenchmarkScripts(b *testing.B) {
 	run := func(b *testing.B, url string) {
-		opts, err := Options(url)
-		check.NoError(b, err)
-		client := redis.NewClient(opts)
-		b.Cleanup(func() { _ = client.Close() })
+		client := dial(b, Connect, url).(*redis.Client)
 		for _, script := range []struct {
 			name string
 			run  func(b *testing.B, s *bench)

@@ -1,8 +1,6 @@
 package gate
 
 import (
-	"cmp"
-	"errors"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -18,28 +16,30 @@ const (
 	retries = 1
 	// redirects is for a Cluster: one redirect, to the node that has the slot, and the retries there.
 	redirects = 1 + retries
-	// poolSize connections are enough for thousands of attempts, since up to 256 attempts share a call. For a Cluster this is
-	// the number for each node.
+	// poolSize connections, of a Cluster for each node, are enough for thousands of attempts: up to 256 attempts share a call.
 	poolSize = 64
 	// poolTimeout is how long a call waits for a connection before the gate counts as unreachable.
 	poolTimeout = 2 * time.Second
 )
 
-// Connect makes a client for the Redis at an address, in the forms of address.Redis. Connect does not dial yet. The caller must
-// close the client. No error contains a password.
+// Connect makes a client for the Redis at an address, in the forms of address.Redis. It does not dial yet. The caller closes the
+// client. No error contains a password.
 func Connect(text string) (redis.UniversalClient, error) { return connect(text, false) }
 
-// ConnectReplicas makes a client for reads. With a Cluster or sentinels, the client prefers replicas. Addresses and errors are
-// those of Connect, and here too the caller must close the client.
+// ConnectReplicas makes a client for reads, as Connect does. With a Cluster or sentinels, the client prefers replicas.
 func ConnectReplicas(text string) (redis.UniversalClient, error) { return connect(text, true) }
 
 func connect(text string, replicas bool) (redis.UniversalClient, error) {
 	single, opts, err := address.Redis(text)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case single != nil:
-		return redis.NewClient(bounded(single)), nil
+	}
+	if single != nil {
+		single.DialTimeout, single.ReadTimeout, single.WriteTimeout = dialTimeout, ioTimeout, ioTimeout
+		single.MaxRetries, single.DialerRetries = retries, retries
+		single.PoolSize, single.PoolTimeout = poolSize, poolTimeout
+		single.ContextTimeoutEnabled = true
+		return redis.NewClient(single), nil
 	}
 	opts.DialTimeout, opts.ReadTimeout, opts.WriteTimeout = dialTimeout, ioTimeout, ioTimeout
 	opts.MaxRetries, opts.MaxRedirects, opts.DialerRetries = retries, redirects, retries
@@ -50,21 +50,4 @@ func connect(text string, replicas bool) (redis.UniversalClient, error) {
 	opts.ContextTimeoutEnabled = true
 	opts.ReadOnly = replicas
 	return redis.NewUniversalClient(opts), nil // of sentinels if there is a MasterName, else of a Cluster
-}
-
-// Options turns the address of a single Redis into a client's settings. No error contains a password.
-func Options(text string) (*redis.Options, error) {
-	single, _, err := address.Redis(text)
-	if single == nil {
-		return nil, cmp.Or(err, errors.New("want redis://host:port/db"))
-	}
-	return bounded(single), nil
-}
-
-func bounded(opts *redis.Options) *redis.Options {
-	opts.DialTimeout, opts.ReadTimeout, opts.WriteTimeout = dialTimeout, ioTimeout, ioTimeout
-	opts.MaxRetries, opts.DialerRetries = retries, retries
-	opts.PoolSize, opts.PoolTimeout = poolSize, poolTimeout
-	opts.ContextTimeoutEnabled = true
-	return opts
 }

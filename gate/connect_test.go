@@ -30,8 +30,8 @@ func TestConnectToOne(t *testing.T) {
 			t.Errorf("%s is read as %+v", address, got)
 		}
 	}
-	for _, url := range []string{"", "embedded", "http://example.com", "redis://example.com/x", "a:1,b:2"} {
-		if _, err := Options(url); err == nil {
+	for _, url := range []string{"", "embedded", "http://example.com", "redis://example.com/x"} {
+		if _, err := Connect(url); err == nil {
 			t.Errorf("%q is accepted", url)
 		}
 	}
@@ -58,8 +58,7 @@ func TestClientsAreBounded(t *testing.T) {
 
 // TestUnreachableRedisIsReportedSoon: an attempt waits for every dial, and a dial may take a second.
 func TestUnreachableRedisIsReportedSoon(t *testing.T) {
-	opts, err := Options("redis://example.invalid:6379/0")
-	check.NoError(t, err)
+	opts := dial(t, Connect, "redis://example.invalid:6379/0").(*redis.Client).Options()
 	var dials atomic.Int64
 	opts.Dialer = func(context.Context, string, string) (net.Conn, error) {
 		dials.Add(1)

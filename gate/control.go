@@ -18,8 +18,8 @@ func (g *Gate) Announce(ctx context.Context, saleID string) error {
 	return wrap("announce a change", g.client.Publish(ctx, controlChannel, saleID).Err())
 }
 
-// Wake publishes to another instance the ids of settled orders whose buyers wait there. It publishes no outcomes,
-// because anybody with access to Redis could publish false ones; the other instance reads them from the database.
+// Wake publishes to another instance the ids of settled orders whose buyers wait there. The other instance reads the outcomes
+// from the database, because anybody with access to Redis could publish false ones.
 func (g *Gate) Wake(ctx context.Context, instance string, outcomes map[string]model.Outcome) error {
 	payload, err := json.Marshal(slices.Collect(maps.Keys(outcomes)))
 	if err == nil {
@@ -28,30 +28,20 @@ func (g *Gate) Wake(ctx context.Context, instance string, outcomes map[string]mo
 	return wrap("wake "+instance, err)
 }
 
-// Listen receives the messages of Announce and Wake until ctx ends. It calls changed with the id of a changed sale,
-// and woken with the ids of settled orders whose buyers wait on this instance. After a lost connection the client
-// reconnects by itself, but the messages of that time are lost. Therefore the caller must also poll for changed sales and
-// settled orders.
+// Listen receives the messages of Announce and Wake until ctx ends. It calls changed with the id of a changed sale, and woken
+// with the ids of settled orders whose buyers wait on this instance. After a lost connection the client reconnects by itself, but
+// the messages of that time are lost. Therefore the caller must also poll for changed sales and settled orders.
 func (g *Gate) Listen(ctx context.Context, changed func(saleID string), woken func(orderIDs []string)) {
 	sub := g.client.Subscribe(ctx, controlChannel, wakeChannel(g.instance))
-	defer func() { _ = sub.Close() }()
-	messages := sub.Channel()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case m, ok := <-messages:
-			if !ok {
-				return
-			}
-			if m.Channel == controlChannel {
-				changed(m.Payload)
-				continue
-			}
-			var ids []string
-			if json.Unmarshal([]byte(m.Payload), &ids) == nil {
-				woken(ids)
-			}
+	defer context.AfterFunc(ctx, func() { _ = sub.Close() })() // closes the channel of messages
+	for m := range sub.Channel() {
+		if m.Channel == controlChannel {
+			changed(m.Payload)
+			continue
+		}
+		var ids []string
+		if json.Unmarshal([]byte(m.Payload), &ids) == nil {
+			woken(ids)
 		}
 	}
 }
@@ -74,10 +64,10 @@ func (g *Gate) Leave(ctx context.Context) error {
 // reporting: at the time now, their last report is older than instanceTTL.
 func (g *Gate) Instances(ctx context.Context, now time.Time) (map[string]model.Instance, error) {
 	running, stopped, err := g.reports(ctx, now)
-	if err != nil || len(stopped) == 0 {
-		return running, err
+	if len(stopped) > 0 {
+		err = wrap("forget instances", g.client.HDel(ctx, instancesKey, stopped...).Err())
 	}
-	return running, wrap("forget instances", g.client.HDel(ctx, instancesKey, stopped...).Err())
+	return running, err
 }
 
 // Running returns the figures of the running instances as Instances does, but deletes none.

@@ -52,15 +52,16 @@ func script(files ...string) *redis.Script {
 
 // Gate gives one instance of the engine access to the gates in Redis. Its methods are safe for concurrent use.
 type Gate struct {
-	// TransferTime is how long an attempt waits for units from other shards. New sets it to half a second; change it before the
-	// first call.
+	// TransferTime is how long an attempt waits for units from other shards. Change it before the first call.
 	TransferTime time.Duration
 
 	looker
 	instance string
-	lanes    [transferLanes]chan struct{} // see lane
-	moves    atomic.Int64                 // the number of the last transfer of this instance
-	observe  observe.All
+	// lanes are locks, each a channel of capacity 1, for transfers of units of the sales that share the lane. An attempt that has
+	// waited may find that the transfer before has brought enough units to its shard.
+	lanes   [transferLanes]chan struct{}
+	moves   atomic.Int64 // the number of the last transfer of this instance
+	observe observe.All
 }
 
 // New makes the Gate of one instance. The caller must close the client. The observers follow the calls.
@@ -105,10 +106,9 @@ type gateReply struct {
 	err   error
 }
 
-// scriptOnGates runs a script that serves several gates in a run, for n gates, which are numbered from 0, and returns the replies
-// in the order of the gates. call returns the keys and arguments of gate i. A run serves the gates with from <= i < to; common
-// returns the keys and arguments that come before theirs. All runs on a node share a round trip. On a Cluster the keys of each
-// gate are in a slot of their own, so each gate has its own run.
+// scriptOnGates runs a script that serves several gates in a run, for n gates, and returns the replies in their order. call
+// returns the keys and arguments of gate i. common returns those that come before, in a run of the gates with from <= i < to. All
+// runs on a node share a round trip. On a Cluster the keys of each gate are in a slot of their own, so each gate has its own run.
 func (g *Gate) scriptOnGates(
 	ctx context.Context, script *redis.Script, n int,
 	common func(from, to int) (keys []string, args []any), call func(i int) (keys []string, args []any),
@@ -144,7 +144,7 @@ func (g *Gate) scriptOnGates(
 	return replies
 }
 
-// wrap adds the name of the failed operation to err. It returns nil if err is nil.
+// wrap adds the name of the failed operation to err, unless err is nil.
 func wrap(operation string, err error) error {
 	if err == nil {
 		return nil
@@ -164,7 +164,7 @@ func (g *Gate) Ping(ctx context.Context) error { return g.client.Ping(ctx).Err()
 // Version returns the version of the Redis server. The embedded Redis has none, and returns an error.
 func (g *Gate) Version(ctx context.Context) (string, error) {
 	info, err := g.client.Info(ctx, "server").Result()
-	return infoField(info, "redis_version"), wrap("ask Redis for its version", err)
+	return infoFields(info)["redis_version"], wrap("ask Redis for its version", err)
 }
 
 // Count counts one request of a user to a sale, by the counter that Admit uses. ok is false if the user has made more requests
@@ -175,8 +175,8 @@ func (g *Gate) Count(ctx context.Context, gate model.GateRef, userID string, f m
 	return time.Duration(ms) * time.Millisecond, err == nil && ms == 0, wrap("count a request", err)
 }
 
-// Knows returns the quantity of a user's attempt by its order's id. known is false if the gate does not have the id, or if there
-// is no gate. The gate has the ids that it has admitted, was installed with, or got by CatchUp.
+// Knows returns the quantity of a user's attempt by its order's id. known is false if there is no gate, or if it has not admitted
+// the id, was not installed with it, and did not get it by CatchUp.
 func (g *Gate) Knows(ctx context.Context, gate model.GateRef, userID, orderID string) (quantity int, known bool, err error) {
 	quantity, err = g.client.HGet(ctx, unitsKey(homeTag(gate, userID)), idField(orderID)).Int()
 	if errors.Is(err, redis.Nil) {
@@ -185,9 +185,9 @@ func (g *Gate) Knows(ctx context.Context, gate model.GateRef, userID, orderID st
 	return quantity, err == nil, wrap("ask for an id", err)
 }
 
-// CatchUp applies changes of the stock to a gate: all those of a version above after, up to the version upTo. A repeated call
-// changes nothing. A shard of the gate that is missing, or whose version is older than after, stays as it is, without an
-// error: the next comparison of the gate's version with the stock's shows which changes the shard still needs.
+// CatchUp applies changes of the stock to a gate: all those of a version above after, up to upTo. A repeated call changes
+// nothing. A shard that is missing, or whose version is older than after, stays as it is, without an error: the next comparison
+// of the gate's version with the stock's shows which changes the shard still needs.
 func (g *Gate) CatchUp(ctx context.Context, gate model.GateRef, after, upTo int64, changes []model.GateChange) (err error) {
 	ctx, end := g.observe.Begin(ctx, observe.Step{Name: observe.TellGate, Items: len(changes)})
 	defer func() { end(err) }()

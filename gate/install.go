@@ -24,9 +24,8 @@ const (
 	page = 1000
 	// pagesAtOnce is how many pages are sent at the same time: Redis works on one while the engine encodes the next.
 	pagesAtOnce = 2
-	// nobody is a field that every staged hash has from its first command on. It keeps the hash from being empty, so
-	// that there is a key to rename. A staged hash that has expired, and that a later page has created again, lacks
-	// the field and is not installed.
+	// nobody is a field that every staged hash has from its first command on. It keeps the hash from being empty, so that there is a
+	// key to rename. A staged hash that has expired, and that a later page has created again, lacks the field and is not installed.
 	nobody = ""
 	// asTable is the value of the field nobody. By default, Redis stores a hash of up to 512 fields as a list, which it searches
 	// from the beginning, unless a value is longer than 64 bytes: then it stores a table. An attempt looks up two fields.
@@ -44,16 +43,15 @@ func (g *Gate) StreamLengths(ctx context.Context, gate model.GateRef) (lengths [
 	})
 }
 
-// Install replaces a closed gate by an open one of a new epoch with these contents. lengths are the lengths of the
-// streams, read before the snapshot of the contents was taken. From the streams, Install deletes the entries that were settled
-// before the snapshot, and those that can't be read. bad has the texts of the latter, even if Install then returns an
-// error. Install returns model.ErrStreamMoved if an entry was settled meanwhile or the staged keys have expired, and
-// model.ErrNewerGate if an open gate of this epoch or a newer gate is there, or the old one was closed for a newer one. In both
-// cases this call has not opened the gate.
+// Install replaces a closed gate by an open one of a new epoch with these contents. lengths are the lengths of the streams, read
+// before the snapshot of the contents was taken. From the streams, Install deletes the entries that were settled before the
+// snapshot, and those that can't be read, whose texts bad has, even after an error. Install returns model.ErrStreamMoved if an
+// entry was settled meanwhile or the staged keys have expired, and model.ErrNewerGate if an open gate of this epoch or a newer
+// gate is there, or the old one was closed for a newer one. In both cases this call has not opened the gate.
 //
-// The old gate is closed, so its streams can only shrink: a stream of the same length is unchanged. Everything that
-// grows with the number of orders is sent to Redis in pages, and put in place by RENAME. So neither the engine's
-// memory nor a pause of Redis grows with the number of orders.
+// The old gate is closed, so its streams can only shrink: a stream of the same length is unchanged. What grows with the number of
+// orders is sent to Redis in pages, and put in place by RENAME. So neither the engine's memory nor a pause of Redis grows with
+// it.
 func (g *Gate) Install(ctx context.Context, epoch int64, lengths []int64, c model.GateContents) (bad []string, err error) {
 	ctx, end := g.observe.Begin(ctx, observe.Step{Name: observe.Install})
 	defer func() { end(err) }()
@@ -73,9 +71,7 @@ func (g *Gate) Install(ctx context.Context, epoch int64, lengths []int64, c mode
 	if err := s.send(ctx, func(p redis.Pipeliner, shard int) { p.HSet(ctx, s.units(shard), nobody, asTable) }); err != nil {
 		return nil, err
 	}
-	err = stage(ctx, s, c.Buyers(ctx), func(b model.Buyer) (userID, field string, value any) {
-		return b.UserID, b.UserID, b.Units
-	})
+	err = stage(ctx, s, c.Buyers(ctx), func(b model.Buyer) (userID, field string, value any) { return b.UserID, b.UserID, b.Units })
 	if err != nil {
 		return nil, err
 	}
@@ -110,8 +106,8 @@ type staging struct {
 // units returns the key of a shard's staged hash.
 func (s *staging) units(shard int) string { return stagedKey(unitsKey(s.tags[shard]), s.name) }
 
-// send sends commands for each shard, renews the expiry of the staged keys, and compares the lengths of the streams with
-// s.lengths. It returns model.ErrStreamMoved if one differs: an entry was settled, and the rebuild has to start again.
+// send sends commands for each shard, renews the expiry of the staged keys, and returns model.ErrStreamMoved if the length of a
+// stream is not that in s.lengths: an entry was settled, and the rebuild has to start again.
 func (s *staging) send(ctx context.Context, commands func(p redis.Pipeliner, shard int)) error {
 	lengths := make([]*redis.IntCmd, len(s.tags))
 	_, err := s.gate.client.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -133,9 +129,9 @@ func (s *staging) send(ctx context.Context, commands func(p redis.Pipeliner, sha
 	return nil
 }
 
-// stage writes rows into the staged hashes, up to pagesAtOnce pages at the same time. row returns the field and the value of a row,
-// and the user to whose shard it goes. stage returns the first error of a write or of reading the pages, after which it begins no
-// other page.
+// stage writes rows into the staged hashes, up to pagesAtOnce pages at the same time. row returns the field and the value of a
+// row, and the user to whose shard it goes. stage returns the first error of a write or of reading the pages, after which it
+// begins no other page.
 func stage[T any](ctx context.Context, s *staging, pages iter.Seq2[[]T, error], row func(T) (userID, field string, value any)) error {
 	adding, all := errgroup.WithContext(ctx)
 	adding.SetLimit(pagesAtOnce)
@@ -166,9 +162,9 @@ func stage[T any](ctx context.Context, s *staging, pages iter.Seq2[[]T, error], 
 	return cmp.Or(adding.Wait(), ctx.Err())
 }
 
-// addEntries reads the stream of a shard, deletes the settled entries and those that can't be read, and adds the others to the
-// staged hash. bad has the texts of those that can't be read. It returns model.ErrStreamMoved if it notices that an entry was
-// settled meanwhile; what it does not notice, install.lua does, since the length of the stream is not as expected.
+// addEntries reads the stream of a shard, deletes the settled entries and those that can't be read, whose texts bad has, and adds
+// the others to the staged hash. It returns model.ErrStreamMoved if it notices that an entry was settled meanwhile; if it does
+// not, install.lua does.
 func (s *staging) addEntries(ctx context.Context, shard int) (bad []string, err error) {
 	for start, more := "-", true; more; {
 		messages, err := s.gate.client.XRangeN(ctx, streamKey(s.tags[shard]), start, "+", page).Result()
@@ -235,9 +231,8 @@ func (s *staging) addPage(ctx context.Context, shard int, entries []model.Entry)
 	})
 }
 
-// install puts the staged keys in place, each shard with its share of the units left. If there are several shards, they are
-// opened only when all of them are installed. Until then no stream grows, so the rebuild can start again if one stream has moved
-// (model.ErrStreamMoved). install returns model.ErrNewerGate as Install does.
+// install puts the staged keys in place, each shard with its share of the units left, and returns errors as Install does. Several
+// shards are opened only when all are installed: until then no stream grows, so the rebuild can start again if one has moved.
 func (s *staging) install(ctx context.Context) error {
 	left, open := s.offer.Stock.Available, 0
 	for _, n := range s.inflight {
@@ -272,8 +267,8 @@ func (s *staging) install(ctx context.Context) error {
 	})
 }
 
-// evenly divides units among shards and returns the share of one shard. If the division leaves a rest, the first shards get one
-// unit more each. A negative number goes to the first shard as a whole.
+// evenly divides units among shards and returns the share of one shard. The first shards get one unit more each if there is a
+// rest. A negative number goes to the first shard as a whole.
 func evenly(units int64, shard, shards int) int64 {
 	if units < 0 && shard == 0 {
 		return units

@@ -7,13 +7,11 @@ import (
 	"flashsale/model"
 )
 
-// Every key of a shard of a sale's gate contains the shard's hash tag in braces, so that on a Redis Cluster one script may
-// use all keys of the shard.
+// Every key of a shard contains the shard's hash tag in braces, so that on a Redis Cluster one script may use all its keys.
 
-// tagOf returns the part of the keys that names a shard of a gate: the hash tag in braces, which is the sale's id. For a sale of
-// a campaign the hash tag is the campaign's id, so that one script may use keys of all its sales, and the sale's id follows the
-// braces. If the gate has several shards, the number of the shard is added to the hash tag, so that a Cluster spreads the shards
-// over its nodes.
+// tagOf returns the part of the keys that names a shard of a gate: the sale's id as the hash tag. For a sale of a campaign the
+// hash tag is the campaign's id, so that one script may use keys of all its sales, and the sale's id follows the braces. If the
+// gate has several shards, the shard's number is added to the hash tag, so that a Cluster spreads the shards over its nodes.
 func tagOf(gate model.GateRef, shard int) string {
 	tag, rest := gate.SaleID, ""
 	if gate.CampaignID != "" {
@@ -41,8 +39,7 @@ func streamKey(tag string) string { return "fs:" + tag + ":stream" }
 func keysOf(tag string) []string { return []string{gateKey(tag), unitsKey(tag), streamKey(tag)} }
 
 // idField returns the field of an order's id in the hash of units: the id behind a space. The hash also has a field for each
-// user, which is the user's id. A user may have an id that looks like an order's id, but a user's id never contains a space
-// (model.ValidUserID).
+// user, which is the user's id. That may look like an order's id, but contains no space (model.ValidUserID).
 func idField(orderID string) string { return " " + orderID }
 
 // userFields is a pattern of Redis that matches the fields of users in the hash of units, and no others.
@@ -51,8 +48,8 @@ const userFields = "[^ ]*"
 // stagedKey returns the key in which one try of a rebuild stages the new contents of key.
 func stagedKey(key, try string) string { return key + ":staged-" + try }
 
-// countersKey returns the key of the counters of requests in the present window. On a Cluster each shard has a key of its
-// own. Otherwise all sales share one key, so that a script counts for many sales at once.
+// countersKey returns the key of the counters of requests in the present window: on a Cluster one for each shard, otherwise one
+// for all sales, so that a script counts for many sales at once.
 func countersKey(tag string, cluster bool) string {
 	if cluster {
 		return "fs:" + tag + ":requests"

@@ -9,13 +9,11 @@ import (
 	"flashsale/model"
 )
 
-// keyLinger is how long the keys of a gate exist after the end of the sale, so that the gate can answer repeated
-// idempotency keys.
+// keyLinger is how long the keys of a gate exist after the end of the sale, to answer repeated idempotency keys.
 const keyLinger = 24 * time.Hour
 
-// Close stops an older gate from admitting, and leaves this epoch as a mark, even where there is no gate. A shard that is of
-// this epoch or a newer one, or is already closed for a newer one, stays as it is. ok is false if there is such a shard, and
-// after an error.
+// Close stops an older gate from admitting, and leaves this epoch as a mark, even where there is no gate. A shard that is of this
+// epoch or a newer one, or is closed for a newer one, stays as it is. ok is false if there is such a shard, and after an error.
 func (g *Gate) Close(ctx context.Context, gate model.GateRef, epoch int64) (ok bool, err error) {
 	ctx, end := g.observe.Begin(ctx, observe.Step{Name: observe.CloseGate})
 	defer func() { end(err) }()
@@ -39,8 +37,7 @@ func (g *Gate) Configure(ctx context.Context, sale model.Sale) error {
 	})
 }
 
-// Erase deletes a gate with its stream. The counters of its users' requests expire by themselves. Use Erase only for a sale that
-// was never offered to a buyer.
+// Erase deletes a gate with its stream. Use it only for a sale that was never offered to a buyer.
 func (g *Gate) Erase(ctx context.Context, gate model.GateRef) error {
 	return eachShard(gate, "erase the gate", func(_ int, tag string) error { return g.client.Del(ctx, keysOf(tag)...).Err() })
 }

@@ -16,11 +16,10 @@ import (
 	"flashsale/model"
 )
 
-// replicaSilence is the largest allowed number of seconds since a replica received anything from its primary. A
-// primary sends something at least every ten seconds.
+// replicaSilence is how many seconds ago a replica must have received anything from its primary, which sends every ten seconds.
 const replicaSilence = 15
 
-// errBehind means that a replica has lost its primary, or has received nothing from it for more than replicaSilence seconds.
+// errBehind means that a replica has lost its primary, or has received nothing from it for more than replicaSilence.
 var errBehind = errors.New("the replica is behind")
 
 // shard is the state of one shard of a sale's gate.
@@ -35,8 +34,7 @@ type looker struct {
 	replicas bool
 }
 
-// Replicas reads the state of gates from replicas. Use it only for display: replicas lag behind their primaries, so
-// nothing may be decided by their data.
+// Replicas reads the state of gates from replicas, for display only: replicas lag behind their primaries.
 type Replicas struct{ looker }
 
 // NewReplicas makes a Replicas with a client of ConnectReplicas. The caller must close the client.
@@ -44,14 +42,11 @@ func NewReplicas(client redis.UniversalClient) *Replicas {
 	return &Replicas{looker{client: client, replicas: true}}
 }
 
-// look reads the shards with these tags, with one round trip to each node. The fields of a shard are read at one
-// instant, the length of its stream slightly later. A shard whose node does not answer, or is a replica that may be behind, is
-// Away. look returns the error of such a node, and the states of the other shards all the same.
+// look reads the shards with these tags. A shard whose node does not answer, or is a replica that may be behind, is Away. look
+// returns the error of such a node, and the states of the other shards all the same.
 func (l looker) look(ctx context.Context, tags []string) ([]shard, error) {
-	shards, nodes := make([]shard, len(tags)), map[redis.UniversalClient][]int{} // by node, the places of its tags
-	for i := range shards {
-		shards[i].Away = true
-	}
+	shards := slices.Repeat([]shard{{GateState: model.GateState{Away: true}}}, len(tags))
+	nodes := map[redis.UniversalClient][]int{} // by node, the places of its tags
 	for i, tag := range tags {
 		node, err := l.nodeOf(ctx, tag)
 		if err != nil {
@@ -77,12 +72,11 @@ func (l looker) nodeOf(ctx context.Context, tag string) (redis.UniversalClient, 
 	return cluster.MasterForKey(ctx, gateKey(tag))
 }
 
-// Peek reads the states of gates, with one round trip to each Redis node, and returns them in the order of the gates. The
-// fields of one shard are read at one instant, the length of its stream slightly later. A gate is Away if the Redis of any of its
-// shards does not answer, or is a replica that may be behind its primary. Peek returns an error only if all gates are Away.
+// Peek reads the states of gates, with one round trip to each Redis node, and returns them in the order of the gates. The fields
+// of one shard are read at one instant, the length of its stream slightly later. A gate is Away if the Redis of any of its shards
+// does not answer, or is a replica that may be behind its primary. Peek returns an error only if all gates are Away.
 //
-// A gate that was installed on another Redis process is reported as not open. Replicas don't check that, so they may report as
-// open a gate that admits nothing for this reason.
+// A gate that was installed on another Redis process is reported as not open. Replicas don't check that.
 func (l looker) Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error) {
 	shards, err := l.look(ctx, tagsOf(gates...))
 	states, start := make([]model.GateState, len(gates)), 0
@@ -133,9 +127,8 @@ func (g *Gate) Units(ctx context.Context, gate model.GateRef, users []string) ([
 	})
 }
 
-// Buyers returns the number of users with live units at a gate. It reads the hash of units in pages, so that no command of
-// Redis takes long. If units are released meanwhile, a user may be counted twice. No user who has units all the time is left
-// out.
+// Buyers returns the number of users with live units at a gate. It reads pages, so that no command of Redis takes long. If units
+// are released meanwhile, a user may be counted twice. No user who has units all the time is left out.
 func (g *Gate) Buyers(ctx context.Context, gate model.GateRef) (int64, error) {
 	var buyers atomic.Int64
 	err := eachShard(gate, "count the buyers at the gate", func(_ int, tag string) error {
@@ -149,8 +142,7 @@ func (g *Gate) Buyers(ctx context.Context, gate model.GateRef) (int64, error) {
 	return buyers.Load(), err
 }
 
-// lookAt reads the shards at these places, which are on one node, and stores their states in into. Those that it can't read stay
-// Away, and it returns the error.
+// lookAt stores the states of the shards at these places, all on one node, in into. After an error some stay Away.
 func (l looker) lookAt(ctx context.Context, node redis.UniversalClient, places []int, tags []string, into []shard) error {
 	section := "server"
 	if l.replicas {
@@ -158,8 +150,7 @@ func (l looker) lookAt(ctx context.Context, node redis.UniversalClient, places [
 	}
 	var info *redis.StringCmd
 	hashes, lengths := make([]*redis.SliceCmd, len(places)), make([]*redis.IntCmd, len(places))
-	// Each command has an error of its own. If INFO fails at a primary, the other replies are still used, but a gate that has a
-	// run id counts as not open. If INFO fails at a replica, all shards that are read there are Away.
+	// If INFO fails at a primary, the other replies are still used, but a gate that has a run id counts as not open.
 	_, _ = node.Pipelined(ctx, func(p redis.Pipeliner) error {
 		info = p.Info(ctx, section)
 		for i, place := range places {
@@ -172,9 +163,8 @@ func (l looker) lookAt(ctx context.Context, node redis.UniversalClient, places [
 	if l.replicas {
 		behind = isBehind(info)
 	}
-	// If Redis does not report its run id, the variable here is empty, and so is the field run_id of a gate that was installed
-	// on this Redis.
-	here := infoField(info.Val(), "run_id")
+	// If Redis does not report its run id, it is empty here, as it is in a gate that was installed on this Redis.
+	here := infoFields(info.Val())["run_id"]
 	for i, place := range places {
 		if err := cmp.Or(behind, hashes[i].Err(), lengths[i].Err()); err != nil {
 			failed = err
@@ -202,21 +192,23 @@ func isBehind(info *redis.StringCmd) error {
 	if info.Err() != nil {
 		return info.Err()
 	}
-	silence, _ := strconv.Atoi(infoField(info.Val(), "master_last_io_seconds_ago"))
-	if infoField(info.Val(), "role") == "slave" && (infoField(info.Val(), "master_link_status") != "up" || silence > replicaSilence) {
+	field := infoFields(info.Val())
+	silence, _ := strconv.Atoi(field["master_last_io_seconds_ago"])
+	if field["role"] == "slave" && (field["master_link_status"] != "up" || silence > replicaSilence) {
 		return errBehind
 	}
 	return nil
 }
 
-// infoField returns a field of the reply to INFO, or an empty string if the reply lacks it.
-func infoField(info, name string) string {
+// infoFields returns the fields of a reply to INFO.
+func infoFields(info string) map[string]string {
+	fields := map[string]string{}
 	for line := range strings.Lines(info) {
-		if value, ok := strings.CutPrefix(line, name+":"); ok {
-			return strings.TrimSpace(value)
+		if name, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
+			fields[name] = value
 		}
 	}
-	return ""
+	return fields
 }
 
 func number(v any) int64 {

@@ -15,12 +15,11 @@ import (
 	"flashsale/model"
 )
 
-// Connections is the largest number of connections that one instance opens to one Redis: those of its pool, and one more for
-// Listen.
+// Connections is how many connections one instance opens to one Redis at most: those of its pool, and one for Listen.
 const Connections = poolSize + 1
 
-// These constants are sizes in bytes in the memory of a 64-bit Redis 7.0. TestRoomIsEnough measures the sizes for user ids of 36
-// characters and idempotency keys of 32: each constant is at least the measured size, and at most its double.
+// Sizes in bytes in the memory of a 64-bit Redis 7.0: at least the sizes that TestRoomIsEnough measures for user ids of 36
+// characters and idempotency keys of 32, and at most their doubles.
 const (
 	// bytesHeld is for an admitted attempt: its user and its known id.
 	bytesHeld = 300
@@ -32,10 +31,9 @@ const (
 	bytesCounted = 140
 )
 
-// Room estimates the bytes that a sale's gate needs at most. It assumes that every unit is in an order of its own, that
-// no order is settled yet, and that the gate is being rebuilt, so that old and staged contents exist at the same time;
-// that every buyer makes a request within one request window; and that before, as many orders have expired as the duration
-// of the sale allows, at most one of each buyer.
+// Room estimates the bytes that a sale's gate needs at most. It assumes that every unit is in an order of its own, that no order
+// is settled yet, and that the gate is being rebuilt, so that old and staged contents exist at the same time; that every buyer
+// makes a request within one request window; and that before, as many orders have expired as its duration and the buyers allow.
 func Room(o model.Offer, buyers int64) int64 {
 	turns := int64(o.EndsAt.Sub(o.StartsAt) / (time.Duration(o.PayTimeoutSeconds) * time.Second))
 	expired := min(turns*o.Stock.Quota, buyers)
@@ -52,8 +50,7 @@ type Server struct {
 	Config    map[string]string // the parameters in configs; nil if the server refuses CONFIG GET
 }
 
-// Setting returns a parameter by its name in the configuration. If Config does not have the parameter, Setting returns the field
-// of INFO with the same name, with underscores for hyphens, or an empty string if INFO lacks it too.
+// Setting returns a parameter by its name in the configuration, or else the field of INFO with underscores for hyphens.
 func (s Server) Setting(name string) string {
 	return cmp.Or(s.Config[name], s.Info[strings.ReplaceAll(name, "-", "_")])
 }
@@ -64,9 +61,8 @@ const lookTrips = 5
 // configs are the parameters that are read by CONFIG GET. INFO shows only a few of them.
 var configs = []string{"maxmemory-policy", "appendonly", "appendfsync", "save", "maxclients", "min-replicas-to-write"}
 
-// Servers returns the state of every Redis server that may hold a gate (no replicas), in the order of their addresses. It
-// changes nothing on the servers. now is the caller's clock. After an error, some servers could not be asked, and their states
-// are missing or incomplete.
+// Servers returns the state of every Redis server that may hold a gate (no replicas), in the order of their addresses, and
+// changes nothing there. now is the caller's clock. After an error, the states of some servers are missing or incomplete.
 func (g *Gate) Servers(ctx context.Context, now func() time.Time) (list []Server, err error) {
 	var mu sync.Mutex
 	ask := func(ctx context.Context, client *redis.Client) error {
@@ -111,17 +107,12 @@ func (g *Gate) askServer(ctx context.Context, client *redis.Client, now func() t
 	if err != nil {
 		return s, err
 	}
-	s.Info = map[string]string{}
-	for line := range strings.Lines(info) {
-		if field, value, ok := strings.Cut(strings.TrimSpace(line), ":"); ok {
-			s.Info[field] = value
-		}
-	}
+	s.Info = infoFields(info)
 	if s.Config, err = configOf(ctx, client); err != nil || !g.isCluster() {
 		return s, err
 	}
 	cluster, err := client.ClusterInfo(ctx).Result()
-	s.Info["cluster_state"] = infoField(cluster, "cluster_state")
+	s.Info["cluster_state"] = infoFields(cluster)["cluster_state"]
 	return s, err
 }
 

@@ -32,7 +32,7 @@ func TestRoomIsEnough(t *testing.T) {
 		return sum
 	}
 	usedMemory := func() int64 {
-		n, err := strconv.ParseInt(infoField(must(b, b.client.Info(t.Context(), "memory")), "used_memory"), 10, 64)
+		n, err := strconv.ParseInt(infoFields(must(b, b.client.Info(t.Context(), "memory")))["used_memory"], 10, 64)
 		check.NoError(b, err)
 		return n
 	}

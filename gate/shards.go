@@ -27,9 +27,8 @@ func homeTag(gate model.GateRef, userID string) string {
 	return tagOf(gate, homeOf(userID, gate.Shards))
 }
 
-// Batch returns the key of the batch that an attempt may share. All attempts on a node share one key, that of Node. If the
-// gate has several shards, each shard has a key of its own: its attempts may wait for units from other shards, and should not
-// delay other sales.
+// Batch returns the key of the batch that an attempt may share: that of its Node. If the gate has several shards, each shard has
+// a key of its own: its attempts may wait for units from other shards, and should not delay other sales.
 func (g *Gate) Batch(ctx context.Context, a model.Attempt) string {
 	if gate := a.GateRef(); gate.Shards > 1 {
 		return homeTag(gate, a.UserID)
@@ -37,8 +36,8 @@ func (g *Gate) Batch(ctx context.Context, a model.Attempt) string {
 	return g.Node(ctx, a)
 }
 
-// Node returns the address of the Cluster node that judges an attempt, so that the failure of one node need not keep callers
-// from the others. It returns an empty string without a Cluster, or if the node is not known.
+// Node returns the address of the Cluster node that judges an attempt, so that the failure of one node need not keep callers from
+// the others. It returns "" without a Cluster, or if the node is not known.
 func (g *Gate) Node(ctx context.Context, a model.Attempt) string {
 	cluster, many := g.client.(*redis.ClusterClient)
 	if !many {
@@ -65,8 +64,7 @@ func each(n int, fn func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// eachShard runs fn for each shard of a gate concurrently, waits for all, and joins the errors. In each error, doing says what
-// fn does.
+// eachShard runs fn for each shard of a gate concurrently, waits for all, and joins the errors, in which doing says what fn does.
 func eachShard(gate model.GateRef, doing string, fn func(shard int, tag string) error) error {
 	tags := tagsOf(gate)
 	return each(len(tags), func(shard int) error {

@@ -3,6 +3,7 @@ package gate
 import (
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"slices"
 	"testing"
 
@@ -214,7 +215,7 @@ func TestUnsureIfUnitsCannotBeMoved(t *testing.T) {
 				return func() { b.set(o, 1, "open", "1") }
 			},
 			"another move does not end": func(o model.Offer) func() {
-				lane := b.gate.lane(o.ID)
+				lane := b.gate.lanes[crc32.ChecksumIEEE([]byte(o.ID))%transferLanes]
 				lane <- struct{}{}
 				return func() { <-lane }
 			},

@@ -1,6 +1,7 @@
 package gate
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -14,8 +15,7 @@ import (
 	"flashsale/model"
 )
 
-// QueueAge returns how long ago, by Redis's clock, the oldest entry in the streams of these gates was admitted. It
-// returns 0 if the streams have no entries, and an error if Redis does not answer.
+// QueueAge returns how long ago, by Redis's clock, the oldest entry in the streams of gates was admitted; 0 if there is none.
 func (g *Gate) QueueAge(ctx context.Context, gates ...model.GateRef) (time.Duration, error) {
 	tags := tagsOf(gates...)
 	firsts := make([]*redis.XMessageSliceCmd, len(tags))
@@ -44,9 +44,9 @@ func (g *Gate) QueueAge(ctx context.Context, gates ...model.GateRef) (time.Durat
 	return oldest, nil
 }
 
-// Leftovers returns entries that were admitted at least idle ago, by Redis's clock: the oldest of each shard, at most
-// count of each. Entries that can't be parsed are deleted, and bad has their texts, by sale. A shard that does not
-// answer is left out; Leftovers returns an error only if there are shards and none answers.
+// Leftovers returns entries that were admitted at least idle ago, by Redis's clock: the oldest of each shard, at most count of
+// each. Entries that can't be parsed are deleted, and bad has their texts, by sale. A shard that does not answer is left out;
+// Leftovers returns an error only if there are shards and none answers.
 func (g *Gate) Leftovers(ctx context.Context, gates []model.GateRef, idle time.Duration, count int) (entries []model.Entry, bad map[string][]string, err error) {
 	tags := tagsOf(gates...)
 	replies := g.scripts(ctx, leftoversScript, len(tags), func(i int) ([]string, []any) {
@@ -57,17 +57,14 @@ func (g *Gate) Leftovers(ctx context.Context, gates []model.GateRef, idle time.D
 	for _, gate := range gates {
 		for range gate.Shards {
 			reply, failed := replies[at].Slice()
-			if failed == nil {
-				var some []model.Entry
-				var unread []string
-				some, unread, failed = g.parse(ctx, gate, tags[at], messagesOf(reply))
-				if entries = append(entries, some...); len(unread) > 0 {
-					bad[gate.SaleID] = append(bad[gate.SaleID], unread...)
-				}
+			some, unread, unparsed := g.parse(ctx, gate, tags[at], messagesOf(reply)) // nothing, if the shard did not answer
+			if entries = append(entries, some...); len(unread) > 0 {
+				bad[gate.SaleID] = append(bad[gate.SaleID], unread...)
 			}
-			if answered = answered || failed == nil; failed != nil {
+			if failed = cmp.Or(failed, unparsed); failed != nil {
 				err = fmt.Errorf("read the stream: %w", failed)
 			}
+			answered = answered || failed == nil
 			at++
 		}
 	}
@@ -95,8 +92,7 @@ func messagesOf(reply []any) []redis.XMessage {
 	return messages
 }
 
-// Unsettled returns those of the entries that their streams still have, each once. The others are settled, or were lost with
-// Redis. Unsettled returns an error if a shard does not answer.
+// Unsettled returns those entries that their streams still have, each once. The others are settled, or were lost with Redis.
 func (g *Gate) Unsettled(ctx context.Context, entries []model.Entry) (rest []model.Entry, err error) {
 	shards := shardsOf(entries)
 	replies := g.scripts(ctx, presentScript, len(shards), func(i int) ([]string, []any) {
@@ -150,12 +146,11 @@ func shardsOf(entries []model.Entry) (shards []*shardEntries) {
 }
 
 // parse parses messages of a shard's stream as entries. A message that is not a valid entry can't be settled, refused or
-// credited. So parse deletes it and returns its text in bad, for the log. It stops with an error if a deletion fails.
+// credited: parse deletes it and returns its text in bad, for the log. It stops with an error if a deletion fails.
 func (g *Gate) parse(ctx context.Context, gate model.GateRef, tag string, messages []redis.XMessage) (entries []model.Entry, bad []string, err error) {
 	entries = make([]model.Entry, 0, len(messages))
 	for _, m := range messages {
-		e, ok := parseEntry(gate, m)
-		if ok {
+		if e, ok := parseEntry(gate, m); ok {
 			entries = append(entries, e)
 			continue
 		}
@@ -167,8 +162,8 @@ func (g *Gate) parse(ctx context.Context, gate model.GateRef, tag string, messag
 	return entries, bad, nil
 }
 
-// entryFields is the number of fields of an entry as admit.lua writes them, separated by spaces: id, user, quantity,
-// epoch, instance, idempotency key. The idempotency key is last because it may contain spaces itself.
+// entryFields is the number of fields of an entry as admit.lua writes them, separated by spaces: id, user, quantity, epoch,
+// instance, and idempotency key, which may contain spaces itself.
 const entryFields = 6
 
 func parseEntry(gate model.GateRef, m redis.XMessage) (model.Entry, bool) {
@@ -189,9 +184,9 @@ func parseEntry(gate model.GateRef, m redis.XMessage) (model.Entry, bool) {
 	return e, errN == nil && errEpoch == nil && e.Valid()
 }
 
-// Settled deletes entries that the database has settled with these outcomes, and gives the units of refused attempts
-// back to their gates. lost are gates that may not know an order that was just made: its entry was lost with Redis, and the
-// gate was installed since then. After an error some of the entries may still be in their streams; a repeated call is harmless.
+// Settled deletes entries that the database has settled with these outcomes, and gives the units of refused attempts back to
+// their gates. lost are gates that may not know an order just made: its entry was lost with Redis, and the gate was installed
+// since then. After an error some of the entries may still be in their streams; a repeated call is harmless.
 func (g *Gate) Settled(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) (lost []model.GateRef, err error) {
 	ctx, end := g.observe.Begin(ctx, observe.Step{Name: observe.Acknowledge, Items: len(entries)})
 	defer func() { end(err) }()
@@ -236,7 +231,6 @@ func (g *Gate) admittedAll(ctx context.Context, s *shardEntries, entries []model
 	return err == nil && shards[0].Open && !slices.ContainsFunc(s.places, func(place int) bool { return entries[place].Epoch != shards[0].Epoch })
 }
 
-// settledArgs returns the arguments of settled.lua for a gate.
 func settledArgs(places []int, entries []model.Entry, outcomes []model.Outcome) []any {
 	orders, credits := map[int][]any{}, []any(nil) // orders by their units
 	for _, i := range places {
@@ -256,8 +250,7 @@ func settledArgs(places []int, entries []model.Entry, outcomes []model.Outcome) 
 }
 
 // credit returns what settled.lua gives back for an entry with this outcome:
-//   - "" for an order: nothing. If the order came into the database by another way, this entry is its deduction
-//     at the gate.
+//   - "" for an order: nothing. If the order came into the database by another way, this entry is its deduction at the gate.
 //   - "user" for a refusal as sold out: only the user's units, since the gate had more units than the stock.
 //   - "all" for any other refusal: the user's units and the gate's.
 func credit(o model.Outcome) string {

@@ -102,13 +102,8 @@ func (b *bench) over(client redis.UniversalClient) *bench {
 
 func (b *bench) connect() *redis.Client {
 	b.Helper()
-	opts, err := Options(b.url)
-	check.NoError(b, err)
-	// A test may read more at once than the engine does, and a call that is repeated has another answer.
-	opts.DialTimeout, opts.ReadTimeout, opts.WriteTimeout = check.Patience, check.Patience, check.Patience
-	client := redis.NewClient(opts)
+	client := kit.RedisClient(b, b.url)
 	client.AddHook(tagged(b))
-	b.Cleanup(func() { _ = client.Close() })
 	return client
 }
 

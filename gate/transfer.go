@@ -15,29 +15,21 @@ import (
 )
 
 const (
-	// transferTime is the usual Gate.TransferTime: how long an attempt waits for units from other shards, including the wait for
-	// earlier transfers. It is long enough for very many round trips, and shorter than the time limit of a call.
+	// transferTime is the usual Gate.TransferTime, which includes the wait for earlier transfers. It is long enough for very many
+	// round trips, and shorter than the time limit of a call.
 	transferTime = 500 * time.Millisecond
-	// transferTries bounds how often all shards are looked at for an attempt. More than one look is needed if other attempts
-	// take the units first, or if units are being moved.
+	// transferTries bounds the looks at all shards for an attempt. Others may take the units first, and units may be on their way.
 	transferTries = 10
 	// transferPause is a little longer than a move takes from transfer_out.lua to transfer_in.lua.
 	transferPause = 5 * time.Millisecond
-	// transferLanes bounds the transfers of an instance at one time. If two sales share a lane, one waits for the other, with no
-	// other effect.
+	// transferLanes bounds the transfers of an instance at one time. If two sales share a lane, one waits for the other.
 	transferLanes = 64
 )
 
-// lane returns the lock for transfers of units of a sale: a channel of capacity 1. So the transfers of one sale on this instance
-// run one after the other, and an attempt that has waited may find that the transfer before has brought enough units to its shard.
-func (g *Gate) lane(saleID string) chan struct{} {
-	return g.lanes[crc32.ChecksumIEEE([]byte(saleID))%transferLanes]
-}
-
-// bringUnits is for a gate in several shards. If the shard of a batch has too few units for an attempt but others have
-// some, bringUnits moves units to this shard and has the attempt judged again. So an attempt is refused as sold out only
-// after all shards were asked. If that fails, or needs more than TransferTime or transferTries tries, the verdict is
-// model.Unsure. If bringUnits returns an error, the attempts of the batch may have been admitted.
+// bringUnits is for a gate in several shards. If the shard of a batch has too few units for an attempt but others have some,
+// bringUnits moves units to this shard and has the attempt judged again, so that an attempt is refused as sold out only after all
+// shards were asked. If that fails, or needs more than TransferTime or transferTries tries, the verdict is model.Unsure. If
+// bringUnits returns an error, the attempts of the batch may have been admitted.
 func (g *Gate) bringUnits(ctx context.Context, b *shardBatch) error {
 	var short []int // indexes of the attempts that were refused as sold out at this shard
 	for i, o := range b.answers {
@@ -71,7 +63,7 @@ func (g *Gate) bringUnits(ctx context.Context, b *shardBatch) error {
 			}
 		}
 		if wanted > 0 && !mover {
-			lane := g.lane(b.attempts[0].SaleID)
+			lane := g.lanes[crc32.ChecksumIEEE([]byte(b.attempts[0].SaleID))%transferLanes]
 			select {
 			case lane <- struct{}{}:
 				defer func() { <-lane }()
@@ -116,10 +108,9 @@ func (g *Gate) again(ctx context.Context, b *shardBatch, places []int) (short []
 	return short
 }
 
-// bring moves units from the other shards to the shard home, until home has as many as are wanted or no other shard has
-// any. It starts with the shard that has the most. It goes on when ctx is cancelled: units that were taken from one
-// shard and not yet given to home are in no shard, and would be missing until the gate is replaced. If a shard fails,
-// home still gets what was taken before, and bring returns the error.
+// bring moves units from the other shards to the shard home, the fullest first, until home has as many as are wanted or no other
+// shard has any. It goes on when ctx is cancelled: units that were taken and not yet given to home are in no shard, and would be
+// missing until the gate is replaced. If a shard fails, home still gets what was taken before, and bring returns the error.
 func (g *Gate) bring(ctx context.Context, tags []string, shards []shard, home int, wanted int64) error {
 	ctx = context.WithoutCancel(ctx)
 	epoch, missing, brought := shards[home].Epoch, wanted-shards[home].Left, int64(0)
@@ -151,8 +142,8 @@ func (g *Gate) bring(ctx context.Context, tags []string, shards []shard, home in
 // errClosed means that a shard is missing, closed, of another epoch or of another Redis process.
 var errClosed = errors.New("a shard of the gate is closed")
 
-// transfer runs transfer_out.lua or transfer_in.lua at a shard, for units that are wanted or given, and returns the answer. closed
-// is the answer of a shard that can't take part. If the call fails, units may be missing until the gate is replaced.
+// transfer runs transfer_out.lua or transfer_in.lua at a shard, for units that are wanted or given, and returns the answer.
+// closed is the answer that means errClosed. If the call fails, units may be missing until the gate is replaced.
 func (g *Gate) transfer(ctx context.Context, script *redis.Script, closed int64, tag string, epoch, units int64) (moved int64, err error) {
 	moved, err = script.Run(ctx, g.client, []string{gateKey(tag)}, epoch, units, g.instance, g.moves.Add(1)).Int64()
 	if err == nil && moved == closed {

@@ -10,8 +10,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"flashsale/gate"
 	"flashsale/model"
 	"flashsale/repository"
@@ -317,12 +315,8 @@ func openStores(t *testing.T, stores kit.Stores) realStores {
 	db := check.Must(repository.Open(t.Context(), stores.Database, 8))
 	t.Cleanup(func() { _ = db.Close() })
 	check.Done(db.MigrateUp(t.Context()))
-	options := check.Must(gate.Options(stores.Redis))
-	options.ReadTimeout, options.WriteTimeout = check.Patience, check.Patience // a busy machine must not change answers
-	client := redis.NewClient(options)
-	t.Cleanup(func() { _ = client.Close() })
 	s := realStores{T: t, db: db, catalog: NewCatalog(db, time.Now)}
-	s.gate = gate.New(client, "here")
+	s.gate = gate.New(kit.RedisClient(t, stores.Redis), "here")
 	s.gates = NewGates(db, s.gate, s.catalog, false, discard)
 	return s
 }

@@ -9,13 +9,12 @@ import (
 	"flashsale/model"
 )
 
-// admissionLimits bounds the calls of the gate. Batch: a script with a few hundred attempts takes a millisecond or
-// two, and Redis serves no other client meanwhile. Calls: the second call keeps Redis busy while the reply to the
-// first one is on its way.
+// admissionLimits bounds the calls of the gate. Batch: a script with a few hundred attempts takes a millisecond or two, and Redis
+// serves no other client meanwhile. Calls: the second call keeps Redis busy while the reply to the first is on its way.
 var admissionLimits = batch.Limits{Batch: 256, Queue: 8192, Calls: 2, Time: 2 * time.Second}
 
 // gatherTime is how long a call of the gate waits for more attempts while a settle is under way, if its first buyer waits for the
-// settler. What the gate admits waits for the end of that settle in any case, and larger calls cost less.
+// settler. What the gate admits then waits for the end of that settle in any case, and larger calls cost less.
 const gatherTime = time.Millisecond
 
 // admission brings attempts to the gate. Attempts that gather while the calls of their node are under way share the next
@@ -32,7 +31,6 @@ func newAdmission(n Needs, b *breakers) *admission {
 	return ad
 }
 
-// gather returns how long a call of the gate waits for more attempts than the first.
 func (ad *admission) gather(first model.Attempt) time.Duration {
 	if first.Waiter.Hurried() || !ad.needs.Settler.Busy() {
 		return 0
@@ -62,10 +60,10 @@ func (ad *admission) deduct(ctx context.Context, a model.Attempt) (model.Outcome
 	return outcome, err
 }
 
-// admit sends a batch to the gate, unless the circuit breaker of its node is open. It hands what the gate has just admitted over
-// to the settler, which tells those buyers the outcomes. A buyer whose attempt the gate had admitted before gets Queued; all
-// other buyers get the gate's answers. The breaker counts a failure only if every attempt has failed, so that a sale whose keys
-// are damaged does not keep others from the gate.
+// admit sends a batch to the gate, unless the circuit breaker of its node is open. The settler gets what the gate has just
+// admitted, and tells those buyers the outcomes. Buyers whose attempts the gate had admitted before get Queued; all others get
+// the gate's answers. The breaker counts a failure only if every attempt has failed, so that damaged keys of one sale keep no
+// other from the gate.
 func (ad *admission) admit(ctx context.Context, _ string, attempts []model.Attempt) ([]struct{}, error) {
 	ask := func() ([]model.Admission, error) {
 		answers := ad.needs.Gate.Admit(ctx, attempts)

@@ -13,9 +13,8 @@ import (
 )
 
 const (
-	// breakerTrips is how many calls in a row must fail before the breaker opens. Up to two calls of a node are under way at
-	// once (admissionLimits). If Redis hangs, the third failure is that of a call that begins when these two have timed
-	// out. So buyers are delayed by up to two time-outs.
+	// breakerTrips is how many calls in a row must fail before the breaker opens. Up to two calls of a node are under way at once
+	// (admissionLimits). If Redis hangs, the third begins when these have timed out, so buyers are delayed by up to two time-outs.
 	breakerTrips = 3
 	// breakerRest is how long a breaker stays open before it lets one call through, to test Redis again.
 	breakerRest = time.Second
@@ -35,15 +34,12 @@ func newBreakers(log *slog.Logger) *breakers {
 	return &breakers{byNode: otter.Must(&otter.Options[string, *breaker]{MaximumSize: breakerNodes}), log: log}
 }
 
-// of returns the circuit breaker of a node.
 func (bs *breakers) of(node string) *breaker {
 	if b, found := bs.byNode.GetIfPresent(node); found {
 		return b
 	}
 	b, _ := bs.byNode.SetIfAbsent(node, gobreaker.NewCircuitBreaker[[]model.Admission](gobreaker.Settings{
-		Name:        node,
-		MaxRequests: 1,
-		Timeout:     breakerRest,
+		Name: node, MaxRequests: 1, Timeout: breakerRest,
 		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= breakerTrips },
 		// A call that Close has cancelled does not count as a failure of Redis.
 		IsSuccessful: func(err error) bool { return err == nil || errors.Is(err, context.Canceled) },
@@ -63,7 +59,7 @@ func (bs *breakers) execute(node string, call func() ([]model.Admission, error))
 	return bs.of(node).Execute(call)
 }
 
-// closed reports whether all breakers are closed, that is, let all calls through.
+// closed reports whether all breakers let all calls through.
 func (bs *breakers) closed() bool {
 	for _, b := range bs.byNode.All() {
 		if b.State() != gobreaker.StateClosed {

@@ -13,12 +13,11 @@ type CalledStore interface {
 	SellCalled(ctx context.Context, saleID string, attempts []model.Attempt) ([]model.Outcome, error)
 }
 
-// calledLimits bounds the transactions of called buyers. Calls: one transaction at a time for each sale, since all of them
-// change the same stock row.
+// calledLimits bounds the transactions of called buyers. Calls: all transactions of a sale change the same stock row.
 var calledLimits = batch.Limits{Batch: 512, Queue: 4096, Calls: 1, Time: 8 * time.Second}
 
-// Called sells to buyers who were called in a line. A gate keeps crowds from the database; here the calls do that. So the
-// database alone decides, in the transaction that also ends the buyer's call.
+// Called sells to buyers who were called in a line. Since the calls, in place of a gate, keep crowds from the database, it alone
+// decides, in the transaction that also ends the buyer's call.
 type Called struct {
 	batcher *batch.Batcher[model.Attempt, model.Outcome]
 }

@@ -15,13 +15,12 @@ import (
 
 var hybridLesson = model.Lesson{
 	How: "Hybrid tries the gate first, behind a circuit breaker, and falls back to the database.",
-	Right: "on both ways the units finally come from the same stock row, and an attempt has the same order id. If " +
-		"Redis admitted an attempt but its reply was lost, and the fallback then made the order, the settler " +
-		"finds that order under the id of the stream entry and makes no second one.",
-	Breaks: "when neither store can take the attempt, or when the database refuses an attempt that Redis may have " +
-		"admitted (503).",
-	Costs: "with Redis, the same as the strategy redis; without Redis, transactions of the database alone, in " +
-		"batches, with one writer per sale on each instance.",
+	Right: "on both ways the units finally come from the same stock row, and an attempt has the same order id. If Redis admitted " +
+		"an attempt but its reply was lost, and the fallback then made the order, the settler finds that order under the id of the " +
+		"stream entry and makes no second one.",
+	Breaks: "when neither store can take the attempt, or when the database refuses an attempt that Redis may have admitted (503).",
+	Costs: "with Redis, the same as the strategy redis; without Redis, transactions of the database alone, in batches, with one " +
+		"writer per sale on each instance.",
 }
 
 // Hybrid is the strategy that hybridLesson describes.
@@ -31,8 +30,7 @@ type Hybrid struct {
 	requests  *otter.Cache[string, *rate.Limiter] // the users' frequencies, see count
 }
 
-// localUsers bounds the frequencies in an instance's memory, one for each user of a sale. Beyond that the cache evicts those that
-// were not used recently or often.
+// localUsers bounds the frequencies in memory, one for each user of a sale. The cache evicts those not used recently or often.
 const localUsers = 100_000
 
 // NewHybrid makes the strategy.
@@ -72,8 +70,8 @@ func (h *Hybrid) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, er
 	return unlessAdmitted(outcome, err, a.Keyless && !asked)
 }
 
-// count counts one request, while Redis, which counts for all instances, does not answer. ok is false if the request came too soon;
-// the next one is allowed after retryAfter at the latest.
+// count counts one request, while Redis, which counts for all instances, does not answer. ok is false if the request came too
+// soon; the next one is allowed after retryAfter at the latest.
 func (h *Hybrid) count(a model.Attempt) (retryAfter time.Duration, ok bool) {
 	f := a.Frequency
 	if f.Limit <= 0 {
@@ -89,8 +87,8 @@ func (h *Hybrid) count(a model.Attempt) (retryAfter time.Duration, ok bool) {
 // unlessAdmitted returns the outcome that was found without the gate, but replaces a refusal by model.ErrUnavailable if a gate
 // may have admitted the attempt. sure says that no gate has. Redis may have admitted the attempt although its reply was lost, or
 // may have admitted an earlier try of the same key, on this instance or another one. The entry of that admission is settled
-// later, perhaps with units that were released meanwhile, so the refusal might be wrong. An outcome that the database has
-// stored under the attempt's id is final and is always returned.
+// later, perhaps with units that were released meanwhile, so the refusal might be wrong. An outcome that the database has stored
+// under the attempt's id is final and is always returned.
 func unlessAdmitted(outcome model.Outcome, err error, sure bool) (model.Outcome, error) {
 	known := outcome.Order != nil || outcome.Verdict == model.IdempotencyMismatch
 	if err != nil || sure || known {
@@ -99,8 +97,7 @@ func unlessAdmitted(outcome model.Outcome, err error, sure bool) (model.Outcome,
 	return model.Outcome{}, fmt.Errorf("%w: %s, and perhaps admitted by Redis", model.ErrUnavailable, outcome.Verdict)
 }
 
-// Healthy returns an error if the circuit breaker of a Redis node is not closed. Selling goes on: the database alone then sells
-// the sales of that node.
+// Healthy returns an error if the circuit breaker of a Redis node is not closed. The database then sells the sales of that node.
 func (h *Hybrid) Healthy() error {
 	if !h.admission.breakers.closed() {
 		return errors.New("the circuit to Redis is not closed; the database sells alone")

@@ -13,27 +13,24 @@ import (
 )
 
 const (
-	// shareAge is how long an instance may refuse from memory after the gate was seen to have too few units. Within this time
-	// a refusal costs no call. After it, the instance looks again and finds units that were released or that a dead instance
-	// did not sell.
+	// shareAge is how long an instance may refuse from memory, without a call, after the gate was seen to have too few units. Then
+	// it looks again, and finds units that were released or that a dead instance did not sell.
 	shareAge = 250 * time.Millisecond
-	// maxLooks bounds an attempt's looks at the gate. Other attempts may take the units that a look has brought;
-	// after maxLooks the gate itself judges the attempt.
+	// maxLooks bounds an attempt's looks at the gate. If others take the units each time, the gate itself judges the attempt.
 	maxLooks = 2
-	// shareSales bounds the sales for which an instance keeps a share. If a share was evicted, the gate is looked at
-	// again.
+	// shareSales bounds the sales for which an instance keeps a share. If a share was evicted, the gate is looked at again.
 	shareSales = 10_000
 )
 
 var localLesson = model.Lesson{
-	How: "Local takes the units from this instance's own share in memory first, then at the gate. Memory can only " +
-		"refuse an attempt; only the gate admits one.",
-	Right: "the gate and the database decide as they do for the strategy redis. Memory refuses an attempt only if at " +
-		"most a quarter of a second ago the gate had too few units for it.",
-	Breaks: "without Redis it sells nothing (503), as the strategy redis. An instance that dies loses no units, since " +
-		"a share is only permission to ask the gate, not stock.",
-	Costs: "a refusal from memory costs no call to Redis. Released units are offered up to a quarter of a second " +
-		"late, and each instance looks at the gate when its share is used up.",
+	How: "Local takes the units from this instance's own share in memory first, then at the gate. Memory can only refuse an " +
+		"attempt; only the gate admits one.",
+	Right: "the gate and the database decide as they do for the strategy redis. Memory refuses an attempt only if at most a " +
+		"quarter of a second ago the gate had too few units for it.",
+	Breaks: "without Redis it sells nothing (503), as the strategy redis. An instance that dies loses no units, since a share is " +
+		"only permission to ask the gate, not stock.",
+	Costs: "a refusal from memory costs no call to Redis. Released units are offered up to a quarter of a second late, and each " +
+		"instance looks at the gate when its share is used up.",
 }
 
 // Local is the strategy that localLesson describes.
@@ -55,16 +52,12 @@ type share struct {
 // NewLocal makes the strategy. An instance's share is the fraction Needs.LocalShare of the units left at the gate,
 // plus Needs.LocalBuffer units, so that the instance does not look again for each of the last few units.
 func NewLocal(n Needs) *Local {
-	return &Local{
-		Redis: NewRedis(n), needs: n,
-		shares: otter.Must(&otter.Options[string, *share]{MaximumSize: shareSales}),
-	}
+	return &Local{Redis: NewRedis(n), needs: n, shares: otter.Must(&otter.Options[string, *share]{MaximumSize: shareSales})}
 }
 
-// Deduct takes the units from the share, then at the gate, and returns them to the share if the gate did not sell
-// them. If the share and the gate have too few, an attempt without a buyer's own key gets SoldOut from memory. An attempt with
-// such a key asks the gate all the same, since it may repeat an attempt that was accepted. The results of the gate are those of
-// Redis.Deduct.
+// Deduct takes the units from the share, then at the gate as Redis.Deduct does, and returns them to the share if the gate did not
+// sell them. If the share and the gate have too few, an attempt without a buyer's own key gets SoldOut from memory. An attempt
+// with such a key asks the gate all the same, since it may repeat an attempt that was accepted.
 func (l *Local) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	s, _ := l.shares.ComputeIfAbsent(a.SaleID, func() (*share, bool) { return &share{}, false })
 	taken, exhausted := l.take(ctx, s, a)
@@ -73,11 +66,17 @@ func (l *Local) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, err
 	}
 	outcome, err := l.Redis.Deduct(ctx, a)
 	sold := err == nil && (outcome.Verdict == model.Accepted || outcome.Verdict == model.Queued) && !outcome.Repeated
-	if taken && !sold {
-		s.giveBack(int64(a.Quantity))
+	if sold {
+		return outcome, nil
 	}
-	if err == nil && outcome.Verdict == model.SoldOut {
-		s.learn(int64(a.Quantity)-1, l.needs.Now())
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if taken {
+		s.units += int64(a.Quantity)
+	}
+	if err == nil && outcome.Verdict == model.SoldOut { // the gate has fewer units than the attempt wants
+		s.left, s.lookAt = int64(a.Quantity)-1, l.needs.Now()
+		s.units = min(s.units, s.left)
 	}
 	return outcome, err
 }
@@ -102,9 +101,8 @@ func (l *Local) take(ctx context.Context, s *share, a model.Attempt) (taken, exh
 	}
 }
 
-// look reads the number of units left at the gate and takes a new share. Of several callers at the same time, one
-// asks the gate and the others wait for its result. ok is false if the gate can't be read or is not open, or if ctx ends during
-// the wait. The caller holds s.mu, which look releases while the gate is asked.
+// look reads the number of units left at the gate and takes a new share. Callers at the same time share one look. ok is false if
+// the gate can't be read or is not open, or if ctx ends meanwhile. The caller holds s.mu, which look releases meanwhile.
 func (l *Local) look(ctx context.Context, s *share, gate model.GateRef) (ok bool) {
 	s.mu.Unlock()
 	defer s.mu.Lock()
@@ -126,18 +124,4 @@ func (l *Local) look(ctx context.Context, s *share, gate model.GateRef) (ok bool
 	case <-ctx.Done():
 		return false
 	}
-}
-
-func (s *share) giveBack(n int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.units += n
-}
-
-// learn records that the gate had at most left units at the time now.
-func (s *share) learn(left int64, now time.Time) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.left, s.lookAt = left, now
-	s.units = min(s.units, left)
 }

@@ -7,17 +7,16 @@ import (
 )
 
 var naiveLesson = model.Lesson{
-	How: "Naive reads the stock, checks it, and writes the new stock back in a separate step, without a lock. Most " +
-		"shops start like this; the strategy is here to show how it fails.",
+	How: "Naive reads the stock, checks it, and writes the new stock back in a separate step, without a lock. Most shops start " +
+		"like this; the strategy is here to show how it fails.",
 	Right: "only when one buyer comes at a time.",
-	Breaks: "as soon as two buyers come at once. Both read the same stock, both find it large enough, and the later " +
-		"write overwrites the earlier one, so that one unit is sold twice. No constraint in the database fails, " +
-		"since each row is valid by itself; only the orders add up to more than the stock.",
+	Breaks: "as soon as two buyers come at once. Both read the same stock, both find it large enough, and the later write " +
+		"overwrites the earlier one, so that one unit is sold twice. No constraint in the database fails, since each row is valid " +
+		"by itself; only the orders add up to more than the stock.",
 	Costs: "one read and one transaction that writes, without waiting for a lock: fast, and wrong.",
 }
 
-// Naive is the strategy that naiveLesson describes. It does not report the overselling as a fault, since the operator has chosen
-// this strategy.
+// Naive is the strategy that naiveLesson describes. It does not report overselling, since the operator has chosen it.
 type Naive struct {
 	stateless
 	needs Needs

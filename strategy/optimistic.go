@@ -12,8 +12,7 @@ import (
 )
 
 const (
-	// optimisticTries bounds the tries of one attempt. An attempt that loses this many races gets 503: other transactions have
-	// changed the stock row as often meanwhile.
+	// optimisticTries bounds the tries of one attempt. One that loses this many races gets 503.
 	optimisticTries = 64
 	// batchTries bounds the tries of a batch of the fallback, which races against other instances' fallbacks and the settlers.
 	batchTries         = 64
@@ -22,12 +21,11 @@ const (
 )
 
 var optimisticLesson = model.Lesson{
-	How: "Optimistic reads the stock row with its version and takes the units only if the version is still the " +
-		"same, in one transaction per attempt.",
-	Right: "the UPDATE requires the version that was read, so of the transactions that read the same version only " +
-		"one succeeds.",
-	Breaks: "it never oversells. Without retries it would undersell, since an attempt that lost its race would be " +
-		"given up while units remain.",
+	How: "Optimistic reads the stock row with its version and takes the units only if the version is still the same, in one " +
+		"transaction per attempt.",
+	Right: "the UPDATE requires the version that was read, so of the transactions that read the same version only one succeeds.",
+	Breaks: "it never oversells. Without retries it would undersell, since an attempt that lost its race would be given up while " +
+		"units remain.",
 	Costs: "every lost race is wasted work: the more attempts come at once, the fewer of them succeed.",
 }
 
@@ -37,9 +35,7 @@ type Optimistic struct {
 	needs Needs
 }
 
-// Deduct repeats the transaction until it commits or the attempt is refused. It returns model.ErrUnavailable if the
-// transaction has lost its race optimisticTries times, and the error of ctx if ctx ends before. Any other error of the database
-// ends it at once.
+// Deduct repeats the transaction until it commits or the attempt is refused, and returns the errors of race or of ctx.
 func (o *Optimistic) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	outcomes, err := race(ctx, o.needs, optimisticTries, a.SaleID, []model.Attempt{a})
 	if err != nil {
@@ -67,8 +63,8 @@ func race(ctx context.Context, n Needs, tries uint, saleID string, attempts []mo
 	return outcomes, err
 }
 
-// jitter returns the random pauses between tries. The first ones are about as long as a transaction. The longest ones
-// are long enough to spread out all attempts that a connection pool lets run at once.
+// jitter returns the random pauses between tries. The first are about as long as a transaction. The longest spread out all
+// attempts that a connection pool lets run at once.
 func jitter() backoff.BackOff {
 	return &backoff.ExponentialBackOff{
 		InitialInterval: optimisticPause, RandomizationFactor: 1, Multiplier: 1.5, MaxInterval: optimisticMaxPause,

@@ -9,20 +9,18 @@ import (
 	"flashsale/model"
 )
 
-// pessimisticTimeout ends a transaction that waits for the row lock, or for anything else, longer than a buyer would
-// wait.
+// pessimisticTimeout ends a transaction that waits for the row lock, or for anything else, longer than a buyer would wait.
 const pessimisticTimeout = 5 * time.Second
 
 var pessimisticLesson = model.Lesson{
-	How: "Pessimistic locks the stock row by SELECT ... FOR UPDATE, checks it and takes the units, in one " +
-		"transaction per attempt.",
-	Right: "while a transaction holds the lock of the row, no other transaction, on any instance, can change the " +
-		"stock that it has read.",
-	Breaks: "it never oversells. If more buyers come than the database serves within the timeout, some of them are " +
-		"told to try again. SQLite has no row locks, and FOR UPDATE is left out there: the strategy is safe on " +
-		"SQLite only because SQLite has a single writer.",
-	Costs: "transactions lock the hot row one after another, each until its commit, and each transaction that waits " +
-		"occupies a connection. Therefore the order and the buyer are written first, and the row is locked last.",
+	How: "Pessimistic locks the stock row by SELECT ... FOR UPDATE, checks it and takes the units, in one transaction per attempt.",
+	Right: "while a transaction holds the lock of the row, no other transaction, on any instance, can change the stock that it " +
+		"has read.",
+	Breaks: "it never oversells. If more buyers come than the database serves within the timeout, some of them are told to try " +
+		"again. SQLite has no row locks, and FOR UPDATE is left out there: the strategy is safe on SQLite only because SQLite has " +
+		"a single writer.",
+	Costs: "transactions lock the hot row one after another, each until its commit, and each transaction that waits occupies a " +
+		"connection. Therefore the order and the buyer are written first, and the row is locked last.",
 }
 
 // Pessimistic is the strategy that pessimisticLesson describes.
@@ -31,8 +29,7 @@ type Pessimistic struct {
 	needs Needs
 }
 
-// Deduct runs the transaction, and returns an order or a refusal. It returns model.ErrUnavailable if the transaction does not
-// end within pessimisticTimeout.
+// Deduct returns an order or a refusal, or model.ErrUnavailable if the transaction does not end within pessimisticTimeout.
 func (p *Pessimistic) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	limited, cancel := context.WithTimeout(ctx, pessimisticTimeout)
 	defer cancel()

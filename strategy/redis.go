@@ -9,11 +9,11 @@ import (
 
 var redisLesson = model.Lesson{
 	How: "Redis takes the units at the gate by one Lua script and leaves the order to the settler.",
-	Right: "the script checks, deducts and appends to the stream in one atomic step, so that no deduction is without " +
-		"its stream entry. The database makes the final decision when the entry is settled.",
+	Right: "the script checks, deducts and appends to the stream in one atomic step, so that no deduction is without its stream " +
+		"entry. The database makes the final decision when the entry is settled.",
 	Breaks: "without Redis it sells nothing (503), but never oversells.",
-	Costs: "one round trip for all attempts that gathered while the calls before were under way. The order is " +
-		"durable only when it is settled, some milliseconds later.",
+	Costs: "one round trip for all attempts that gathered while the calls before were under way. The order is durable only when " +
+		"it is settled, some milliseconds later.",
 }
 
 // Redis is the strategy that redisLesson describes.

@@ -20,16 +20,15 @@ import (
 
 // Gate is the part of the gate in Redis that strategies use.
 type Gate interface {
-	// Admit takes the units of attempts and queues the attempts, or refuses them. The answers are in the order of the attempts.
-	// The verdict is model.NoGate if no gate of LeastEpoch or a newer one is open, and model.Unsure if the database has to
-	// decide. After an error in an answer the attempt may have been admitted.
+	// Admit takes the units of attempts and queues the attempts, or refuses them. The answers are in the order of the attempts. The
+	// verdict is model.NoGate if no gate of LeastEpoch or a newer one is open, and model.Unsure if the database has to decide. After
+	// an error in an answer the attempt may have been admitted.
 	Admit(ctx context.Context, attempts []model.Attempt) []model.Admission
 	// Peek reads the present state of gates, in the order of the arguments. It returns an error only if none can be read.
 	Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error)
 	// Batch returns the key under which an attempt is batched. The attempts of a batch are judged on one Redis node.
 	Batch(ctx context.Context, a model.Attempt) string
-	// Node returns the name of the Redis node that judges an attempt, or an empty string if there is one Redis only or the node
-	// is not known.
+	// Node returns the name of the Redis node that judges an attempt, or "" if there is one Redis only or the node is not known.
 	Node(ctx context.Context, a model.Attempt) string
 }
 
@@ -42,8 +41,7 @@ type Database interface {
 	DeductLocked(ctx context.Context, a model.Attempt) (model.Outcome, error)
 	// ReadStock reads the sale and its stock, and also the outcome of an attempt that is known or that the sale refuses.
 	ReadStock(ctx context.Context, a model.Attempt) (model.StockView, error)
-	// WriteStock writes an attempt's order, and the stock computed from look, even if another transaction has changed
-	// the stock since look was read.
+	// WriteStock writes an attempt's order, and the stock computed from look, even if the stock has changed since.
 	WriteStock(ctx context.Context, a model.Attempt, look model.StockView) (model.Outcome, error)
 }
 
@@ -73,8 +71,7 @@ type Needs struct {
 	Now      func() time.Time
 	Batch    int           // most attempts in one call of a store; it only lowers the default limit; 0: the default
 	Lock     chan struct{} // of capacity 1; the lock of the strategy mutex
-	// LocalShare, a fraction of 1, and LocalBuffer, in units, set how many of the units left at the gate an instance with the
-	// strategy local takes as its share.
+	// LocalShare, a fraction of 1, and LocalBuffer, in units, set how much of what is left at the gate a Local takes as its share.
 	LocalShare  float64
 	LocalBuffer int64
 }
@@ -83,8 +80,7 @@ type Needs struct {
 // many as a Redis client has connections. The key is a node, a shard or a sale.
 const callsAlone = 64
 
-// batched returns l with batches of at most n.Batch attempts. If a batch has one attempt only, more calls run at
-// once.
+// batched returns l with batches of at most n.Batch attempts. If a batch has one attempt only, more calls run at once.
 func (n Needs) batched(l batch.Limits) batch.Limits {
 	if n.Batch > 0 {
 		l.Batch = min(l.Batch, n.Batch)
@@ -109,11 +105,8 @@ type Strategy interface {
 // stateless has the methods of a strategy that starts nothing, and that lacks nothing but what the checks of the stores report.
 type stateless struct{}
 
-// Healthy returns nil.
 func (stateless) Healthy() error { return nil }
-
-// Close does nothing.
-func (stateless) Close() {}
+func (stateless) Close()         {}
 
 // Kind describes a strategy: its name, how to make it, and what other packages have to know of it.
 type Kind struct {

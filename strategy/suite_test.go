@@ -130,13 +130,10 @@ type engine struct {
 // engine makes an instance with a strategy. The functions in change replace dependencies of the strategy.
 func (s *stores) engine(strategyName string, change ...func(*Needs)) *engine {
 	s.Helper()
-	opts := check.Must(gate.Options(s.Redis))
-	opts.DialTimeout, opts.ReadTimeout, opts.WriteTimeout = check.Patience, check.Patience, check.Patience
-	client := redis.NewClient(opts)
+	client := kit.RedisClient(s, s.Redis)
 	kind, ok := Of(strategyName)
 	check.Same(s, "there is a strategy "+strategyName, ok, true)
 	e := &engine{stores: s, kind: kind, client: client, changed: make(chan struct{}, 1)}
-	s.Cleanup(func() { _ = e.client.Close() })
 	instance := strings.ToLower(model.NewSaleID())
 	e.catalog = service.NewCatalog(s.db, time.Now)
 	e.gate = gate.New(e.client, instance)

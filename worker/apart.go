@@ -12,8 +12,8 @@ import (
 	"flashsale/model"
 )
 
-// apart works on things, such as the overdue orders of a sale, each in a goroutine of its own, so that a thing whose work takes
-// long or fails does not delay the others. A thing has at most one work at a time, and rests for a while after a failure.
+// apart works on things, such as the overdue orders of a sale, each in a goroutine of its own, so that one whose work takes long
+// or fails does not delay the others. A thing has at most one work at a time, and rests for a while after a failure.
 type apart struct {
 	patience       time.Duration                                      // how long the method do waits for the work; 0: not at all
 	rest, restMost time.Duration                                      // after a failure; doubled by each next one, up to restMost
@@ -32,11 +32,11 @@ type failures struct {
 	broken bool // one of them was model.ErrBroken
 }
 
-// errRest is returned by work that can't be done now but has not failed. The thing then rests, and no failure is counted.
+// errRest is returned by work that can't be done now. The thing then rests, and no failure is counted.
 var errRest = errors.New("not now")
 
 // do works on a thing, unless the thing is worked on already, or rests. finished is true if the work has ended within patience,
-// with or without an error. It is false if do has begun no work, or if the work goes on in the background.
+// with or without an error.
 func (a *apart) do(ctx context.Context, thing string, work func() error) (finished bool) {
 	if _, taken := a.taken.LoadOrStore(thing, true); taken {
 		return false
@@ -58,17 +58,15 @@ func (a *apart) do(ctx context.Context, thing string, work func() error) (finish
 		pause.For(ctx, rest)
 		a.taken.Delete(thing)
 	})
-	timer := time.NewTimer(a.patience)
-	defer timer.Stop()
 	select {
 	case <-done:
 		return true
-	case <-timer.C:
+	case <-time.After(a.patience):
 		return false
 	}
 }
 
-// wait waits until no thing is worked on and none rests. The end of the context of do ends the rests.
+// wait waits until no thing is worked on or rests. The end of the context of do ends the rests.
 func (a *apart) wait() { a.running.Wait() }
 
 // busy lists the things that are worked on, or rest.
@@ -81,7 +79,7 @@ func (a *apart) busy() (things []string) {
 }
 
 // failed counts a failure, and returns how long the thing rests. Of the failures in a row it logs the first one and the first
-// model.ErrBroken, unless ctx has ended. At that model.ErrBroken it also calls a.broken.
+// model.ErrBroken, at which it also calls a.broken, unless ctx has ended.
 func (a *apart) failed(ctx context.Context, thing string, err error) time.Duration {
 	stored, _ := a.failures.Load(thing) // only the one work of the thing changes them
 	before, _ := stored.(failures)
@@ -103,7 +101,6 @@ func (a *apart) well(thing string) {
 	}
 }
 
-// allWell calls well for all things that have failed.
 func (a *apart) allWell() {
 	for thing := range a.failures.Range {
 		a.well(thing.(string))

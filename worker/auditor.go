@@ -15,23 +15,21 @@ import (
 const (
 	// auditPeriod is the time between two rounds. With many sales it is longer (pace).
 	auditPeriod = time.Second
-	// auditLease is how many rounds a lease lasts, and so how long the lease of a dead instance keeps others from reading
-	// the books.
+	// auditLease is how many rounds a lease lasts, and so how long the lease of a dead instance keeps others from reading the books.
 	auditLease = 3
 	// driftsSeen is how many times in a row the same drift, or a wrong count of users' units, must be seen before the gate is
-	// replaced. A single sighting may fall between a commit and its acknowledgement.
+	// replaced: a single sighting may fall between a commit and its acknowledgement.
 	driftsSeen = 3
-	// booksEvery is how many rounds pass between two checks of a sale's books. A check reads all orders of the sale, so
-	// each round checks only a part of the sales: checking a thousand of them in one round would delay buyers. With many
-	// sales, booksEvery is doubled until about booksMost sales at most are checked in an auditPeriod. A round that lasts four
-	// periods checks up to four times as many.
+	// booksEvery is how many rounds pass between two checks of a sale's books. A check reads all orders of the sale, so each round
+	// checks only a part of the sales, to delay no buyers. With many sales, booksEvery is doubled until at most about booksMost
+	// sales are checked in an auditPeriod. A round that lasts four periods checks up to four times as many.
 	booksEvery = 30
 	booksMost  = 10
 )
 
-// Auditor watches the live sales. Every instance compares the gates with the stock and replaces a gate that drifts, so
-// a repair waits for no other instance. If several instances replace a gate, one of them wins. The sums over orders and
-// buyers cost more, so only the instance that holds a lease reads them.
+// Auditor watches the live sales. Every instance compares the gates with the stock and replaces a gate that drifts, so a repair
+// waits for no other instance; if several replace a gate, one of them wins. The sums over orders and buyers cost more, so only
+// the instance that holds a lease reads them.
 type Auditor struct {
 	Lease    Lease
 	Audits   *service.Auditor
@@ -87,9 +85,9 @@ func (a *Auditor) step(ctx context.Context) error {
 	return err
 }
 
-// booksDue reports whether a sale's books are checked in this round. live is the number of live sales, divided by the number
-// of auditPeriods that a round lasts. A sale is checked in one of N rounds, which follows from its id. N is booksEvery, doubled
-// while there are too many sales. So a sale that is added does not change when the others are checked, unless N doubles.
+// booksDue reports whether a sale's books are checked in this round. live is the number of live sales, divided by the
+// auditPeriods of a round. A sale is checked in one of N rounds, by its id. N is booksEvery, doubled while there are too many
+// sales. So a sale that is added does not change when the others are checked, unless N doubles.
 func booksDue(saleID string, round, live int) bool {
 	every := booksEvery
 	for live > every*booksMost {
@@ -98,8 +96,7 @@ func booksDue(saleID string, round, live int) bool {
 	return int(crc32.ChecksumIEEE([]byte(saleID)))%every == round%every
 }
 
-// judge requests a new gate when the same drift has been seen driftsSeen times in a row. Rounds in which the gate was not
-// compared do not count.
+// judge requests a new gate when the same drift was seen driftsSeen times in a row, not counting rounds without a comparison.
 func (a *Auditor) judge(saleID string, drift service.Drift) {
 	a.Observe.Note(observe.Event{Name: observe.Drifted, Label: saleID, N: drift.Units})
 	if drift.Units == 0 {
@@ -118,9 +115,9 @@ func (a *Auditor) judge(saleID string, drift service.Drift) {
 	a.drifts[saleID] = seen
 }
 
-// checkUnits requests a new gate when the present one was seen driftsSeen times in a row to count users' units wrong.
-// After a sighting the sale is checked again in the next round: a single sighting may be a release that has not
-// reached the gate yet. A sale that has ended is not checked.
+// checkUnits requests a new gate when the present one was seen driftsSeen times in a row to count users' units wrong. After a
+// sighting the sale is checked again in the next round: it may be a release that has not reached the gate yet. A sale that has
+// ended is not checked.
 func (a *Auditor) checkUnits(ctx context.Context, id string) error {
 	if a.Catalog.Judge(id) == model.Ended {
 		delete(a.miscounts, id)

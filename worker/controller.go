@@ -10,11 +10,9 @@ import (
 )
 
 const (
-	// refreshPeriod is how often this instance reads its catalog anew if no announcement of a change arrives. With many sales
-	// the period is longer (pace).
+	// refreshPeriod is how often this instance reads its catalog anew if no change is announced; longer with many sales (pace).
 	refreshPeriod = 250 * time.Millisecond
-	// ensurePeriod is how often all gates are checked. With many sales the period is longer (pace). An attempt that finds no
-	// gate requests one at once.
+	// ensurePeriod is how often all gates are checked; longer with many sales (pace). An attempt without a gate requests one.
 	ensurePeriod = time.Second
 	// refusalPeriod is how often leases of refusals are renewed. It is well below model.RefusalTime.
 	refusalPeriod = 250 * time.Millisecond
@@ -32,8 +30,7 @@ type Controller struct {
 	Log     *slog.Logger
 }
 
-// Run refreshes the catalog, installs and checks the gates, renews the leases of refusals and publishes this instance's figures
-// until ctx ends.
+// Run refreshes the catalog, looks after the gates, renews the leases of refusals and publishes figures until ctx ends.
 func (c *Controller) Run(ctx context.Context) {
 	var others sync.WaitGroup
 	others.Go(func() { c.gates(ctx) })
@@ -43,8 +40,7 @@ func (c *Controller) Run(ctx context.Context) {
 	others.Wait()
 }
 
-// gates installs the gates that are requested, and checks all gates once in each period, until ctx ends. It logs the first of
-// several failures in a row.
+// gates installs the gates that are requested, and checks all in each period. It logs the first of several failures in a row.
 func (c *Controller) gates(ctx context.Context) {
 	ticker := time.NewTicker(ensurePeriod)
 	defer ticker.Stop()

@@ -24,19 +24,17 @@ type Feed interface {
 	Forget(ctx context.Context) error
 }
 
-// Deliverer sends events to the endpoints, to each in a goroutine of its own, so that an endpoint that is away or slow does not
-// delay the others.
+// Deliverer sends events to the endpoints, to each in a goroutine of its own, so that a slow one does not delay the others.
 type Deliverer struct {
-	Feed Feed
-	// Events records the events of sales that begin, end or sell out.
-	Events func(ctx context.Context) error
+	Feed   Feed
+	Events func(ctx context.Context) error // records the events of sales that begin, end or sell out
 	Log    *slog.Logger
 
 	endpoints apart // by their ids
 	round     int
 }
 
-// Run delivers until ctx ends, and until the messages under way are finished.
+// Run delivers until ctx ends and the messages under way are finished.
 func (d *Deliverer) Run(ctx context.Context) {
 	every(ctx, "delivery of events", deliverPeriod, nil, d.Log, d.step)
 	d.endpoints.wait()
@@ -57,7 +55,7 @@ func (d *Deliverer) step(ctx context.Context) error {
 	return errors.Join(err, dueErr)
 }
 
-// send calls Deliver for an endpoint until Deliver says that there is nothing more to send now, or until ctx ends.
+// send calls Deliver for an endpoint until there is nothing more to send now, or until ctx ends.
 func (d *Deliverer) send(ctx context.Context, id string) {
 	for more := true; more; {
 		var wait time.Duration

@@ -20,12 +20,10 @@ const (
 	expireTimeout = 3 * time.Second
 	// expirePatience is how long the expirer waits for the orders of one sale before it goes on with the next.
 	expirePatience = 100 * time.Millisecond
-	// clockStep is how far the database's clock may gain on this instance's clock between two readings. A larger gain counts as
-	// a step of the database's clock.
+	// clockStep is how far the database's clock may gain on this instance's between two readings. A larger gain counts as a step.
 	clockStep = 5 * time.Second
-	// expireRest is how long the expirer leaves a sale alone after its orders could not expire. It is longer than
-	// expirePeriod, so that the next query, which leaves this sale out, has room for others. It doubles with each failure in a
-	// row, up to expireRestMost.
+	// expireRest is how long the expirer leaves a sale alone after its orders could not expire: longer than expirePeriod, so that
+	// the next query, which leaves this sale out, has room for others. It doubles with each failure in a row, up to expireRestMost.
 	expireRest     = 3 * expirePeriod / 2
 	expireRestMost = 8 * expirePeriod
 )
@@ -38,9 +36,8 @@ type Expiry interface {
 	AuditLog
 }
 
-// Expirer expires unpaid orders after their deadline and releases their units, sale by sale: a sale whose stock row is
-// locked, or whose books are wrong, does not delay the others. Several instances may run it at the same time: each
-// skips the orders that another one has locked.
+// Expirer expires unpaid orders after their deadline and releases their units, sale by sale: a sale whose stock row is locked, or
+// whose books are wrong, does not delay the others. Several instances may run it: each skips the orders that another has locked.
 type Expirer struct {
 	Store    Expiry
 	Released func(ctx context.Context, saleID string, releases []model.Release)
@@ -96,8 +93,8 @@ type clock struct {
 	step  model.ClockStep
 }
 
-// look reads the database's clock and detects a step. The time that has passed on this machine is measured from before
-// the previous query to after the answer of this one, so that a slow answer is not mistaken for a step.
+// look reads the database's clock and detects a step. The time that has passed on this machine is measured from before the
+// previous query to after the answer of this one, so that a slow answer is not taken for a step.
 func (c *clock) look(ctx context.Context, database func(context.Context) (time.Time, error), here func() time.Time) error {
 	asked := here()
 	shown, err := database(ctx)
@@ -112,8 +109,8 @@ func (c *clock) look(ctx context.Context, database func(context.Context) (time.T
 	return nil
 }
 
-// wait expires orders of one sale and returns how many have expired within expirePatience. It returns 0 if the transaction
-// fails, finds no order to expire, or takes longer: then the transaction goes on in the background.
+// wait expires orders of one sale and returns how many have expired within expirePatience: 0 if the transaction fails, finds no
+// order to expire, or takes longer, and then goes on in the background.
 func (e *Expirer) wait(ctx context.Context, saleID string, orderIDs []string) (ended int) {
 	var n int
 	finished := e.sales.do(ctx, saleID, func() error {
@@ -136,7 +133,7 @@ func (e *Expirer) wait(ctx context.Context, saleID string, orderIDs []string) (e
 	return n
 }
 
-// violated notes, and records in the database, that the books of a sale are wrong.
+// violated reports that the books of a sale are wrong.
 func (e *Expirer) violated(ctx context.Context, saleID string, err error) {
 	e.Observe.Note(observe.Event{Name: observe.Violated})
 	if err := e.Store.Log(ctx, "expirer", "violation", saleID, err.Error()); err != nil {

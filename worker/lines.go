@@ -11,13 +11,11 @@ import (
 const (
 	// callPeriod is how often the caller looks at each line, and so how long a unit that came back usually waits for a call.
 	callPeriod = 200 * time.Millisecond
-	// callLease is how long the lease of a dead instance keeps others from calling. It is so short that calls need not be made
-	// longer for this gap.
+	// callLease is how long the lease of a dead instance keeps others from calling: so short that calls need not be made longer.
 	callLease = 2 * time.Second
 	// linePatience is how long a loop waits for one line before it goes on with the next. The row of a line may be locked.
 	linePatience = 100 * time.Millisecond
-	// lineRest is how long a line is left alone after a failure to look after it. It doubles with each failure in a row, up to
-	// lineRestMost.
+	// lineRest is how long a line is left alone after a failure. It doubles with each failure in a row, up to lineRestMost.
 	lineRest     = 200 * time.Millisecond
 	lineRestMost = 2 * time.Second
 	// beaconPeriod is how often the beacon is asked for a round that a line waits for.
@@ -44,8 +42,7 @@ func (l *Lines) AskBeacon(ctx context.Context) {
 	l.tend(ctx, "beacon", beaconPeriod, beaconLease, l.Caller.DueRounds, l.Caller.AskForRound)
 }
 
-// tend looks after each line that is due, on the instance with the lease of this name, until ctx ends. If no line is due, it
-// asks no store.
+// tend looks after each line that is due, on the instance with the lease of this name. If no line is due, it asks no store.
 func (l *Lines) tend(
 	ctx context.Context, name string, period, lease time.Duration,
 	due func() (saleIDs []string), tend func(ctx context.Context, saleID string) error,

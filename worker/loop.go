@@ -1,5 +1,4 @@
-// Package worker holds the loops that run beside the requests. Each loop is a method, which returns when its context has ended
-// and the work under way is finished.
+// Package worker holds the loops that run beside the requests. Each returns when its context has ended and its work is finished.
 package worker
 
 import (
@@ -13,15 +12,14 @@ import (
 )
 
 const (
-	// paceSales is the number of live sales for which a loop gets one usual period: with n times as many sales, its period is n
-	// times as long.
+	// paceSales is how many live sales a loop serves in its usual period: with n times as many sales, the period is n times as long.
 	paceSales = 250
-	// paceMost is how many usual periods a period lasts at most, so that no instance works with figures that are too old.
+	// paceMost bounds the growth, so that no instance works with figures that are too old.
 	paceMost = 4
 )
 
-// pace returns the factor by which the period of a loop grows with the number of live sales: 1 with few, paceMost with very many.
-// It is for loops that read all live sales in each step and would take the stores' processor time from the buyers.
+// pace returns the factor by which the period of a loop grows with the number of live sales. It is for loops that read all live
+// sales in each step and would take the stores' processor time from the buyers.
 func pace(sales int) int { return min(max(sales/paceSales, 1), paceMost) }
 
 // every calls step at once, then after each period and on each value of poke, until ctx ends. It logs the first of
@@ -69,9 +67,8 @@ func ended(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// Lease gets the lease of a loop for this instance, or extends it, for ttl from now. mine is false if another instance has the
-// lease. After ttl without a further call, another instance may get it. By leases, loops work on one instance at a time. They only
-// save work: two instances at once are safe.
+// Lease gets the lease of a loop for this instance, or extends it, for ttl from now. mine is false if another instance has it. By
+// leases, loops work on one instance at a time, which only saves work: two instances at once are safe.
 type Lease func(ctx context.Context, loop string, ttl time.Duration) (mine bool, err error)
 
 // AuditLog records in the database what the engine finds or does by itself.
@@ -80,25 +77,25 @@ type AuditLog interface {
 }
 
 const (
-	// providerCalls is how many calls of a payment provider may be under way at once: so many that a few that hang do not delay
-	// the others, and no more, since each may take a connection of the database from the buyers for a short time.
+	// providerCalls is how many calls of a payment provider may be under way at once: so many that a few that hang do not delay the
+	// others, and no more, since each may take a connection of the database from the buyers.
 	providerCalls = 16
 	// providerTimeout bounds a call of a provider, with its repeats.
 	providerTimeout = 10 * time.Second
 )
 
-// callForEach calls do with each payment, at most providerCalls at once and each for at most providerTimeout, and waits for all
-// calls. After ctx has ended, it calls do with no further payment. It returns the first error.
+// callForEach calls do with each payment until ctx ends, at most providerCalls at once and each for at most providerTimeout. It
+// waits for all calls and returns the first error.
 func callForEach(ctx context.Context, payments []model.Payment, do func(context.Context, model.Payment) error) error {
 	var calls errgroup.Group
 	calls.SetLimit(providerCalls)
 	for _, p := range payments {
 		calls.Go(func() error {
-			within, cancel := context.WithTimeout(ctx, providerTimeout)
-			defer cancel()
-			if within.Err() != nil {
+			if ctx.Err() != nil {
 				return nil
 			}
+			within, cancel := context.WithTimeout(ctx, providerTimeout)
+			defer cancel()
 			return do(within, p)
 		})
 	}

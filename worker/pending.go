@@ -18,19 +18,18 @@ type pending struct {
 	room    chan struct{}   // receives a value when there may be more entries and there is room for them
 	held    map[string]bool // the orders' ids of all entries that were added and for which done was not called yet
 	empty   chan struct{}   // closed when held becomes empty; nil: nobody waits for that
-	late    lateSales       // take leaves out these sales
-	signal  chan struct{}
+	late    *lateSales      // take leaves out these sales
+	signal  chan struct{}   // receives a value when entries wait: wakes the writer
 }
 
 func newPending() *pending {
 	return &pending{
 		waiting: map[model.GateRef][]model.Entry{}, held: map[string]bool{}, most: mostHeld,
-		signal: make(chan struct{}, 1), room: make(chan struct{}, 1),
+		signal: make(chan struct{}, 1), room: make(chan struct{}, 1), late: newLateSales(),
 	}
 }
 
-// add appends those of the entries that are not held yet, and returns how many. No more than p.most entries are held in all:
-// further ones stay in their streams only.
+// add appends those of the entries that are not held yet, and returns how many. Those beyond p.most stay in their streams.
 func (p *pending) add(entries []model.Entry) (added int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,8 +60,7 @@ type saleBatch struct {
 	entries []model.Entry
 }
 
-// take returns at most count waiting entries, of one sale or of several, which then no longer wait but are still held. The
-// sales are served in turn; those that are late are left out.
+// take returns at most count waiting entries, which then no longer wait but are still held. Late sales are left out.
 func (p *pending) take(count int) (batches []saleBatch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -109,8 +107,8 @@ func (p *pending) backlog(count int) bool {
 	return p.length > count
 }
 
-// done forgets entries that are settled and deleted from their streams, or that this instance leaves in their streams. If the
-// streams may have more entries and there is room for them, it wakes the sweep.
+// done forgets entries that are deleted from their streams, or that this instance leaves there. If the streams may have more
+// entries and there is room for them, it wakes the sweep.
 func (p *pending) done(entries []model.Entry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -126,7 +124,7 @@ func (p *pending) done(entries []model.Entry) {
 	}
 }
 
-// drained waits until no entry is held, or until ctx ends. If ctx has ended, drained returns the error of ctx.
+// drained waits until no entry is held. If ctx has ended, it returns the error of ctx.
 func (p *pending) drained(ctx context.Context) error {
 	p.mu.Lock()
 	if len(p.held) == 0 {
@@ -141,7 +139,6 @@ func (p *pending) drained(ctx context.Context) error {
 	return ended(ctx, empty)
 }
 
-// poke wakes the writer.
 func (p *pending) poke() { notify(p.signal) }
 
 func notify(signal chan struct{}) {
@@ -158,19 +155,12 @@ type lateSales struct {
 	under   sync.WaitGroup // all batches under way, late or not
 }
 
-func (l *lateSales) begin(gate model.GateRef) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.batches == nil {
-		l.batches = map[model.GateRef]int{}
-	}
-	l.batches[gate]++
-}
+func newLateSales() *lateSales { return &lateSales{batches: map[model.GateRef]int{}} }
 
-func (l *lateSales) end(gate model.GateRef) {
+func (l *lateSales) add(gate model.GateRef, batches int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.batches[gate]--; l.batches[gate] == 0 {
+	if l.batches[gate] += batches; l.batches[gate] == 0 {
 		delete(l.batches, gate)
 	}
 }

@@ -42,7 +42,6 @@ func (r *Reconciler) step(ctx context.Context) error {
 	if mine, err := r.Lease(ctx, "reconciler", reconcileLease); err != nil || !mine {
 		return err
 	}
-	// Check plans the next look at a payment before it asks the provider, so that in the next round a payment whose check fails
-	// comes after the others.
+	// Check plans the next look at a payment before it asks the provider: in the next round a payment that fails comes last.
 	return callForEach(ctx, due, r.Check)
 }

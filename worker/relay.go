@@ -16,9 +16,8 @@ import (
 )
 
 const (
-	// publishTimeout is how long the broker may take to accept a batch, or a request of a wake-up. After that the batch is
-	// settled without the broker. The time is longer than a broker's disk needs, and well below leftAfter and the time that
-	// buyers wait.
+	// publishTimeout is how long the broker may take to accept a batch, or a request of a wake-up. After that the batch is settled
+	// without the broker. The time is longer than a broker's disk needs, and well below leftAfter and the time that buyers wait.
 	publishTimeout = time.Second
 	// relayTrips is how many calls of the broker in a row must fail before the circuit breaker opens.
 	relayTrips = 2
@@ -27,11 +26,10 @@ const (
 	// consumePause is the pause before a consumer that has failed is started again.
 	consumePause = time.Second
 	// consumerPatience is how long a consumer waits for a batch before it goes on with other sales. It is longer than
-	// writerPatience, because messages of a late sale are acknowledged without being settled: their entries wait in the
-	// stream until leftAfter has passed.
+	// writerPatience, because messages of a late sale are acknowledged unsettled, and their entries wait for leftAfter.
 	consumerPatience = time.Second
-	// wakeEvery is the least time between two requests of an instance for a wake-up (Delayer). The broker keeps each request as a
-	// message until the orders are overdue. Orders for which no wake-up was requested are found in the expirer's own period.
+	// wakeEvery is the least time between two requests of an instance for a wake-up (Delayer): the broker keeps each as a message
+	// until the orders are overdue. Orders without a request are found in the expirer's own period.
 	wakeEvery = 100 * time.Millisecond
 )
 
@@ -57,15 +55,15 @@ type Delayer interface {
 	Wakes() <-chan struct{}
 }
 
-// relay is the part of a settler that uses a Queue. When this instance has admitted entries, relay publishes them to the broker,
-// which delivers each entry to one of the instances. A sweep finds entries that are not settled in time.
+// relay is the part of a settler that uses a Queue. It publishes entries that this instance has admitted to the broker, which
+// delivers each to one of the instances. A sweep finds entries that are not settled in time.
 type relay struct {
 	settler *Settler
 	breaker *gobreaker.CircuitBreaker[struct{}]
 	failing atomic.Bool   // whether a failure was the last state logged
 	wakes   *rate.Limiter // of requests for a wake-up
 	around  atomic.Int64  // entries that were settled without the broker
-	late    lateSales     // deliver leaves entries of these sales in the stream
+	late    *lateSales    // deliver leaves entries of these sales in the stream
 
 	stopping context.Context // ended by Drain, before the settler's own context, to stop the consumers
 	stop     context.CancelFunc
@@ -73,12 +71,10 @@ type relay struct {
 }
 
 func newRelay(s *Settler) *relay {
-	r := &relay{settler: s, wakes: rate.NewLimiter(rate.Every(wakeEvery), 1), stopped: make(chan struct{})}
+	r := &relay{settler: s, wakes: rate.NewLimiter(rate.Every(wakeEvery), 1), stopped: make(chan struct{}), late: newLateSales()}
 	r.stopping, r.stop = context.WithCancel(context.Background())
 	r.breaker = gobreaker.NewCircuitBreaker[struct{}](gobreaker.Settings{
-		Name:        "queue",
-		Timeout:     relayRest,
-		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= relayTrips },
+		Name: "queue", Timeout: relayRest, ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= relayTrips },
 	})
 	return r
 }
@@ -105,8 +101,8 @@ func (r *relay) pass(ctx context.Context, b saleBatch) error {
 	return err
 }
 
-// try calls the broker, for at most publishTimeout, unless the circuit breaker keeps the call back. A call that has begun goes
-// on although ctx may end. try reports whether the call was made and succeeded.
+// try calls the broker, for at most publishTimeout even if ctx ends, unless the circuit breaker keeps the call back. It reports
+// whether the call was made and succeeded.
 func (r *relay) try(ctx context.Context, call func(context.Context) error) bool {
 	_, err := r.breaker.Execute(func() (struct{}, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), publishTimeout)
@@ -147,9 +143,9 @@ func (r *relay) run(ctx context.Context) {
 	r.late.under.Wait()
 }
 
-// deliver settles those of the delivered entries, all of one sale, that are still in the stream. It returns an error, so that
-// the broker delivers the entries again, only if Redis does not answer, or if the consumer is stopped before a batch is settled.
-// Entries that can't be settled, now or ever, stay in the stream, where a sweep finds them.
+// deliver settles those of the delivered entries, all of one sale, that are still in the stream. It returns an error, so that the
+// broker delivers them again, only if Redis does not answer, or if the consumer is stopped before a batch is settled. Entries
+// that can't be settled, now or ever, stay in the stream, where a sweep finds them.
 func (r *relay) deliver(ctx context.Context, _ string, entries []model.Entry) error {
 	gate := entries[0].GateRef()
 	entries, err := r.settler.Stream.Unsettled(ctx, entries)
@@ -163,9 +159,7 @@ func (r *relay) deliver(ctx context.Context, _ string, entries []model.Entry) er
 		if r.late.has(gate) {
 			break
 		}
-		err := r.settler.patiently(ctx, []saleBatch{{gate, batch}}, consumerPatience, &r.late, func(b saleBatch) error {
-			return r.settler.settleSale(ctx, b.gate, b.entries)
-		})
+		err := r.settler.patiently(ctx, gate, consumerPatience, r.late, func() error { return r.settler.settleSale(ctx, gate, batch) })
 		if err != nil && ctx.Err() != nil {
 			return err
 		}
@@ -174,8 +168,7 @@ func (r *relay) deliver(ctx context.Context, _ string, entries []model.Entry) er
 	return nil
 }
 
-// wakeLater schedules a best-effort wake-up of the expirer for the time when the orders just made expire, if nobody
-// pays for them. It does so at most once in wakeEvery, and only if the queue is a Delayer.
+// wakeLater schedules a best-effort wake-up of the expirer for when the orders just made expire, at most once in wakeEvery.
 func (r *relay) wakeLater(ctx context.Context, outcomes []model.Outcome) {
 	delayer, ok := r.settler.Queue.(Delayer)
 	made := slices.IndexFunc(outcomes, func(o model.Outcome) bool { return o.Verdict == model.Accepted && !o.Repeated })
@@ -188,18 +181,11 @@ func (r *relay) wakeLater(ctx context.Context, outcomes []model.Outcome) {
 	})
 }
 
-// end stops the consumers and waits for their batches, or returns the error of ctx if that ends first. From then on, entries
-// are settled without the broker.
-func (r *relay) end(ctx context.Context) error {
-	r.stop()
-	return ended(ctx, r.stopped)
-}
-
 // errResting means that the circuit breaker is open, because calls of the broker have failed.
 var errResting = errors.New("the queue has failed; it is tried again in a moment")
 
-// Bypassed returns how many entries this instance has settled without its queue: because the broker did not accept
-// them, because they were not delivered in time, or because the instance was stopping. Without a queue it returns 0.
+// Bypassed returns how many entries this instance has settled without its queue, because the broker did not accept them or
+// deliver them in time, or because the instance was stopping. Without a queue it returns 0.
 func (s *Settler) Bypassed() int64 {
 	if s.relay == nil {
 		return 0
@@ -207,8 +193,8 @@ func (s *Settler) Bypassed() int64 {
 	return s.relay.around.Load()
 }
 
-// QueueHealthy returns nil if new entries go through the queue, or the reason why they are settled without it: the circuit
-// breaker is open, or the broker does not answer. Call QueueHealthy only if the settler has a queue.
+// QueueHealthy returns nil if new entries go through the queue, which the settler must have, or the reason why they are settled
+// without it: the circuit breaker is open, or the broker does not answer.
 func (s *Settler) QueueHealthy(ctx context.Context) error {
 	if s.relay.breaker.State() == gobreaker.StateOpen {
 		return errResting

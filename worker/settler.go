@@ -17,40 +17,35 @@ import (
 )
 
 const (
-	// settleWriters is how many batches an instance settles at once while a backlog waits. With a Queue the instance also runs
-	// as many consumers. More of them make the database slower, not faster. Without a backlog there is one batch at a time:
-	// it is larger than each of two batches would be, and so costs less for each entry.
+	// settleWriters is how many batches an instance settles at once while a backlog waits, and with a Queue how many consumers it
+	// runs. More of them make the database slower. Without a backlog there is one batch at a time: it is larger than each of two
+	// would be, and so costs less for each entry.
 	settleWriters = 2
-	// settleBatch is how many entries one transaction settles at most. Large batches make it cheaper to settle a backlog;
-	// without a backlog, batches hardly get that large.
+	// settleBatch is how many entries one transaction settles at most. Few batches but those of a backlog get that large.
 	settleBatch = 512
-	// ackMost is how many entries one call deletes from the streams at most. The scripts pass their ids through Lua's unpack,
-	// which takes fewer than 8,000 values.
+	// ackMost is how many entries one call deletes from the streams at most: Lua's unpack takes fewer than 8,000 values.
 	ackMost = 4 * settleBatch
 	// mostHeld is how many entries are in memory at most, some 2 KiB each. Further ones stay in their streams until there is room.
 	mostHeld = 1 << 16
-	// sweepPeriod is how often all streams are searched for entries that were left behind. With many sales the period is longer
-	// (pace).
+	// sweepPeriod is how often all streams are searched for entries that were left behind, with few sales (pace).
 	sweepPeriod = time.Second
 	// sweepMost is how many entries a sweep reads of each shard at most.
 	sweepMost = 4096
-	// leftAfter is the age at which an entry counts as left behind, if no running instance has it in memory. It is well
-	// above the time of a transaction, and well below the ten seconds in which every queued attempt ends.
+	// leftAfter is the age at which an entry counts as left behind, if no running instance has it in memory: well above the time of
+	// a transaction, and well below the ten seconds in which every queued attempt ends.
 	leftAfter = 3 * time.Second
 	// brokenTries is the number of the try at which an entry that can't be settled is refused for good.
 	brokenTries = 5
 	// settleTimeout bounds a transaction. After that, another transaction tries to settle its entries.
 	settleTimeout = 3 * time.Second
-	// retryPause is the longest pause before the second try of a batch. It doubles with each try, up to retryMost. The
-	// growth keeps a sale whose rows stay locked from occupying a connection all the time; the limit lets a batch succeed
-	// soon after the database is back.
+	// retryPause is the longest pause before the second try of a batch. It doubles with each try, so that a sale whose rows stay
+	// locked does not always occupy a connection, up to retryMost, so that a batch succeeds soon after the database is back.
 	retryPause = 200 * time.Millisecond
 	retryMost  = 8 * retryPause
-	// mixedTimeout bounds a transaction that settles several sales. After that each sale is settled by itself, so that a sale
-	// whose row is locked does not delay the others.
+	// mixedTimeout bounds a transaction that settles several sales. After that each is settled alone: one may have a locked row.
 	mixedTimeout = 300 * time.Millisecond
-	// writerPatience is how long a writer waits for its batch before it goes on with other sales. It is well above the
-	// time of a commit, and so short that few buyers of other sales notice.
+	// writerPatience is how long a writer waits for its batch before it goes on with other sales: well above the time of a commit,
+	// and so short that few buyers of other sales notice.
 	writerPatience = 100 * time.Millisecond
 )
 
@@ -95,13 +90,16 @@ type SettlerNeeds struct {
 type Settler struct {
 	SettlerNeeds
 	pending *pending
-	acks    acknowledgements
-	relay   *relay        // nil without a Queue
-	age     time.Duration // leftAfter; tests set another one
-	busy    atomic.Bool   // a batch is under way
+	relay   *relay         // nil without a Queue
+	age     time.Duration  // leftAfter; tests set another one
+	busy    atomic.Bool    // a batch is under way
+	acks    sync.WaitGroup // ends when no settled entry waits, whether the calls of the gate succeeded or not
 
-	mu     sync.Mutex
-	broken map[string]int // by order's id, the failed tries of entries that can't be settled even alone
+	mu       sync.Mutex
+	broken   map[string]int  // by order's id, the failed tries of entries that can't be settled even alone
+	settled  []model.Entry   // wait to be deleted from their streams
+	outcomes []model.Outcome // of the settled entries
+	acking   bool
 }
 
 // NewSettler makes a settler.
@@ -116,8 +114,7 @@ func NewSettler(n SettlerNeeds) *Settler {
 	return s
 }
 
-// Add gives the settler entries that this instance has admitted, and does not block. Entries above mostHeld stay in their
-// streams until there is room.
+// Add gives the settler entries that this instance has admitted. Those above mostHeld stay in their streams until there is room.
 func (s *Settler) Add(entries []model.Entry) {
 	if added := s.pending.add(entries); added < len(entries) {
 		s.Apart(entries)
@@ -138,15 +135,11 @@ func (s *Settler) Run(ctx context.Context) {
 
 // sweep finds entries that were left behind, and adds those that this instance has to settle: entries of instances that do not
 // run any more, and its own that it does not have in memory, because Redis's reply was lost, there was no room, a batch failed or
-// the queue did not deliver them. Unreadable entries are reported.
+// the queue did not deliver them.
 func (s *Settler) sweep(ctx context.Context) error {
-	gates := s.Live()
-	if len(gates) == 0 {
-		return nil
-	}
 	s.pending.expect(false)
-	entries, bad, err := s.Stream.Leftovers(ctx, gates, s.age, sweepMost)
-	if err := errors.Join(err, s.report(ctx, bad)); err != nil || len(entries) == 0 {
+	entries, err := s.leftovers(ctx, s.age)
+	if err != nil || len(entries) == 0 {
 		return err
 	}
 	running, read := s.Running(ctx, leftAfter), len(entries)
@@ -180,28 +173,27 @@ func (s *Settler) heir(e model.Entry, running []string) (heir string) {
 	return heir
 }
 
-// report logs unreadable entries, which were deleted, and records them in the database, whose error it returns. If two instances
-// find an entry at the same moment, both record it: the instance that has deleted it may die before it records that, and no
-// entry may be gone without a record.
-func (s *Settler) report(ctx context.Context, bad map[string][]string) error {
+// leftovers returns the oldest entries of the streams that have this age. It logs unreadable ones, which were deleted, and
+// records them in the database. If two instances find such an entry at the same moment, both record it: the instance that has
+// deleted it may die before it records that, and no entry may be gone without a record.
+func (s *Settler) leftovers(ctx context.Context, age time.Duration) ([]model.Entry, error) {
+	entries, bad, err := s.Stream.Leftovers(ctx, s.Live(), age, sweepMost)
 	for saleID, texts := range bad {
 		for _, text := range texts {
 			s.Log.Error("an unreadable entry was deleted from the stream", "sale", saleID, "entry", text)
-			if err := s.Ledger.Log(ctx, "engine", "delete_entry", saleID, text); err != nil {
-				return err
-			}
+			err = errors.Join(err, s.Ledger.Log(ctx, "engine", "delete_entry", saleID, text))
 		}
 	}
-	return nil
+	return entries, err
 }
 
-// Drain settles all entries that this instance has admitted and that are not settled yet. It returns an error if ctx ends
-// first, a batch fails, or the streams can't be read. Call it at a stop, after the last admission and before the stores are
-// closed. With a Queue, Run must have been called before: Drain ends Run's consumers, and also settles the entries that they
-// did not get.
+// Drain settles all entries that this instance has admitted and that are not settled yet. It returns an error if ctx ends first,
+// a batch fails, or the streams can't be read. Call it at a stop, after the last admission and before the stores are closed. With
+// a Queue, Run must have been called before: Drain ends Run's consumers, and also settles the entries that they did not get.
 func (s *Settler) Drain(ctx context.Context) error {
 	if s.relay != nil {
-		if err := s.relay.end(ctx); err != nil {
+		s.relay.stop() // from now on, entries are settled without the broker
+		if err := ended(ctx, s.relay.stopped); err != nil {
 			return err
 		}
 	}
@@ -220,11 +212,16 @@ func (s *Settler) Drain(ctx context.Context) error {
 		if err := s.pending.drained(ctx); err != nil {
 			return err
 		}
-		if err := s.acks.sent(ctx); err != nil {
+		acknowledged := make(chan struct{})
+		go func() {
+			s.acks.Wait()
+			close(acknowledged)
+		}()
+		if err := ended(ctx, acknowledged); err != nil {
 			return err
 		}
-		entries, bad, err := s.Stream.Leftovers(ctx, s.Live(), 0, sweepMost)
-		if err := errors.Join(err, s.report(ctx, bad)); err != nil {
+		entries, err := s.leftovers(ctx, 0)
+		if err != nil {
 			return err
 		}
 		if s.adopt(entries, func(e model.Entry) bool { return e.Instance == s.Instance }) == 0 {
@@ -267,13 +264,21 @@ func (s *Settler) write(ctx context.Context) {
 func (s *Settler) Busy() bool { return s.busy.Load() }
 
 // turn settles one batch. Without a queue, entries of several sales share a transaction; if that fails, each sale is settled by
-// itself. The batch of a sale that takes long, for example because another session has locked the stock row, goes on in the
-// background, and the writer goes on with other sales. turn returns the errors of the other sales.
+// itself. A sale that takes long, for example because another session has locked the stock row, goes on in the background. turn
+// returns the errors of the other sales.
 func (s *Settler) turn(ctx context.Context, batches []saleBatch) error {
 	if len(batches) > 1 && s.relay == nil && s.together(ctx, batches) {
 		return nil
 	}
-	return s.patiently(ctx, batches, writerPatience, &s.pending.late, func(b saleBatch) error { return s.dispatch(ctx, b) })
+	errs := make([]error, len(batches))
+	var sales sync.WaitGroup
+	for i, b := range batches {
+		sales.Go(func() {
+			errs[i] = s.patiently(ctx, b.gate, writerPatience, s.pending.late, func() error { return s.dispatch(ctx, b) })
+		})
+	}
+	sales.Wait()
+	return errors.Join(errs...)
 }
 
 // together settles entries of several sales in one transaction, and reports whether that succeeded.
@@ -292,7 +297,6 @@ func (s *Settler) together(ctx context.Context, batches []saleBatch) bool {
 	return true
 }
 
-// dispatch settles entries of one sale, or passes them to the queue.
 func (s *Settler) dispatch(ctx context.Context, b saleBatch) error {
 	if s.relay != nil {
 		return s.relay.pass(ctx, b)
@@ -300,42 +304,25 @@ func (s *Settler) dispatch(ctx context.Context, b saleBatch) error {
 	return s.settleSale(ctx, b.gate, b.entries)
 }
 
-// patiently runs do for all sales at the same time, and waits for all, but not for longer than patience. It returns the errors
-// of those calls that have ended by then. The others go on in the background. Their sales are late until they end, so that
-// no other batch of such a sale begins.
-func (s *Settler) patiently(ctx context.Context, batches []saleBatch, patience time.Duration, late *lateSales, do func(b saleBatch) error) (err error) {
-	type ending struct {
-		at  int
-		err error
+// patiently settles a batch of a sale, and returns the error. After patience it returns nil, and the batch goes on in the
+// background. The sale is then late until the batch ends, so that no other batch of the sale begins.
+func (s *Settler) patiently(
+	ctx context.Context, gate model.GateRef, patience time.Duration, late *lateSales, settle func() error,
+) error {
+	done := make(chan error, 1)
+	late.under.Go(func() { done <- settle() })
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(patience):
 	}
-	ends, running := make(chan ending, len(batches)), map[int]bool{}
-	for at, b := range batches {
-		running[at] = true
-		late.under.Go(func() { ends <- ending{at, do(b)} })
-	}
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	for len(running) > 0 {
-		select {
-		case end := <-ends:
-			delete(running, end.at)
-			err = errors.Join(err, end.err)
-		case <-timer.C:
-			for at := range running {
-				late.begin(batches[at].gate)
-			}
-			late.under.Go(func() {
-				for range running {
-					end := <-ends
-					s.warn(ctx, end.err)
-					late.end(batches[end.at].gate)
-					s.pending.poke()
-				}
-			})
-			return err
-		}
-	}
-	return err
+	late.add(gate, 1)
+	late.under.Go(func() {
+		s.warn(ctx, <-done)
+		late.add(gate, -1)
+		s.pending.poke()
+	})
+	return nil
 }
 
 // warn logs that a batch failed, unless ctx has ended.
@@ -345,8 +332,8 @@ func (s *Settler) warn(ctx context.Context, err error) {
 	}
 }
 
-// settleSale settles entries of one sale in the database, wakes their buyers, and has the entries deleted from the stream. If
-// ctx ends, the transaction under way is still finished. After an error some entries are not settled: they stay in the stream.
+// settleSale settles entries of one sale in the database, wakes their buyers, and has the entries deleted from the stream. If ctx
+// ends, the transaction under way is still finished. After an error some entries are not settled, and stay in the stream.
 func (s *Settler) settleSale(ctx context.Context, gate model.GateRef, entries []model.Entry) error {
 	settled, outcomes, err := s.settle(ctx, gate, entries)
 	if errors.Is(err, model.ErrBroken) {
@@ -356,7 +343,16 @@ func (s *Settler) settleSale(ctx context.Context, gate model.GateRef, entries []
 	for _, e := range settled {
 		finished[e.ID] = true
 	}
-	s.leave(slices.DeleteFunc(slices.Clone(entries), func(e model.Entry) bool { return finished[e.ID] }), err)
+	// With an error the others are in their streams, where a sweep finds them. Without one, another instance has settled them, or
+	// they were lost with Redis: their buyers have to look in the database.
+	others := slices.DeleteFunc(slices.Clone(entries), func(e model.Entry) bool { return finished[e.ID] })
+	s.Apart(others)
+	for _, e := range others {
+		if err == nil && e.Waiter != nil {
+			e.Waiter.Tell(model.Outcome{Verdict: model.Queued}, nil)
+		}
+	}
+	s.pending.done(others)
 	if len(settled) > 0 {
 		s.finish(ctx, settled, outcomes)
 	}
@@ -366,19 +362,7 @@ func (s *Settler) settleSale(ctx context.Context, gate model.GateRef, entries []
 	return nil
 }
 
-// leave forgets entries that this instance has not settled. With an error they are in their streams, where a sweep finds them.
-// Without one, another instance has settled them, or they were lost with Redis: their buyers have to look in the database.
-func (s *Settler) leave(entries []model.Entry, err error) {
-	s.Apart(entries)
-	for _, e := range entries {
-		if err == nil && e.Waiter != nil {
-			e.Waiter.Tell(model.Outcome{Verdict: model.Queued}, nil)
-		}
-	}
-	s.pending.done(entries)
-}
-
-// finish wakes the buyers of settled entries. In the background the entries are then deleted from their streams and forgotten.
+// finish wakes the buyers of settled entries, which are then deleted from their streams and forgotten.
 func (s *Settler) finish(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) {
 	s.wake(ctx, entries, outcomes)
 	s.acknowledge(ctx, entries, outcomes)
@@ -387,28 +371,19 @@ func (s *Settler) finish(ctx context.Context, entries []model.Entry, outcomes []
 	}
 }
 
-// acknowledgements are entries that are settled and wait to be deleted from their streams. Those that gather during one
-// call of the gate, and the pause after it, share the next call.
-type acknowledgements struct {
-	mu       sync.Mutex
-	entries  []model.Entry
-	outcomes []model.Outcome // of the entries
-	running  bool
-	under    sync.WaitGroup
-}
-
+// acknowledge has settled entries deleted from their streams in the background. Those that gather during one call of the gate,
+// and the pause after it, share the next call.
 func (s *Settler) acknowledge(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) {
-	a := &s.acks
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.entries, a.outcomes = append(a.entries, entries...), append(a.outcomes, outcomes...)
-	if a.running {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.settled, s.outcomes = append(s.settled, entries...), append(s.outcomes, outcomes...)
+	if s.acking {
 		return
 	}
-	a.running = true
-	a.under.Go(func() {
+	s.acking = true
+	s.acks.Go(func() {
 		for {
-			entries, outcomes := a.next()
+			entries, outcomes := s.nextAcks()
 			if len(entries) == 0 {
 				return
 			}
@@ -427,34 +402,21 @@ func (s *Settler) acknowledge(ctx context.Context, entries []model.Entry, outcom
 	})
 }
 
-// sent waits until no acknowledgement waits or is under way, whether the calls succeeded or not. If ctx ends first, sent returns
-// the error of ctx.
-func (a *acknowledgements) sent(ctx context.Context) error {
-	sent := make(chan struct{})
-	go func() {
-		a.under.Wait()
-		close(sent)
-	}()
-	return ended(ctx, sent)
-}
-
-// next removes and returns the entries of the next call, and their outcomes. If none wait, it notes that the goroutine ends, so
-// that acknowledge starts another for later entries.
-func (a *acknowledgements) next() ([]model.Entry, []model.Outcome) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	n := min(len(a.entries), ackMost)
-	a.running = n > 0
-	entries, outcomes := a.entries[:n:n], a.outcomes[:n:n]
-	a.entries, a.outcomes = a.entries[n:], a.outcomes[n:]
+// nextAcks removes and returns the entries of the next call, and their outcomes. If none wait, it notes that the goroutine ends.
+func (s *Settler) nextAcks() ([]model.Entry, []model.Outcome) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := min(len(s.settled), ackMost)
+	s.acking = n > 0
+	entries, outcomes := s.settled[:n:n], s.outcomes[:n:n]
+	s.settled, s.outcomes = s.settled[n:], s.outcomes[n:]
 	return entries, outcomes
 }
 
-// settle tries until the entries are settled or found to be broken (model.ErrBroken), or until ctx ends. Before each
-// further try it asks the stream which of the entries are still there: another instance may have settled some of them,
-// and entries that were lost with Redis must not become orders after their buyers were told that they are lost. It
-// returns the entries that it has settled, with their outcomes; or the broken ones, with model.ErrBroken; or no entries and no
-// error if the stream has none of them any more; or no entries and an error if ctx has ended.
+// settle tries until the entries are settled or found to be broken, or until ctx ends. Before each further try it asks the stream
+// which entries are still there: another instance may have settled some, and entries that were lost with Redis must not become
+// orders after their buyers were told that they are lost. It returns the entries that it has settled, with their outcomes; or the
+// broken ones, with model.ErrBroken; or no entries, with an error only if ctx has ended.
 func (s *Settler) settle(ctx context.Context, gate model.GateRef, entries []model.Entry) ([]model.Entry, []model.Outcome, error) {
 	for try := 0; ; try++ {
 		if try > 0 {
@@ -484,16 +446,16 @@ func (s *Settler) settle(ctx context.Context, gate model.GateRef, entries []mode
 	}
 }
 
-// retryAfter returns the pause before a further try of a batch; try is 1 for the second. The pause lies between half of the
-// longest pause and the longest one. Where it lies follows from sale and instance, so that not all of them try at once.
+// retryAfter returns the pause before a further try of a batch; try is 1 for the second. It lies between half of the longest
+// pause and the longest one, by sale and instance, so that not all of them try at once.
 func (s *Settler) retryAfter(gate model.GateRef, try int) time.Duration {
 	longest := min(retryPause<<min(try-1, 10), retryMost)
 	part := crc32.ChecksumIEEE([]byte(gate.SaleID + s.Instance))
 	return longest/2 + longest/2*time.Duration(part)/math.MaxUint32
 }
 
-// oneByOne settles each entry of a broken batch in a transaction of its own. An entry that is broken even alone stays in
-// the stream, where a sweep finds it; at the try brokenTries it is refused for good. done are the entries that were settled or
+// oneByOne settles each entry of a broken batch in a transaction of its own. An entry that is broken even alone stays in the
+// stream, where a sweep finds it; at the try brokenTries it is refused for good. done are the entries that were settled or
 // refused, with their outcomes. err joins the errors of the others.
 func (s *Settler) oneByOne(ctx context.Context, gate model.GateRef, entries []model.Entry) (done []model.Entry, outcomes []model.Outcome, err error) {
 	for _, e := range entries {
@@ -523,8 +485,7 @@ func (s *Settler) tries(e model.Entry) int {
 	return s.broken[e.ID]
 }
 
-// wake tells the outcomes to the buyers who wait on this instance, and wakes those who wait on others. A buyer whose wake-up is
-// lost only waits longer.
+// wake tells the outcomes to the buyers here, and wakes those on other instances. Whoever misses a wake-up only waits longer.
 func (s *Settler) wake(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) {
 	byInstance := map[string]map[string]model.Outcome{}
 	for i, e := range entries {

@@ -410,10 +410,10 @@ func TestPending(t *testing.T) {
 	first := []model.Entry{entry(saleA, 1, "here"), entry(saleA, 2, "here"), entry(saleB, 3, "here"), entry(saleA, 4, "here")}
 	check.Same(t, "added", p.add(first), 4)
 	check.Same(t, "added again", p.add(first), 0)
-	p.late.begin(refs(saleA)[0])
+	p.late.add(refs(saleA)[0], 1)
 	take(10, "3")
 	take(10, "")
-	p.late.end(refs(saleA)[0])
+	p.late.add(refs(saleA)[0], -1)
 	take(2, "1 2")
 	check.Same(t, "added while they are being settled", p.add(first), 0)
 	p.add([]model.Entry{entry(saleB, 5, "here"), entry(saleA, 6, "here"), entry(saleB, 7, "here")})

@@ -244,7 +244,7 @@ func TestOrderWhoseEntryWasLost(t *testing.T) {
 		replaced()
 		check.Same(e, "units at the new gate", e.Peek(o).Left, 10)
 		check.NoError(e, e.settler.settleSale(e.Context(), o.GateRef(), []model.Entry{inHand}))
-		e.settler.acks.under.Wait()
+		e.settler.acks.Wait()
 		replaced()
 		e.Settled(o, 1, 0)
 	})

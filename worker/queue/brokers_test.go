@@ -22,7 +22,7 @@ func startRedisList(testing.TB) func(testing.TB) *broker {
 	return func(t testing.TB) *broker {
 		t.Helper()
 		server := kit.Redis(t, "--appendonly", "yes", "--appendfsync", "always")
-		client := redisClient(t, server.URL())
+		client := kit.RedisClient(t, server.URL())
 		return &broker{
 			kind: "redis-list", address: server.URL(), down: server.Kill, up: server.Restart, freeze: server.Stop, thaw: server.Continue,
 			send: func(t *testing.T, message string) {

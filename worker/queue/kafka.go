@@ -16,14 +16,11 @@ import (
 )
 
 const (
-	// partitions is the number of partitions of a topic that the engine creates, and so the greatest number of consumers that
-	// receive messages at the same time. All messages of a sale are in one partition.
+	// partitions is how many partitions a new topic has, and so how many consumers receive messages. Each sale has one.
 	partitions = 12
-	// retention is how long Kafka keeps messages and dead letters. The engine needs a message only for seconds: after that its
-	// attempt is settled or lost.
+	// retention is how long Kafka keeps messages and dead letters. The engine needs a message only for seconds.
 	retention = 24 * time.Hour
-	// kafkaSession is the session timeout: the broker removes a consumer that sends no heartbeat for this long. By default
-	// brokers accept no shorter one.
+	// kafkaSession is how long a consumer may send no heartbeat before the broker removes it. By default brokers accept no less.
 	kafkaSession = 6 * time.Second
 	// kafkaSetup is how long it may take to find the brokers and make the topics.
 	kafkaSetup = 5 * time.Second
@@ -31,8 +28,8 @@ const (
 	kafkaCall = time.Second
 )
 
-// Kafka is a worker.Queue on a Kafka topic. Messages are keyed by sale id, the producer is idempotent, and the
-// consumers form one group and commit the offsets of settled messages.
+// Kafka is a worker.Queue on a Kafka topic. Messages are keyed by sale id, the producer is idempotent, and the consumers form one
+// group and commit the offsets of settled messages.
 type Kafka struct {
 	brokers  []string
 	instance string
@@ -42,13 +39,12 @@ type Kafka struct {
 	ready    atomic.Bool // the topics exist
 }
 
-// NewKafka returns the queue of one instance. Brokers are given as host:port. NewKafka does not connect, so the brokers
-// may start later.
+// NewKafka returns the queue of one instance. Brokers are given as host:port, and may start later.
 func NewKafka(brokers []string, instance string, log *slog.Logger) (*Kafka, error) {
 	q := &Kafka{brokers: brokers, instance: instance, name: attempts, log: log}
 	var err error
-	// A cancelled publish may still reach the topic, although its entries are then settled without the queue. That is
-	// harmless: when such a message is consumed, its entry has left the stream, or the database knows the attempt.
+	// A cancelled publish may still reach the topic, although its entries are then settled without the queue. That is harmless: when
+	// such a message is consumed, its entry has left the stream, or the database knows the attempt.
 	if q.producer, err = q.client(kgo.AllowIdempotentProduceCancellation()); err != nil {
 		return nil, err
 	}
@@ -100,9 +96,7 @@ func (q *Kafka) makeTopics(ctx context.Context) error {
 	for _, name := range []string{q.name, q.deadName()} {
 		topic := kmsg.NewCreateTopicsRequestTopic()
 		topic.Topic, topic.NumPartitions, topic.ReplicationFactor = name, partitions, -1 // -1: the brokers' default
-		config := kmsg.NewCreateTopicsRequestTopicConfig()
-		config.Name, config.Value = "retention.ms", &kept
-		topic.Configs = append(topic.Configs, config)
+		topic.Configs = []kmsg.CreateTopicsRequestTopicConfig{{Name: "retention.ms", Value: &kept}}
 		req.Topics = append(req.Topics, topic)
 	}
 	reply, err := req.RequestWith(ctx, q.producer)
@@ -118,8 +112,7 @@ func (q *Kafka) makeTopics(ctx context.Context) error {
 	return nil
 }
 
-// Consume implements worker.Queue. A rebalance waits until the batch that the consumer has polled is settled and
-// committed.
+// Consume implements worker.Queue. A rebalance waits until the batch that the consumer has polled is settled and committed.
 func (q *Kafka) Consume(ctx context.Context, settle settleFunc) error {
 	if err := q.makeTopics(ctx); err != nil {
 		return err
@@ -155,16 +148,16 @@ func (q *Kafka) Consume(ctx context.Context, settle settleFunc) error {
 
 // handle settles a batch of records, publishes unreadable ones to the dead-letter topic, and commits the batch.
 func (q *Kafka) handle(ctx context.Context, client *kgo.Client, records []*kgo.Record, settle settleFunc) error {
-	dead, err := handOn(ctx, records, func(r *kgo.Record) []byte { return r.Value }, settle, q.log)
+	_, dead, err := handOn(ctx, records, func(r *kgo.Record) []byte { return r.Value }, settle, q.log)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), kafkaCall)
 	defer cancel()
 	if len(dead) > 0 {
-		letters := make([]*kgo.Record, len(dead))
-		for i, r := range dead {
-			letters[i] = &kgo.Record{Topic: q.deadName(), Key: r.Key, Value: r.Value}
+		var letters []*kgo.Record
+		for _, r := range dead {
+			letters = append(letters, &kgo.Record{Topic: q.deadName(), Key: r.Key, Value: r.Value})
 		}
 		if err := q.produce(ctx, letters); err != nil {
 			return err

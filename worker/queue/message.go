@@ -10,9 +10,8 @@ import (
 	"flashsale/model"
 )
 
-// A message is one entry as text: the format version, then the fields of the entry, separated by single spaces. The
-// idempotency key comes last, because it may contain spaces. The sale is not a field: its id is the first part of the order
-// id.
+// A message is one entry as text: the format version, then the fields of the entry, separated by single spaces. The idempotency
+// key comes last, because it may contain spaces. The sale is not a field: its id is the first part of the order id.
 const (
 	version = "3"
 	fields  = 10
@@ -32,8 +31,7 @@ func encode(e model.Entry) []byte {
 	}, " "))
 }
 
-// decode accepts exactly the messages that encode produces from entries that the gate may have admitted. It returns
-// errUnreadable for any other message.
+// decode accepts exactly what encode produces from entries that the gate may have admitted, or returns errUnreadable.
 func decode(message []byte) (model.Entry, error) {
 	if len(message) > maxMessage {
 		return model.Entry{}, errUnreadable
@@ -42,8 +40,7 @@ func decode(message []byte) (model.Entry, error) {
 	if len(field) < fields || !validStreamID(field[1]) {
 		return model.Entry{}, errUnreadable
 	}
-	// The errors are ignored: an invalid number parses as 0 or as a limit of its type, so encode(e) differs from message
-	// and the check below fails.
+	// The errors are ignored: an invalid number parses as 0 or as a limit of its type, so encode(e) below differs from message.
 	epoch, _ := strconv.ParseInt(field[2], 10, 64)
 	shards, _ := strconv.Atoi(field[6])
 	quantity, _ := strconv.Atoi(field[8])

@@ -1,7 +1,6 @@
-// Package queue holds the brokers that can carry admitted attempts from the gate's stream to the settlers, one broker
-// in each file. Each implements worker.Queue. The stream is the outbox of all brokers: an entry stays in the stream
-// until it is settled, and a message whose entry has left the stream is ignored. So no order is lost or duplicated if a
-// broker loses a message or delivers it twice.
+// Package queue holds the brokers that can carry admitted attempts from the gate's stream to the settlers, one in each file. Each
+// implements worker.Queue. The stream is the outbox of all brokers: an entry stays in it until it is settled, and a message whose
+// entry has left the stream is ignored. So no order is lost or duplicated if a broker loses a message or delivers it twice.
 package queue
 
 import (
@@ -17,20 +16,19 @@ const (
 	attempts = "flashsale.attempts"
 	// batchMost is how many messages a consumer hands on at once at most: as many as one transaction settles.
 	batchMost = 512
-	// deadMost is how many dead letters a Redis list or RabbitMQ keeps: the newest ones. They are for inspection, not for
-	// counting. RabbitMQ's wake queue has the same bound.
+	// deadMost is how many dead letters a Redis list or RabbitMQ keeps: the newest. It also bounds RabbitMQ's wake queue.
 	deadMost = 1000
 )
 
 // settleFunc settles entries of one sale.
 type settleFunc = func(ctx context.Context, saleID string, entries []model.Entry) error
 
-// handOn reads the entries in messages and settles them, one sale at a time. text returns the text of a message. dead are the
-// messages that can't be read; the caller moves them to the dead letters. After an error, from settle, none of the messages may
-// be acknowledged.
-func handOn[M any](ctx context.Context, messages []M, text func(M) []byte, settle settleFunc, log *slog.Logger) (dead []M, err error) {
+// handOn reads the entries in messages and settles them, one sale at a time. text returns the text of a message. The caller moves
+// the dead messages, which can't be read, to the dead letters. After an error, from settle, no message may be acknowledged.
+func handOn[M any](
+	ctx context.Context, messages []M, text func(M) []byte, settle settleFunc, log *slog.Logger,
+) (settled, dead []M, err error) {
 	bySale := map[string][]model.Entry{}
-	var sales []string
 	for _, m := range messages {
 		e, err := decode(text(m))
 		if err != nil {
@@ -38,15 +36,12 @@ func handOn[M any](ctx context.Context, messages []M, text func(M) []byte, settl
 			dead = append(dead, m)
 			continue
 		}
-		if bySale[e.SaleID] == nil {
-			sales = append(sales, e.SaleID)
-		}
-		bySale[e.SaleID] = append(bySale[e.SaleID], e)
+		bySale[e.SaleID], settled = append(bySale[e.SaleID], e), append(settled, m)
 	}
-	for _, id := range sales {
-		if err := settle(ctx, id, bySale[id]); err != nil {
-			return nil, err
+	for id, entries := range bySale {
+		if err := settle(ctx, id, entries); err != nil {
+			return nil, nil, err
 		}
 	}
-	return dead, nil
+	return settled, dead, nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -17,12 +16,11 @@ import (
 )
 
 const (
-	// amqpHeartbeat is the heartbeat timeout. The client closes the connection if the broker is silent for 1.5 times as
-	// long.
+	// amqpHeartbeat is the heartbeat timeout. The client closes the connection if the broker is silent for 1.5 times as long.
 	amqpHeartbeat = 3 * time.Second
 	// amqpSetup bounds the setup of a consumer's connection.
 	amqpSetup = 3 * time.Second
-	// amqpFarewell is how long the orderly close of a connection may take. After that the socket is closed.
+	// amqpFarewell is how long the orderly close of a connection may take before the socket is closed.
 	amqpFarewell = time.Second
 	// prefetch is two batches, so that the next batch arrives while one is settled.
 	prefetch = 2 * batchMost
@@ -30,25 +28,26 @@ const (
 	waitMargin = time.Minute
 )
 
-// RabbitMQ is a worker.Queue on a durable queue. Messages are persistent, the broker confirms them to the publisher,
-// and consumers acknowledge them explicitly. Unreadable messages are rejected, so that RabbitMQ moves them to the
-// dead-letter queue. All queues have the default queue type of the virtual host.
+// RabbitMQ is a worker.Queue on a durable queue. Messages are persistent, the broker confirms them to the publisher, and
+// consumers acknowledge them explicitly. Unreadable messages are rejected, so that RabbitMQ moves them to the dead-letter queue.
+// All queues have the default queue type of the virtual host.
 //
-// RabbitMQ is also a worker.Delayer: a delayed message stays in a wait queue, which has no consumers, until its time to
-// live ends. RabbitMQ then dead-letters the message to the wake queue.
+// RabbitMQ is also a worker.Delayer: a delayed message stays in a wait queue, which has no consumers, until its time to live
+// ends. RabbitMQ then dead-letters the message to the wake queue.
 type RabbitMQ struct {
 	url   string
 	name  string // of the main queue, and the prefix of the other queues' names
 	log   *slog.Logger
 	wakes chan struct{}
 
-	turn      chan struct{} // of capacity 1: the goroutine that uses publisher holds it
-	publisher *link         // nil: not connected
+	publisher chan *link // of capacity 1: whoever publishes takes the link out meanwhile; nil: not connected
 }
 
 // NewRabbitMQ returns the queue of one instance. It does not connect, so the broker may start later.
 func NewRabbitMQ(url string, log *slog.Logger) *RabbitMQ {
-	return &RabbitMQ{url: url, name: attempts, log: log, wakes: make(chan struct{}, 1), turn: make(chan struct{}, 1)}
+	q := &RabbitMQ{url: url, name: attempts, log: log, wakes: make(chan struct{}, 1), publisher: make(chan *link, 1)}
+	q.publisher <- nil
+	return q
 }
 
 func (q *RabbitMQ) deadName() string { return q.name + ".dead" }
@@ -108,49 +107,43 @@ func (q *RabbitMQ) open(l *link) (err error) {
 	return l.channel.Confirm(false)
 }
 
-// cutWith has the connection's socket closed when ctx ends, because most calls of the library do not observe a context. After
-// a call of letGo the end of ctx does nothing.
+// cutWith has the socket closed when ctx ends, until a call of letGo, because most calls of the library observe no context.
 func (l *link) cutWith(ctx context.Context) (letGo func() bool) {
 	return context.AfterFunc(ctx, func() { _ = l.socket.Close() })
 }
 
+// close closes the connection, if there is a link.
 func (l *link) close() {
+	if l == nil {
+		return
+	}
 	defer time.AfterFunc(amqpFarewell, func() { _ = l.socket.Close() }).Stop()
 	_ = l.conn.Close() // the connection may be lost already
 }
 
-// publishing runs call on the publisher's connection, one caller at a time. It connects first if there is no open
-// connection, and closes the connection if call fails. doing says in the error what call does.
+// publishing runs call on the publisher's connection, one caller at a time. It connects first if there is no open connection, and
+// closes the connection if call fails. doing says in the error what call does.
 func (q *RabbitMQ) publishing(ctx context.Context, doing string, call func(*link) error) (err error) {
+	var l *link
 	select {
-	case q.turn <- struct{}{}:
-		defer func() { <-q.turn }()
+	case l = <-q.publisher:
+		defer func() { q.publisher <- l }()
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	if q.publisher != nil && q.publisher.channel.IsClosed() {
-		q.hangUp()
-	}
-	if q.publisher == nil {
-		if q.publisher, err = q.dial(ctx, q.open); err != nil {
+	if l == nil || l.channel.IsClosed() {
+		l.close()
+		if l, err = q.dial(ctx, q.open); err != nil {
 			return err
 		}
 	}
-	letGo := q.publisher.cutWith(ctx)
-	defer letGo()
-	if err = call(q.publisher); err != nil {
-		q.hangUp()
+	defer l.cutWith(ctx)()
+	if err = call(l); err != nil {
+		l.close()
+		l = nil
 		return fmt.Errorf("%s: %w", doing, errors.Join(err, ctx.Err()))
 	}
 	return nil
-}
-
-// hangUp closes the publisher's connection. The caller holds the turn.
-func (q *RabbitMQ) hangUp() {
-	if q.publisher != nil {
-		q.publisher.close()
-	}
-	q.publisher = nil
 }
 
 // Publish implements worker.Queue. A call has at most batchMost entries.
@@ -206,8 +199,8 @@ func (q *RabbitMQ) Consume(ctx context.Context, settle settleFunc) error {
 	if err != nil {
 		return err
 	}
-	// The library's channel of deliveries is unbuffered. Copy the deliveries to a buffered channel, so that a batch has all
-	// that have arrived. The buffer holds as many as the broker sends ahead of an acknowledgement.
+	// The library's channel of deliveries is unbuffered. Copy them to a buffered one, so that a batch has all that have arrived. It
+	// holds as many as the broker sends ahead of an acknowledgement.
 	ready := make(chan amqp.Delivery, prefetch)
 	var copying sync.WaitGroup
 	copying.Go(func() {
@@ -259,18 +252,15 @@ func (l *link) lostError() error {
 
 // handle settles a batch of deliveries, rejects the unreadable ones and acknowledges the others.
 func (q *RabbitMQ) handle(ctx context.Context, batch []amqp.Delivery, settle settleFunc) error {
-	dead, err := handOn(ctx, batch, func(d amqp.Delivery) []byte { return d.Body }, settle, q.log)
+	settled, dead, err := handOn(ctx, batch, func(d amqp.Delivery) []byte { return d.Body }, settle, q.log)
 	if err != nil {
 		return err
 	}
-	rejected := map[uint64]bool{}
 	for _, d := range dead {
-		rejected[d.DeliveryTag] = true
 		if err := d.Reject(false); err != nil {
 			return fmt.Errorf("reject at RabbitMQ: %w", err)
 		}
 	}
-	settled := slices.DeleteFunc(batch, func(d amqp.Delivery) bool { return rejected[d.DeliveryTag] })
 	if len(settled) == 0 {
 		return nil
 	}
@@ -280,8 +270,8 @@ func (q *RabbitMQ) handle(ctx context.Context, batch []amqp.Delivery, settle set
 	return nil
 }
 
-// Delay implements worker.Delayer. Each call declares the wait queue of its delay. That creates the queue, or extends the life
-// of the queue past the message that follows. A wait queue that is no longer used expires by itself.
+// Delay implements worker.Delayer. Each call declares the wait queue of its delay, which creates the queue, or extends its life
+// past the message that follows. A wait queue that is no longer used expires by itself.
 func (q *RabbitMQ) Delay(ctx context.Context, d time.Duration) error {
 	return q.publishing(ctx, "delay a wake-up by RabbitMQ", func(l *link) error {
 		name := q.name + ".wait." + strconv.FormatInt(d.Milliseconds(), 10)
@@ -299,8 +289,7 @@ func (q *RabbitMQ) Delay(ctx context.Context, d time.Duration) error {
 // Wakes implements worker.Delayer.
 func (q *RabbitMQ) Wakes() <-chan struct{} { return q.wakes }
 
-// Ping returns an error if the broker does not answer or lacks the main queue. If it is not connected, it connects, which creates
-// missing queues.
+// Ping returns an error if the broker does not answer or lacks the main queue. If it has to connect, that creates missing queues.
 func (q *RabbitMQ) Ping(ctx context.Context) error {
 	return q.publishing(ctx, "ask RabbitMQ for the queue", func(l *link) error {
 		_, err := l.channel.QueueDeclarePassive(q.name, true, false, false, false, nil)
@@ -308,20 +297,16 @@ func (q *RabbitMQ) Ping(ctx context.Context) error {
 	})
 }
 
-// Reach connects to the broker and disconnects, and returns an error if it can't connect. Unlike Ping, it creates no queues.
+// Reach returns an error if it can't connect to the broker. Unlike Ping, it creates no queues.
 func (q *RabbitMQ) Reach(ctx context.Context) error {
 	l, err := q.dial(ctx, func(*link) error { return nil })
-	if err != nil {
-		return err
-	}
 	l.close()
-	return nil
+	return err
 }
 
 // Close closes the publisher's connection.
 func (q *RabbitMQ) Close() error {
-	q.turn <- struct{}{}
-	defer func() { <-q.turn }()
-	q.hangUp()
+	(<-q.publisher).close()
+	q.publisher <- nil
 	return nil
 }

@@ -18,14 +18,14 @@ import (
 )
 
 const (
-	// listWait is how long a BLMOVE blocks while the list is empty, and so how long a stop may wait for an idle consumer.
+	// listWait is how long a BLMOVE blocks on an empty list, and so how long a stop may wait for an idle consumer.
 	listWait = time.Second
 	// listTimeout bounds the calls by which a consumer takes or acknowledges messages, if Redis does not answer.
 	listTimeout = 2 * listWait
 	// A consumer renews its alive key every beatPeriod. The key expires after lifetime; the consumer then counts as dead.
 	beatPeriod = time.Second
 	lifetime   = 5 * beatPeriod
-	// listTTL is how long lists are kept that nobody uses any more. The entries in them were settled from the stream long before.
+	// listTTL is how long unused lists are kept. The entries in them were settled from the stream long before.
 	listTTL = time.Hour
 	// deadTTL is how long dead letters are kept after the last one, so that somebody can look at them.
 	deadTTL = 7 * 24 * time.Hour
@@ -39,9 +39,9 @@ func consumersKey() string            { return "fs:{queue}:consumers" }
 func takenKey(consumer string) string { return "fs:{queue}:taken:" + consumer }
 func aliveKey(consumer string) string { return "fs:{queue}:alive:" + consumer }
 
-// RedisList is a worker.Queue on a Redis list. Publish pushes messages on the left. Each consumer moves messages from
-// the right end to a list of its own, and deletes that list when the messages are settled. The messages of a dead
-// consumer are moved back to the queue. With a plain BRPOP the messages that a dead consumer had taken would be lost.
+// RedisList is a worker.Queue on a Redis list. Publish pushes messages on the left. Each consumer moves messages from the right
+// end to a list of its own, and deletes that list when the messages are settled. The messages of a dead consumer, which a plain
+// BRPOP would lose, are moved back to the queue.
 type RedisList struct {
 	client    redis.UniversalClient
 	instance  string
@@ -99,7 +99,7 @@ func (q *RedisList) Consume(ctx context.Context, settle settleFunc) error {
 		if len(messages) == 0 {
 			continue
 		}
-		dead, err := handOn(ctx, messages, func(text string) []byte { return []byte(text) }, settle, q.log)
+		_, dead, err := handOn(ctx, messages, func(text string) []byte { return []byte(text) }, settle, q.log)
 		if err != nil {
 			return err
 		}
@@ -110,16 +110,14 @@ func (q *RedisList) Consume(ctx context.Context, settle settleFunc) error {
 	return nil
 }
 
-// take moves up to batchMost waiting messages to the consumer's own list and returns the messages of that list, the oldest
-// first. If the queue is empty, take waits up to listWait for a message, and returns none if none comes.
+// take moves up to batchMost waiting messages to the consumer's own list and returns that list, the oldest message first. It
+// waits up to listWait for a message, and returns none if none comes.
 func (q *RedisList) take(ctx context.Context, me string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	err := q.client.BLMove(ctx, listKey(), takenKey(me), "RIGHT", "LEFT", listWait).Err()
-	if errors.Is(err, redis.Nil) {
+	if err := q.client.BLMove(ctx, listKey(), takenKey(me), "RIGHT", "LEFT", listWait).Err(); errors.Is(err, redis.Nil) {
 		return nil, nil
-	}
-	if err != nil {
+	} else if err != nil {
 		return nil, err
 	}
 	waiting, err := q.client.LLen(ctx, listKey()).Result()
@@ -143,10 +141,8 @@ func (q *RedisList) done(ctx context.Context, me string, dead []string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listTimeout)
 	defer cancel()
 	pipe := q.client.TxPipeline()
-	for _, message := range dead {
-		pipe.LPush(ctx, deadListKey(), message)
-	}
 	if len(dead) > 0 {
+		pipe.LPush(ctx, deadListKey(), dead)
 		pipe.LTrim(ctx, deadListKey(), 0, deadMost-1)
 		pipe.Expire(ctx, deadListKey(), deadTTL)
 	}
@@ -177,8 +173,8 @@ func (q *RedisList) beat(ctx context.Context, me string) error {
 	return nil
 }
 
-// giveBack moves the messages of a consumer that is dead or has ended back to the right end of the queue in their original
-// order, so that they are taken next. Then it removes the consumer from the set of consumers.
+// giveBack moves the messages of a consumer that is dead or has ended back to the right end of the queue in their original order,
+// so that they are taken next, and forgets the consumer.
 func (q *RedisList) giveBack(ctx context.Context, consumer string) error {
 	for { // ends, since the consumer no longer adds to its list
 		err := q.client.LMove(ctx, takenKey(consumer), listKey(), "LEFT", "RIGHT").Err()

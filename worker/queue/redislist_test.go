@@ -8,7 +8,6 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
-	"flashsale/gate"
 	"flashsale/model"
 	"flashsale/test/kit"
 	"flashsale/test/kit/check"
@@ -17,20 +16,8 @@ import (
 // list is a queue on its own Redis, with a client for the test.
 func list(t *testing.T) (*RedisList, *redis.Client) {
 	t.Helper()
-	client := redisClient(t, kit.Redis(t).URL())
+	client := kit.RedisClient(t, kit.Redis(t).URL())
 	return NewRedisList(client, "here", slog.New(slog.DiscardHandler)), client
-}
-
-// redisClient returns a client for the test. It waits longer than an instance would, so that it repeats no command: a command
-// that runs twice, because the machine stood still, would move two messages.
-func redisClient(t testing.TB, url string) *redis.Client {
-	t.Helper()
-	opts, err := gate.Options(url)
-	check.NoError(t, err)
-	opts.DialTimeout, opts.ReadTimeout, opts.WriteTimeout = check.Patience, check.Patience, check.Patience
-	client := redis.NewClient(opts)
-	t.Cleanup(func() { _ = client.Close() })
-	return client
 }
 
 func must[T any](t *testing.T, cmd interface{ Result() (T, error) }) T {

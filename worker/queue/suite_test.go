@@ -17,7 +17,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
 
@@ -50,9 +49,8 @@ func openAt(t testing.TB, kind, address, instance string, log *slog.Logger) (q w
 	address, name, _ := strings.Cut(address, "#")
 	switch kind {
 	case "redis-list":
-		opts, err := gate.Options(address)
+		client, err := gate.Connect(address)
 		check.NoError(t, err)
-		client := redis.NewClient(opts)
 		t.Cleanup(func() { _ = client.Close() })
 		return NewRedisList(client, instance, log)
 	case "rabbitmq":

@@ -15,6 +15,7 @@ import (
 	"flashsale/model"
 	"flashsale/repository"
 	"flashsale/service"
+	"flashsale/test/kit"
 	"flashsale/test/kit/check"
 )
 
@@ -45,12 +46,7 @@ func Open(t testing.TB, database, redis string) *Instance {
 // Beside returns another instance on the same stores.
 func (i *Instance) Beside(name string) *Instance {
 	i.Helper()
-	opts, err := gate.Options(i.Redis)
-	check.NoError(i, err)
-	// A call that is repeated, because the machine stood still, would have another answer.
-	opts.DialTimeout, opts.ReadTimeout, opts.WriteTimeout = check.Patience, check.Patience, check.Patience
-	other := &Instance{TB: i.TB, DB: i.DB, Redis: i.Redis, Client: redis.NewClient(opts)}
-	i.Cleanup(func() { _ = other.Client.Close() })
+	other := &Instance{TB: i.TB, DB: i.DB, Redis: i.Redis, Client: kit.RedisClient(i, i.Redis)}
 	other.Gate = gate.New(other.Client, name)
 	other.Catalog = service.NewCatalog(i.DB, time.Now)
 	other.Gates = service.NewGates(i.DB, other.Gate, other.Catalog, false, slog.New(slog.DiscardHandler))
