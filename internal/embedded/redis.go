@@ -3,6 +3,7 @@
 package embedded
 
 import (
+	"context"
 	"crypto/rand"
 	"fmt"
 	"strconv"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
+
+	"flashsale/internal/pause"
 )
 
 // clockStep is the step in which the clock that expires keys moves. The server scans all its keys each time the clock
@@ -24,16 +27,14 @@ const clockStep = 50 * time.Millisecond
 type Redis struct {
 	server   *miniredis.Miniredis
 	password string
-	stopped  chan struct{}
-	stop     func() // closes stopped, once
+	stop     context.CancelFunc
 	clock    sync.WaitGroup
 }
 
 // StartRedis starts a Redis on a free port of the loopback interface. The server requires a random password that only this
 // process has, so that no other process on the machine can use the server.
 func StartRedis() (*Redis, error) {
-	r := &Redis{server: miniredis.NewMiniRedis(), password: rand.Text(), stopped: make(chan struct{})}
-	r.stop = sync.OnceFunc(func() { close(r.stopped) })
+	r := &Redis{server: miniredis.NewMiniRedis(), password: rand.Text()}
 	r.server.RequireAuth(r.password)
 	r.server.SetTime(machineTime()) // before Start, or the clock might step back and shift expiries
 	if err := r.server.Start(); err != nil {
@@ -41,22 +42,14 @@ func StartRedis() (*Redis, error) {
 	}
 	r.server.ClockTTL(true) // without it, keys never expire
 	r.server.Server().SetPreHook(answerTime)
-	r.clock.Go(r.tick)
-	return r, nil
-}
-
-// tick moves the clock every clockStep until the server is closed.
-func (r *Redis) tick() {
-	ticker := time.NewTicker(clockStep)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-r.stopped:
-			return
-		case now := <-ticker.C:
-			r.server.SetTime(now)
+	ctx, stop := context.WithCancel(context.Background()) //nolint:gosec // Close calls it
+	r.stop = stop
+	r.clock.Go(func() {
+		for pause.For(ctx, clockStep) {
+			r.server.SetTime(machineTime())
 		}
-	}
+	})
+	return r, nil
 }
 
 // answerTime answers the command TIME, sent by a client or a script, with the exact time: sales start and end by TIME. It

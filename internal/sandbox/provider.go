@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"flashsale/internal/pause"
 	"flashsale/model"
 )
 
@@ -99,15 +100,8 @@ func (p *Provider) Refund(ctx context.Context, payment model.Payment) (done bool
 // Run repeats callbacks that were not taken, until ctx ends. Each round begins with the transaction after the last one of the
 // round before, so that callbacks which always fail keep no others waiting.
 func (p *Provider) Run(ctx context.Context) {
-	ticker := time.NewTicker(reportPeriod)
-	defer ticker.Stop()
 	failing, after := false, ""
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	for pause.For(ctx, reportPeriod) {
 		list, err := p.Books.SandboxUnreported(ctx, after, reportBatch)
 		if after = ""; len(list) == reportBatch {
 			after = list[reportBatch-1].ID
