@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"net"
 	"net/url"
 	"regexp"
 	"slices"
@@ -37,7 +38,7 @@ func (s *Settings) Outside() (list []model.Issuer, err error) {
 		}
 		u, err := url.Parse(address)
 		checks = append(checks,
-			Refuse(err != nil || !httpURL(address) || u.Scheme != "https" && !isNear(hostName(u, "80")), "%s: want https://host/..., or http:// on this machine", flag),
+			Refuse(err != nil || !httpURL(address) || u.Scheme != "https" && !isNear(spelled(net.JoinHostPort(u.Hostname(), ""))[0]), "%s: want https://host/..., or http:// on this machine", flag),
 			Refuse(!prefixForm.MatchString(i.Prefix), "%s: the prefix %q must be 1 to 32 of A-Z a-z 0-9 . -", flag, i.Prefix),
 			Refuse(names[i.Name] || prefixes[i.Prefix], "%s: the issuer or its prefix %q is taken; want PREFIX=URL with another prefix", flag, i.Prefix))
 		names[i.Name], prefixes[i.Prefix] = true, true

@@ -3,7 +3,6 @@ package config
 import (
 	"cmp"
 	"net"
-	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -41,63 +40,52 @@ func sameDatabase(a, b string) bool {
 	return nameA == nameB && overlap(serversA, serversB)
 }
 
-// databaseServers returns the servers of an address of MySQL as hostName spells them, and the name of the database.
+// databaseServers returns the servers, or the path of the socket, that an address of MySQL names, and the name of the database.
 func databaseServers(database string) (servers []string, name string) {
 	u, hosts, err := address.MySQL(database)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, ""
-	case hosts == nil:
-		servers = []string{hostName(u, "")}
 	}
-	for _, host := range hosts {
-		servers = append(servers, hostName(&url.URL{Host: host}, ""))
+	name = strings.ToLower(strings.Trim(u.Path, "/")) // some servers ignore case
+	if hosts == nil {
+		return []string{realPath(u.Query().Get("socket"))}, name
 	}
-	return servers, strings.ToLower(strings.Trim(u.Path, "/")) // some servers ignore case
+	return spelled(hosts...), name
 }
 
-// redisServers returns host:port, as hostName spells it, of each node or sentinel that an address of Redis names.
+// redisServers returns each node or sentinel that an address of Redis names.
 func redisServers(redis string) (servers []string) {
 	single, several, err := address.Redis(redis)
 	switch {
 	case err != nil:
 		return nil
 	case single != nil:
-		servers = []string{single.Addr}
-	default:
-		servers = several.Addrs
+		return spelled(single.Addr)
 	}
+	return spelled(several.Addrs...)
+}
+
+// spelled spells each host:port in small letters, and with localhost for all loopback addresses of this machine.
+func spelled(servers ...string) []string {
 	for i, server := range servers {
-		servers[i] = hostName(&url.URL{Host: server}, "")
+		host, port, _ := net.SplitHostPort(strings.ToLower(server))
+		host = strings.TrimSuffix(host, ".")
+		if net.ParseIP(host).IsLoopback() {
+			host = "localhost"
+		}
+		servers[i] = net.JoinHostPort(host, port)
 	}
 	return servers
 }
 
-// overlap reports whether two lists of servers, as hostName spells them, have one in common. It does not recognize aliases of
-// a host.
+// overlap reports whether two lists of servers have one in common. It does not recognize aliases of a host.
 func overlap(a, b []string) bool {
 	return slices.ContainsFunc(a, func(server string) bool { return slices.Contains(b, server) })
 }
 
-// hostName returns host:port of a server, with the given port if the URL has none, or the path of its socket. All loopback
-// addresses of this machine have the host localhost.
-func hostName(u *url.URL, port string) string {
-	if socket := u.Query().Get("socket"); socket != "" {
-		return realPath(socket)
-	}
-	host := strings.TrimSuffix(strings.ToLower(u.Hostname()), ".")
-	if ip := net.ParseIP(host); host == "localhost" || ip != nil && ip.IsLoopback() {
-		host = "localhost"
-	}
-	if u.Port() != "" {
-		port = u.Port()
-	}
-	return net.JoinHostPort(host, port)
-}
-
-// isNear reports whether a server, as hostName spells it, is on this machine.
-func isNear(hostName string) bool {
-	return strings.HasPrefix(hostName, "localhost:") || strings.HasPrefix(hostName, "/")
+// isNear reports whether a server, as spelled, or a socket is on this machine.
+func isNear(server string) bool {
+	return strings.HasPrefix(server, "localhost:") || strings.HasPrefix(server, "/")
 }
 
 // realPath returns the absolute path of a file with symbolic links resolved. If the file does not exist, only the

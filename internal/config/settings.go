@@ -110,26 +110,21 @@ func (s *Settings) SQLitePath() (path string, ok bool) {
 }
 
 // BuiltIn returns which built-in accounts there are: open, closed or off, as the field Accounts describes.
-func (s *Settings) BuiltIn() string {
-	switch {
-	case s.Accounts != "auto":
-		return s.Accounts
-	case s.Embedded():
-		return "open"
-	}
-	return "closed"
-}
+func (s *Settings) BuiltIn() string { return s.choice(s.Accounts, "open", "closed") }
 
 // Provider returns who takes the buyers' money: sandbox, stripe or handoff. It is empty if the settings have to name one and
 // do not.
-func (s *Settings) Provider() string {
+func (s *Settings) Provider() string { return s.choice(cmp.Or(s.Payment, "auto"), "sandbox", "") }
+
+// choice returns the value of a setting, and for auto one of the two others.
+func (s *Settings) choice(value, embedded, outside string) string {
 	switch {
-	case s.Payment != "" && s.Payment != "auto":
-		return s.Payment
+	case value != "auto":
+		return value
 	case s.Embedded():
-		return "sandbox"
+		return embedded
 	}
-	return ""
+	return outside
 }
 
 // DatabaseIsNear reports whether connections to the database stay on this machine.
@@ -142,14 +137,12 @@ func (s *Settings) DatabaseIsNear() bool {
 // PlainRedis returns host:port of a Redis server, or sentinel, on another machine to which connections are not encrypted; empty
 // if there is none.
 func (s *Settings) PlainRedis() string {
-	if s.Redis == EmbeddedRedis || strings.HasPrefix(s.Redis, "rediss") {
-		return ""
+	for _, server := range redisServers(s.Redis) {
+		if !isNear(server) && !strings.HasPrefix(s.Redis, "rediss") {
+			return server
+		}
 	}
-	servers := slices.DeleteFunc(redisServers(s.Redis), isNear)
-	if len(servers) == 0 {
-		return ""
-	}
-	return servers[0]
+	return ""
 }
 
 // DemoSale reports whether an empty database gets a demo sale.
