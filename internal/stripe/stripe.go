@@ -114,21 +114,18 @@ func (p *Provider) Open(ctx context.Context, payment model.Payment, sale model.S
 		}},
 	}
 	params.SetIdempotencyKey(fmt.Sprintf("open-%s-%d", payment.ID, payment.Tries))
-	session, err := p.client.V1CheckoutSessions.Create(ctx, params)
-	for range openTries {
-		var refused *api.Error
-		if !errors.As(err, &refused) || refused.Code != api.ErrorCodeIdempotencyKeyInUse {
-			break
+	for try := 0; ; try++ {
+		session, err := p.client.V1CheckoutSessions.Create(ctx, params)
+		if err == nil {
+			return session.URL, session.ID, nil
+		}
+		if refused, ok := errors.AsType[*api.Error](err); !ok || refused.Code != api.ErrorCodeIdempotencyKeyInUse || try == openTries {
+			return "", "", p.notOpened(err)
 		}
 		if !pause.For(ctx, openPause) {
 			return "", "", ctx.Err()
 		}
-		session, err = p.client.V1CheckoutSessions.Create(ctx, params)
 	}
-	if err != nil {
-		return "", "", p.notOpened(err)
-	}
-	return session.URL, session.ID, nil
 }
 
 // notOpened returns why no payment was opened, without the key. Stripe repeats an answer, even one of status 500, for a day under
