@@ -20,14 +20,12 @@ const (
 	maxSales = 20
 	// collectLimit is how long Redis may take during one scrape, far below the ten seconds that Prometheus waits.
 	collectLimit = time.Second
-	// driftLinger is how long a drift is shown after the auditor last saw it: at least two rounds of the auditor, even
-	// with very many sales. A drift that is not seen again is dropped: the sale is over, or the auditor can't judge its
-	// gate.
+	// driftLinger is how long a drift is shown after the auditor last saw it: at least two rounds of the auditor, even with very
+	// many sales. A drift that is not seen again is dropped: the sale is over, or the auditor can't judge its gate.
 	driftLinger = 10 * time.Second
 )
 
-// Sources are functions that supply figures. They are called at each scrape, so they cost nothing while nobody reads
-// /metrics.
+// Sources are functions that supply figures. They are called at each scrape, so they cost nothing while nobody reads /metrics.
 type Sources struct {
 	Build    func() (version, strategy string)
 	Sales    func() []model.Offer                      // those that this instance has in memory

@@ -14,8 +14,7 @@ import (
 	"sync"
 )
 
-// hashBytes is how many bytes of the body's SHA-256 a tag has: enough that two versions of an answer don't share a
-// tag.
+// hashBytes is how many bytes of the body's SHA-256 a tag has: enough that two versions of an answer don't share a tag.
 const hashBytes = 8
 
 // Answer is a complete HTTP answer, ready to be sent. All requests share the slices of its header values. Code that

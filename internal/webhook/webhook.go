@@ -1,5 +1,4 @@
-// Package webhook sends messages to endpoints by the Standard Webhooks specification
-// (https://www.standardwebhooks.com).
+// Package webhook sends messages to endpoints by the Standard Webhooks specification (https://www.standardwebhooks.com).
 package webhook
 
 import (
