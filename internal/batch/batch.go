@@ -1,6 +1,5 @@
-// Package batch turns single calls into batches: the calls that arrive while the allowed number of batches is under way are
-// the next batch. No timer delays a call, unless the Batcher gathers. So a lone call is as fast as without batching, and batches
-// grow with the load.
+// Package batch turns single calls into batches: the calls that arrive while the allowed number of batches is under way are the
+// next batch. No timer delays a call, unless there is a Gather. So a lone call is fast, and batches grow with the load.
 package batch
 
 import (
@@ -29,8 +28,7 @@ type Limits struct {
 
 // Batcher batches items by key. Its methods are safe for concurrent use.
 type Batcher[T, R any] struct {
-	// Gather returns how long a batch that is not full waits for more items than its first. If it is nil, no batch waits. It may
-	// only be set before the first item comes.
+	// Gather returns how long a batch that is not full waits for more items; nil: not at all. It is set before the first call.
 	Gather func(first T) time.Duration
 
 	limits Limits
@@ -143,8 +141,7 @@ func (g *Batcher[T, R]) run(key string, q *queue[T, R]) {
 	}
 }
 
-// next waits as Gather says, and removes the next batch from the queue. It returns nil if no item waits, and deletes the queue
-// if no other batch of the key is under way either.
+// next removes the next batch from the queue. If no item waits, it returns nil, and the last run of the key deletes the queue.
 func (g *Batcher[T, R]) next(key string, q *queue[T, R]) []call[T, R] {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -11,8 +11,7 @@ import (
 	"flashsale/model"
 )
 
-// prefixForm is the form of a prefix of user ids. No issuer may have the prefixes operator and key: the ids of the staff's
-// built-in accounts and of API keys begin so.
+// prefixForm is the form of a prefix of user ids.
 var prefixForm = regexp.MustCompile(`^[A-Za-z0-9.-]{1,32}$`)
 
 // Outside returns the issuers that the settings name. An error is one line that names the first wrong setting.
@@ -30,7 +29,7 @@ func (s *Settings) Outside() (list []model.Issuer, err error) {
 			"--scopes: is for --client-id, and must have openid among the scopes, with spaces between them"),
 		Refuse(len(list) > 0 && s.Audience == "", "--audience: required with --issuer or --jwks, or tokens for other services would be accepted"),
 	}
-	names, prefixes := map[string]bool{}, map[string]bool{"operator": true, "key": true}
+	names, prefixes := map[string]bool{}, map[string]bool{"operator": true, "key": true} // for staff and API keys
 	for _, i := range list {
 		flag, address := "--issuer", i.Name
 		if i.KeysURL != "" {

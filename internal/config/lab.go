@@ -20,14 +20,12 @@ func (s *Settings) validateLab() error {
 	return cmp.Or(
 		Refuse(s.LabDatabase != "" && sameDatabase(s.LabDatabase, s.Database), "--lab-database: names the shop's own database; the lab needs another"),
 		validateRedis("--lab-redis", s.LabRedis),
-		// Another database number on the shop's Redis is refused as well: all numbers share the pub/sub channels on which
-		// instances announce changes.
+		// Another database number on the same Redis is not another: all numbers share the channels on which instances announce.
 		Refuse(s.LabRedis != EmbeddedRedis && overlap(redisServers(s.LabRedis), redisServers(s.Redis)), "--lab-redis: names the shop's own Redis; the lab needs another"),
 	)
 }
 
-// sameDatabase reports whether two valid addresses may lead to the same database, however they are spelled. It does not
-// recognize aliases of a host.
+// sameDatabase reports whether two valid addresses may lead to the same database. It does not recognize aliases of a host.
 func sameDatabase(a, b string) bool {
 	pathA, fileA := strings.CutPrefix(a, "sqlite:")
 	pathB, fileB := strings.CutPrefix(b, "sqlite:")
@@ -87,8 +85,7 @@ func isNear(server string) bool {
 	return strings.HasPrefix(server, "localhost:") || strings.HasPrefix(server, "/")
 }
 
-// realPath returns the absolute path of a file with symbolic links resolved. If the file does not exist, only the
-// links of its folder are resolved.
+// realPath returns the absolute path of a file without symbolic links; of a file that does not exist, at least of its folder.
 func realPath(path string) string {
 	path, err := filepath.Abs(path)
 	if err != nil {

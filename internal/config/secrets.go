@@ -11,8 +11,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// secretFiles are the flags that name files with secrets, as orchestrators provide them. A setting must not be given
-// together with its file.
+// secretFiles are the flags that name files with secrets, as orchestrators provide them.
 type secretFiles struct {
 	SecretFile              string `placeholder:"FILE" help:"File with the value of --secret."`
 	PaymentSecretFile       string `placeholder:"FILE" help:"File with the value of --payment-secret."`

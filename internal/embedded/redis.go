@@ -1,5 +1,4 @@
-// Package embedded runs a Redis server inside the process. Together with SQLite, which needs no server, the engine then
-// needs nothing installed.
+// Package embedded runs a Redis server inside the process. With SQLite, the engine then needs nothing installed.
 package embedded
 
 import (
@@ -16,14 +15,12 @@ import (
 	"flashsale/internal/pause"
 )
 
-// clockStep is the step in which the clock that expires keys moves. The server scans all its keys each time the clock
-// has moved. With a clock that moves all the time, the server would scan at each command of each script. In a rush, when
-// each user has a request counter, the scans would be nearly all of the server's work. A key may expire too early or too
-// late by one step. The command TIME is exact.
+// clockStep is the step in which the clock that expires keys moves; a key may expire so much too early or too late. The server
+// scans all its keys whenever the clock has moved. If it always moved, each command of each script would scan: in a rush, when
+// each user has a request counter, that would be nearly all of the work. The command TIME is exact.
 const clockStep = 50 * time.Millisecond
 
-// Redis is a Redis server in this process. Its data is lost when it stops: the next start of the engine installs the gates
-// from the database.
+// Redis is a server whose data is lost when it stops: the next start of the engine installs the gates from the database.
 type Redis struct {
 	server   *miniredis.Miniredis
 	password string
@@ -52,8 +49,7 @@ func StartRedis() (*Redis, error) {
 	return r, nil
 }
 
-// answerTime answers the command TIME, sent by a client or a script, with the exact time: sales start and end by TIME. It
-// returns false for any other command, which the server then executes.
+// answerTime answers the command TIME with the exact time, by which sales start and end. For other commands it returns false.
 func answerTime(c *server.Peer, cmd string, args ...string) bool {
 	if cmd != "TIME" || len(args) > 0 {
 		return false

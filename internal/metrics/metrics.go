@@ -1,5 +1,4 @@
-// Package metrics holds the engine's Prometheus collectors, all in one place so that their names and units
-// can be read at a glance. Each app has a registry of its own.
+// Package metrics holds the engine's Prometheus collectors, all in one place, so that names and units can be read at a glance.
 package metrics
 
 import (

@@ -14,9 +14,8 @@ import (
 )
 
 const (
-	// maxSales is how many sales have figures of their own, and how many lines: more than an operator watches at once.
-	// The number is bounded because every sale adds a label value. Sales that have not ended come first, by their start;
-	// then those that ended last.
+	// maxSales is how many sales, and how many lines, have figures of their own, since every sale adds a label value: more than
+	// an operator watches at once.
 	maxSales = 20
 	// collectLimit is how long Redis may take during one scrape, far below the ten seconds that Prometheus waits.
 	collectLimit = time.Second
@@ -136,8 +135,7 @@ func idle(sale model.Offer) int64 {
 	return sale.Stock.Reserved
 }
 
-// collectDrifts reports the drifts of the sales shown. Of the other sales it reports the drifts that are not 0, of at most
-// maxSales of them.
+// collectDrifts reports the drifts of the sales shown, and those of at most maxSales others that are not 0.
 func (s *sourced) collectDrifts(shown []model.Offer, now time.Time, show setter) {
 	drift := func(saleID string, units int64) {
 		show("flashsale_gate_drift_units",
@@ -158,8 +156,7 @@ func (s *sourced) collectDrifts(shown []model.Offer, now time.Time, show setter)
 	}
 }
 
-// collectGates reads the gates from Redis. If Redis does not answer, the figures of the gates are left out;
-// flashsale_gate_reachable shows whether it answered the first call.
+// collectGates reads the gates from Redis. If Redis does not answer, it leaves their figures out.
 func (s *sourced) collectGates(sales, shown []model.Offer, show setter) {
 	ctx, cancel := context.WithTimeout(context.Background(), collectLimit)
 	defer cancel()

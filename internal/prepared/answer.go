@@ -1,5 +1,4 @@
-// Package prepared holds HTTP answers that are the same for all clients. Each answer is made and compressed once, and
-// sent many times.
+// Package prepared holds HTTP answers that are the same for all clients: made and compressed once, and sent many times.
 package prepared
 
 import (
@@ -44,8 +43,7 @@ var varies = []string{"Accept-Encoding"}
 // writers keeps gzip writers for reuse: each has some 800 KB of tables.
 var writers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
-// New makes an answer from its status, its headers, which include Content-Type, and its body. It has a compressed form if
-// that is shorter. Send adds an ETag to an answer with status 200.
+// New makes an answer, with a compressed form if that is shorter. headers include Content-Type. Send adds an ETag to a 200.
 func New(status int, headers http.Header, body []byte) *Answer {
 	return Plain(status, headers, body).Compressed()
 }

@@ -43,8 +43,8 @@ const (
 	Draw Mode = "draw"
 )
 
-// Head is the short part of a document. N is the number of entries before the seal. If N is 0, Seed is nil. Units is how many
-// units a draw had to give; it is nil for a line.
+// Head is the short part of a document. N is the number of entries before the seal; if it is 0, Seed is nil. Units are those that
+// a draw had to give; nil for a line.
 type Head struct {
 	Version    int64   `json:"version"`
 	Sale       string  `json:"sale"`
@@ -90,8 +90,7 @@ type Document struct {
 	Tags       []Hash  `json:"tags"`
 }
 
-// Lists are the long parts of a document, as they come from a store. At an error in a list, Write stops. Winners is nil for a
-// line.
+// Lists are the long parts of a document, as they come from a store. An error in a list ends Write. Winners is nil for a line.
 type Lists struct {
 	Void, Winners, Quantities iter.Seq2[int64, error]
 	Tags                      iter.Seq2[Hash, error]
@@ -108,8 +107,8 @@ func All[T any](list []T) iter.Seq2[T, error] {
 	}
 }
 
-// Write writes a document as JSON. It writes each element of a list as it comes, and so needs little memory. It returns an
-// error if w or a list fails; what was written is then not a document.
+// Write writes a document as JSON, each element of a list as it comes, so it needs little memory. If w or a list fails, it
+// returns the error, and what was written is not a document.
 func Write(w io.Writer, head Head, lists Lists) error {
 	head.Version = Version
 	short, err := json.Marshal(head) //nolint:gosec // the secret is public once there is a document

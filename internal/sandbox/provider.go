@@ -1,6 +1,5 @@
-// Package sandbox is a payment provider inside the binary, for trials and tests. It has a page on which a buyer pays
-// or declines. Its callbacks are signed like those of a real provider, and repeated until the merchant takes or refuses
-// them. It executes each refund once. No money moves.
+// Package sandbox is a payment provider inside the binary, for trials: no money moves. On its page a buyer pays or declines. Its
+// callbacks are signed like those of a real provider, and repeated until the merchant takes or refuses them.
 package sandbox
 
 import (
@@ -57,9 +56,8 @@ type Provider struct {
 	Log  *slog.Logger
 }
 
-// Pay charges a payment, or declines it if decline is true, and sends a callback to the merchant. Charging a payment
-// twice makes one transaction. An error means that the transaction was not stored, or that the merchant has not taken
-// the callback yet; Run repeats the callbacks of stored transactions.
+// Pay charges a payment, at most once, or declines it, and sends a callback to the merchant. An error means that the transaction
+// was not stored, or that the merchant has not taken the callback yet; Run repeats the callbacks of stored transactions.
 func (p *Provider) Pay(ctx context.Context, payment model.Payment, decline bool) error {
 	t := model.SandboxTransaction{ID: "sbx-" + payment.ID, PaymentID: payment.ID, AmountCents: payment.AmountCents, Status: model.SandboxCharged}
 	if decline {
@@ -127,8 +125,7 @@ type callback struct {
 	AmountCents   int64  `json:"amount_cents"`
 }
 
-// report sends a transaction's callback. The answers 200, 404 and 409 are final, and recorded. After any other answer, or
-// none, report returns an error, and Run repeats the callback.
+// report sends a transaction's callback. The answers 200, 404 and 409 are final, and recorded; any other is an error.
 func (p *Provider) report(ctx context.Context, t model.SandboxTransaction) error {
 	status := "succeeded"
 	if t.Status == model.SandboxDeclined {

@@ -34,8 +34,7 @@ import (
 
 const name = "flashsale"
 
-// closeTimeout is how long Close waits for the collector to take the last spans. It is short, since an instance that
-// stops has other work to do.
+// closeTimeout is how long Close waits for the collector to take the last spans: a stopping instance has other work to do.
 const closeTimeout = 500 * time.Millisecond
 
 // Tracing makes spans and sends them in batches of bounded size from a bounded queue; spans that don't fit are
@@ -73,8 +72,7 @@ func New(ctx context.Context, endpoint string, ratio float64, instance string, l
 	return &Tracing{provider: provider, tracer: provider.Tracer(name), close: stop}, nil
 }
 
-// failurePause is the least time between two log lines about failures. Each batch that the collector does not take
-// is a failure, and the collector may be away for days.
+// failurePause is the least time between lines about failures: each lost batch is one, and a collector may be away for days.
 const failurePause = time.Minute
 
 // failures logs the errors that OpenTelemetry reports.
@@ -229,8 +227,7 @@ func (t *Tracing) start(ctx context.Context, name string, opts ...trace.SpanStar
 	}
 }
 
-// Logs returns a handler that adds attributes to the log lines about a request: its request_id, unless the line has one
-// already, and, if the request is sampled, its trace_id.
+// Logs returns a handler that adds a request's id to the lines about it that have none, and its trace_id if it is sampled.
 func Logs(to slog.Handler) slog.Handler { return logs{to} }
 
 type logs struct{ slog.Handler }
