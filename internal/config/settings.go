@@ -127,9 +127,8 @@ func (s *Settings) choice(value, embedded, outside string) string {
 
 // DatabaseIsNear reports whether connections to the database stay on this machine.
 func (s *Settings) DatabaseIsNear() bool {
-	_, isFile := s.SQLitePath()
-	servers, _ := databaseServers(s.Database)
-	return isFile || !slices.ContainsFunc(servers, func(server string) bool { return !isNear(server) })
+	servers, _ := databaseServers(s.Database) // SQLite has none
+	return !slices.ContainsFunc(servers, func(server string) bool { return !isNear(server) })
 }
 
 // PlainRedis returns host:port of a Redis or sentinel on another machine without encryption, or empty if there is none.

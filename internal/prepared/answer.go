@@ -134,14 +134,9 @@ func matches(header, etag string) bool {
 
 // takesGzip reports whether Accept-Encoding names gzip with a weight above 0 (RFC 9110, 12.5.3).
 func takesGzip(headers []string) bool {
-	for _, header := range headers {
-		for choice := range strings.SplitSeq(header, ",") {
-			coding, weight, weighted := strings.Cut(choice, ";")
-			if !strings.EqualFold(strings.TrimSpace(coding), "gzip") {
-				continue
-			}
-			value, _ := strings.CutPrefix(strings.TrimSpace(weight), "q=")
-			q, err := strconv.ParseFloat(value, 64)
+	for choice := range strings.SplitSeq(strings.Join(headers, ","), ",") {
+		if coding, weight, weighted := strings.Cut(choice, ";"); strings.EqualFold(strings.TrimSpace(coding), "gzip") {
+			q, err := strconv.ParseFloat(strings.TrimPrefix(strings.TrimSpace(weight), "q="), 64)
 			return !weighted || err == nil && q > 0
 		}
 	}

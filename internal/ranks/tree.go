@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 )
 
@@ -95,10 +96,7 @@ func (r *Root) Sum() Hash {
 	if r.n == 0 {
 		return sha256.Sum256(nil)
 	}
-	k := 0
-	for r.n>>k&1 == 0 {
-		k++
-	}
+	k := bits.TrailingZeros64(uint64(r.n)) //nolint:gosec // it is not negative
 	sum := r.trees[k]
 	for k++; r.n>>k != 0; k++ {
 		if r.n>>k&1 == 1 {

@@ -108,12 +108,8 @@ var errPrivate = errors.New("the address is not public")
 // onlyPublic refuses connections to addresses that are not public. It sees the address of the connection itself, so a
 // host name cannot pass by resolving to a public address first and to another one later.
 func onlyPublic(_, address string, _ syscall.RawConn) error {
-	addr, err := netip.ParseAddrPort(address)
-	if err != nil {
+	if addr, err := netip.ParseAddrPort(address); err != nil || !IsPublic(addr.Addr()) {
 		return fmt.Errorf("%w: %s", errPrivate, address)
-	}
-	if ip := addr.Addr(); !IsPublic(ip) {
-		return fmt.Errorf("%w: %s", errPrivate, ip)
 	}
 	return nil
 }
