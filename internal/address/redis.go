@@ -18,7 +18,6 @@ const (
 )
 
 var (
-	// redisPath matches an optional database number.
 	redisPath = regexp.MustCompile(`^/?[0-9]{0,4}$`)
 	// redisNode matches one node in a comma-separated list of the nodes of a Cluster: the scheme, user:password, and the host.
 	redisNode = regexp.MustCompile(`^(?:(rediss?)://)?` + redisUser + `(` + redisHost + `)(?:/0?)?$`)
@@ -106,7 +105,6 @@ func credentials(text string) (user, password string, err error) {
 	return user, password, nil
 }
 
-// secured returns the TLS settings of a scheme, or nil if the scheme is without TLS.
 func secured(scheme string) *tls.Config {
 	if scheme != "rediss" {
 		return nil

@@ -119,7 +119,6 @@ func (g *Batcher[T, R]) Waiting(key string) int {
 	return 0
 }
 
-// run processes batches of a key until no item waits.
 func (g *Batcher[T, R]) run(key string, q *queue[T, R]) {
 	for batch := g.next(key, q); batch != nil; batch = g.next(key, q) {
 		items := make([]T, len(batch))

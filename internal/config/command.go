@@ -162,7 +162,6 @@ func envName(flag string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// configFile loads its file before the other flags are resolved.
 type configFile string
 
 // BeforeResolve loads the file. kong calls BeforeResolve if the flag is given, before the flag's value is set.

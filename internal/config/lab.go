@@ -75,7 +75,6 @@ func spelled(servers ...string) []string {
 	return servers
 }
 
-// overlap reports whether two lists of servers have one in common. It does not recognize aliases of a host.
 func overlap(a, b []string) bool {
 	return slices.ContainsFunc(a, func(server string) bool { return slices.Contains(b, server) })
 }

@@ -48,7 +48,6 @@ func readSecrets(app *kong.Application) error {
 	return nil
 }
 
-// putPasswords puts the passwords of the stores into their addresses.
 func (s *Settings) putPasswords() (err error) {
 	if _, isFile := s.SQLitePath(); isFile && s.DatabasePassword != "" {
 		return errors.New("--database-password: SQLite has none")

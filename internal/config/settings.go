@@ -280,7 +280,6 @@ func (s *Settings) ValidateSecret() error {
 	)
 }
 
-// longEnough refuses a secret that is given and too short.
 func longEnough(flag, secret string) error {
 	return Refuse(secret != "" && len(secret) < MinSecret, "%s: has %d bytes, needs at least %d", flag, len(secret), MinSecret)
 }

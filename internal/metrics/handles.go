@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 )
 
-// request is the set of labels of an HTTP request.
 type request struct {
 	method, route string
 	status        int

@@ -37,7 +37,6 @@ type Sources struct {
 	Bypassed func() int64 // entries settled without the queue
 }
 
-// sourced collects the figures that are read from Sources.
 type sourced struct {
 	Sources
 	m *Metrics
@@ -110,7 +109,6 @@ func (s *sourced) Collect(to chan<- prometheus.Metric) {
 	s.collectGates(sales, shown, show)
 }
 
-// collectLine reports the figures of a sale in line.
 func (s *sourced) collectLine(sale model.Offer, show setter) {
 	line := func(name, help string, value float64) { show(name, help, value, "sale", sale.ID) }
 	line("flashsale_line_entries", "Entries of a sale's line.", float64(sale.Line.Entries))

@@ -240,7 +240,6 @@ func (doc *Document) bounded() error {
 	return nil
 }
 
-// within refuses a list with a number that is less than least or more than most.
 func within(name string, list []int64, least, most int64) error {
 	i := slices.IndexFunc(list, func(n int64) bool { return n < least || n > most })
 	if i < 0 {
@@ -249,7 +248,6 @@ func within(name string, list []int64, least, most int64) error {
 	return fmt.Errorf("%s: element %d is %d, want %d to %d", name, i, list[i], least, most)
 }
 
-// refuse returns an error with this text if bad is true, or else nil.
 func refuse(bad bool, text string, values ...any) error {
 	if !bad {
 		return nil

@@ -39,21 +39,16 @@ type Books interface {
 	SandboxRefund(ctx context.Context, t model.SandboxTransaction) error
 }
 
-// Provider is the sandbox payment provider.
+// Provider is the sandbox payment provider. Read finds a payment by its id. Secret signs callbacks, which go to CallbackURL. Buyers
+// reach the server under PublicURL, without a slash at the end. Head is HTML for the page's head element: the look of the shop.
 type Provider struct {
-	Books Books
-	// Read reads a payment; ok is false if there is none with this id.
-	Read func(ctx context.Context, id string) (payment model.Payment, ok bool, err error)
-	// Secret is the key that signs callbacks.
-	Secret []byte
-	// PublicURL returns the URL under which buyers reach the server, without a slash at the end.
-	PublicURL func() string
-	// CallbackURL returns the URL of the merchant that receives callbacks.
-	CallbackURL func() string
-	// Head is HTML for the page's head element. It gives the page the look of the shop.
-	Head template.HTML
-	Now  func() time.Time
-	Log  *slog.Logger
+	Books                  Books
+	Read                   func(ctx context.Context, id string) (payment model.Payment, ok bool, err error)
+	Secret                 []byte
+	PublicURL, CallbackURL func() string
+	Head                   template.HTML
+	Now                    func() time.Time
+	Log                    *slog.Logger
 }
 
 // Pay charges a payment, at most once, or declines it, and sends a callback to the merchant. An error means that the transaction

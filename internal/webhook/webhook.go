@@ -102,7 +102,6 @@ func (s *Sender) send(ctx context.Context, url string, secrets []string, id stri
 	return res.StatusCode, string(head), nil
 }
 
-// errPrivate means that a URL leads to an address that no endpoint may have.
 var errPrivate = errors.New("the address is not public")
 
 // onlyPublic refuses connections to addresses that are not public. It sees the address of the connection itself, so a
