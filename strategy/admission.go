@@ -27,7 +27,8 @@ type admission struct {
 
 func newAdmission(n Needs, b *breakers) *admission {
 	ad := &admission{needs: n, breakers: b}
-	ad.batcher = batch.NewGathering(n.batched(admissionLimits), ad.gather, ad.admit)
+	ad.batcher = batch.New(n.batched(admissionLimits), ad.admit)
+	ad.batcher.Gather = ad.gather
 	return ad
 }
 
@@ -50,7 +51,7 @@ func (ad *admission) deduct(ctx context.Context, a model.Attempt) (model.Outcome
 		a.Waiter = model.NewWaiter(ctx.Done())
 		a.Waiter.Hurry()
 	}
-	if err := ad.batcher.Put(ad.needs.Gate.Batch(ctx, a), a, nil); err != nil {
+	if err := ad.batcher.Put(ad.needs.Gate.Batch(ctx, a), a); err != nil {
 		return model.Outcome{}, err
 	}
 	outcome, err := a.Waiter.Told()

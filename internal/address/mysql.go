@@ -8,7 +8,6 @@ import (
 	"strings"
 )
 
-// mostHosts is the most servers that one address may name.
 const mostHosts = 16
 
 var errForm = errors.New("want sqlite:PATH or mysql://user:pass@host:port/db, with commas between several hosts")

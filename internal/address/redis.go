@@ -11,20 +11,17 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Patterns for addresses of Redis. User and password are percent-encoded, so they contain none of the characters that separate
-// the parts of an address.
+// Patterns for addresses of Redis. User and password are percent-encoded, so they contain none of the separators.
 const (
 	redisHost = `(?:\[[0-9a-fA-F:.]+\]|[^@/,:?\[\]\s]+):[0-9]{1,5}`
 	redisUser = `(?:([^@/,?\s]*)@)?`
 )
 
 var (
-	// redisPath matches an optional database number.
 	redisPath = regexp.MustCompile(`^/?[0-9]{0,4}$`)
 	// redisNode matches one node in a comma-separated list of the nodes of a Cluster: the scheme, user:password, and the host.
 	redisNode = regexp.MustCompile(`^(?:(rediss?)://)?` + redisUser + `(` + redisHost + `)(?:/0?)?$`)
-	// redisSentinel matches the address of sentinels with the name of their primary: the scheme, user:password, the hosts, the name,
-	// the database, and user and password of the sentinels.
+	// redisSentinel matches scheme, user:password, sentinels, the primary's name, database, and the sentinels' user and password.
 	redisSentinel = regexp.MustCompile(`^(rediss?)\+sentinel://` + redisUser + `(` + redisHost + `(?:,` + redisHost + `)*)/([^/?\s]+)(?:/([0-9]{1,4}))?` +
 		`(?:\?(?:sentinel_username=([^&]*)&)?sentinel_password=([^&]*))?$`)
 )
@@ -35,12 +32,10 @@ var errRedis = errors.New("want redis://host:6379/0, several of these with comma
 //   - redis://user:password@host:6379/0 is a single Redis.
 //   - Several of these, or of host:port, separated by commas, are nodes of a Cluster. User, password and scheme of the first node
 //     apply to all nodes; another node may omit them, but not change them.
-//   - redis+sentinel://user:password@host:26379,host:26379/name/0?sentinel_username=...&sentinel_password=... is the primary called
-//     name, which the sentinels report.
+//   - redis+sentinel://user:password@host:26379,host:26379/name/0?sentinel_username=...&sentinel_password=... is a primary.
 //
-// The scheme rediss, or rediss+sentinel, uses TLS, by which the certificate of each server is checked against the host name in its
-// address. Redis returns what the address says as the settings of a client, in single or else in several. No error contains a
-// password.
+// The scheme rediss, or rediss+sentinel, uses TLS and checks each server's certificate against the host name in its address. The
+// settings for a client are in single or else in several. No error contains a password.
 func Redis(address string) (single *redis.Options, several *redis.UniversalOptions, err error) {
 	if strings.Contains(address, "+sentinel://") {
 		several, err = sentinels(address)
@@ -110,7 +105,6 @@ func credentials(text string) (user, password string, err error) {
 	return user, password, nil
 }
 
-// secured returns the TLS settings of a scheme, or nil if the scheme is without TLS.
 func secured(scheme string) *tls.Config {
 	if scheme != "rediss" {
 		return nil

@@ -1,6 +1,5 @@
-// Package batch turns single calls into batches: the calls that arrive while the allowed number of batches is under way are
-// the next batch. No timer delays a call, unless the Batcher gathers. So a lone call is as fast as without batching, and batches
-// grow with the load.
+// Package batch turns single calls into batches: the calls that arrive while the allowed number of batches is under way are the
+// next batch. No timer delays a call, unless there is a Gather. So a lone call is fast, and batches grow with the load.
 package batch
 
 import (
@@ -29,8 +28,10 @@ type Limits struct {
 
 // Batcher batches items by key. Its methods are safe for concurrent use.
 type Batcher[T, R any] struct {
+	// Gather returns how long a batch that is not full waits for more items; nil: not at all. It is set before the first call.
+	Gather func(first T) time.Duration
+
 	limits Limits
-	gather func(first T) time.Duration
 	do     func(ctx context.Context, key string, items []T) ([]R, error)
 
 	mu      sync.Mutex
@@ -48,27 +49,18 @@ type queue[T, R any] struct {
 
 type call[T, R any] struct {
 	item T
-	done chan<- Result[R] // may be nil
+	done chan<- result[R] // nil if nobody waits for the result
 }
 
-// Result is the result of an item.
-type Result[R any] struct {
-	Value R
-	Err   error
+type result[R any] struct {
+	value R
+	err   error
 }
 
 // New makes a Batcher that processes each batch with do. do returns the results in the order of the items. An error
 // of do is the result of every item of the batch. The caller must close the Batcher.
 func New[T, R any](limits Limits, do func(ctx context.Context, key string, items []T) ([]R, error)) *Batcher[T, R] {
-	return NewGathering(limits, func(T) time.Duration { return 0 }, do)
-}
-
-// NewGathering makes a Batcher as New does. A batch that is not full yet waits for more items before it is processed, for the time
-// that gather returns for its first item.
-func NewGathering[T, R any](
-	limits Limits, gather func(first T) time.Duration, do func(ctx context.Context, key string, items []T) ([]R, error),
-) *Batcher[T, R] {
-	g := &Batcher[T, R]{limits: limits, gather: gather, do: do, queues: map[string]*queue[T, R]{}}
+	g := &Batcher[T, R]{limits: limits, do: do, queues: map[string]*queue[T, R]{}}
 	g.ctx, g.cut = context.WithCancel(context.Background()) //nolint:gosec // Close calls it
 	return g
 }
@@ -80,22 +72,23 @@ func (g *Batcher[T, R]) Do(ctx context.Context, key string, item T) (value R, er
 	if err = ctx.Err(); err != nil {
 		return value, err
 	}
-	done := make(chan Result[R], 1)
-	if err = g.Put(key, item, done); err != nil {
+	done := make(chan result[R], 1)
+	if err = g.put(key, call[T, R]{item, done}); err != nil {
 		return value, err
 	}
 	select {
 	case r := <-done:
-		return r.Value, r.Err
+		return r.value, r.err
 	case <-ctx.Done():
 		return value, ctx.Err()
 	}
 }
 
-// Put puts an item into the next batch of its key and does not wait. The channel done, which must have room, receives the result.
-// If done is nil, the Batcher reports no result for the item: the function given to New does that itself. ErrFull and ErrClosed
-// mean that the item was not taken.
-func (g *Batcher[T, R]) Put(key string, item T, done chan<- Result[R]) error {
+// Put puts an item into the next batch of its key and does not wait for a result: the function given to New reports it.
+// ErrFull and ErrClosed mean that the item was not taken.
+func (g *Batcher[T, R]) Put(key string, item T) error { return g.put(key, call[T, R]{item: item}) }
+
+func (g *Batcher[T, R]) put(key string, c call[T, R]) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	q := g.queues[key]
@@ -108,7 +101,7 @@ func (g *Batcher[T, R]) Put(key string, item T, done chan<- Result[R]) error {
 	case len(q.waiting) >= g.limits.Queue:
 		return ErrFull
 	}
-	g.queues[key], q.waiting = q, append(q.waiting, call[T, R]{item, done})
+	g.queues[key], q.waiting = q, append(q.waiting, c)
 	if q.calls < g.limits.Calls {
 		q.calls++
 		g.running.Go(func() { g.run(key, q) })
@@ -126,16 +119,8 @@ func (g *Batcher[T, R]) Waiting(key string) int {
 	return 0
 }
 
-// run processes batches of a key until no item waits.
 func (g *Batcher[T, R]) run(key string, q *queue[T, R]) {
-	for {
-		if d := g.delay(q); d > 0 {
-			pause.For(g.ctx, d)
-		}
-		batch := g.next(key, q)
-		if len(batch) == 0 {
-			return
-		}
+	for batch := g.next(key, q); batch != nil; batch = g.next(key, q) {
 		items := make([]T, len(batch))
 		for i, c := range batch {
 			items[i] = c.item
@@ -147,29 +132,25 @@ func (g *Batcher[T, R]) run(key string, q *queue[T, R]) {
 			switch {
 			case c.done == nil:
 			case err != nil:
-				c.done <- Result[R]{Err: err}
+				c.done <- result[R]{err: err}
 			default:
-				c.done <- Result[R]{Value: values[i]}
+				c.done <- result[R]{value: values[i]}
 			}
 		}
 	}
 }
 
-// delay returns how long the next batch waits for more items.
-func (g *Batcher[T, R]) delay(q *queue[T, R]) time.Duration {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if n := len(q.waiting); n == 0 || n >= g.limits.Batch {
-		return 0
-	}
-	return g.gather(q.waiting[0].item)
-}
-
-// next removes the next batch from the queue. It returns nil if no item waits, and deletes the queue if no other
-// batch of the key is under way either.
+// next removes the next batch from the queue. If no item waits, it returns nil, and the last run of the key deletes the queue.
 func (g *Batcher[T, R]) next(key string, q *queue[T, R]) []call[T, R] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if n := len(q.waiting); n > 0 && n < g.limits.Batch && g.Gather != nil {
+		if d := g.Gather(q.waiting[0].item); d > 0 {
+			g.mu.Unlock()
+			pause.For(g.ctx, d)
+			g.mu.Lock()
+		}
+	}
 	n := min(len(q.waiting), g.limits.Batch)
 	if n == 0 {
 		if q.calls--; q.calls == 0 {

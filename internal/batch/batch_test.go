@@ -121,7 +121,8 @@ func TestGather(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			d := &desk{batches: map[string][][]int{}, turn: make(chan struct{})}
-			g, began := NewGathering(limits, gather, d.do), time.Now()
+			g, began := New(limits, d.do), time.Now()
+			g.Gather = gather
 			answers := make([]<-chan answer, len(tc.items))
 			for i, item := range tc.items {
 				answers[i] = ask(t.Context(), g, "k", item)

@@ -71,8 +71,7 @@ func (s *Source) At(round int64) time.Time {
 }
 
 // Round asks for a round, and returns its valid signature and its randomness. The error wraps ErrSource if the source is away,
-// has no such round yet, or sends anything but the round, ErrSignature if the signature is not valid, and ErrKey if the chain's
-// key is not valid.
+// has no such round yet, or sends anything but the round; otherwise it is that of Verify.
 func (s *Source) Round(ctx context.Context, round int64) (signature []byte, randomness [RandomnessSize]byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprint(s.url, round), nil)
 	if err != nil {

@@ -66,8 +66,7 @@ type Lab struct {
 	Out string `default:"lab-report" placeholder:"DIR" help:"Folder for report.html and report.json (${default})."`
 }
 
-// flags has the fields of Settings without the methods: kong would call Validate for every command, though only the
-// server needs all settings to be valid.
+// flags has no methods: kong would call Settings.Validate for every command, though only the server needs all to be valid.
 type flags Settings
 
 // Commands are all commands with their options.
@@ -103,8 +102,7 @@ type Commands struct {
 // ErrHelp means that the user asked for help, and that the help was printed.
 var ErrHelp = errors.New("help was printed")
 
-// Parse reads the command and its settings. An error is ErrHelp, or one line that says what is wrong with the arguments, the
-// environment or a file.
+// Parse reads the command and its settings. An error is ErrHelp, or one line about the arguments, the environment or a file.
 func Parse(args []string, getenv func(string) string, stdout, stderr io.Writer) (cmd Command, err error) {
 	var c struct {
 		Config   configFile  `help:"YAML file of settings, with the names of the flags." placeholder:"FILE"`
@@ -164,7 +162,6 @@ func envName(flag string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
-// configFile loads its file before the other flags are resolved.
 type configFile string
 
 // BeforeResolve loads the file. kong calls BeforeResolve if the flag is given, before the flag's value is set.
@@ -179,8 +176,7 @@ type fileSettings struct {
 	values map[string]ast.Node
 }
 
-// written returns the text of a value as it is in the file: YAML would read a password such as 0123456701 as an octal number. The
-// entries of a list have commas between them.
+// written returns a value as the file has it, a list with commas: YAML would read a password such as 0123456701 as octal.
 func written(node ast.Node) string {
 	switch value := node.(type) {
 	case *ast.NullNode:

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"net"
 	"net/url"
 	"regexp"
 	"slices"
@@ -10,8 +11,7 @@ import (
 	"flashsale/model"
 )
 
-// prefixForm is the form of a prefix of user ids. No issuer may have the prefixes operator and key: the ids of the staff's
-// built-in accounts and of API keys begin so.
+// prefixForm is the form of a prefix of user ids.
 var prefixForm = regexp.MustCompile(`^[A-Za-z0-9.-]{1,32}$`)
 
 // Outside returns the issuers that the settings name. An error is one line that names the first wrong setting.
@@ -29,7 +29,7 @@ func (s *Settings) Outside() (list []model.Issuer, err error) {
 			"--scopes: is for --client-id, and must have openid among the scopes, with spaces between them"),
 		Refuse(len(list) > 0 && s.Audience == "", "--audience: required with --issuer or --jwks, or tokens for other services would be accepted"),
 	}
-	names, prefixes := map[string]bool{}, map[string]bool{"operator": true, "key": true}
+	names, prefixes := map[string]bool{}, map[string]bool{"operator": true, "key": true} // for staff and API keys
 	for _, i := range list {
 		flag, address := "--issuer", i.Name
 		if i.KeysURL != "" {
@@ -37,7 +37,7 @@ func (s *Settings) Outside() (list []model.Issuer, err error) {
 		}
 		u, err := url.Parse(address)
 		checks = append(checks,
-			Refuse(err != nil || !httpURL(address) || u.Scheme != "https" && !isNear(hostName(u, "80")), "%s: want https://host/..., or http:// on this machine", flag),
+			Refuse(err != nil || !httpURL(address) || u.Scheme != "https" && !isNear(spelled(net.JoinHostPort(u.Hostname(), ""))[0]), "%s: want https://host/..., or http:// on this machine", flag),
 			Refuse(!prefixForm.MatchString(i.Prefix), "%s: the prefix %q must be 1 to 32 of A-Z a-z 0-9 . -", flag, i.Prefix),
 			Refuse(names[i.Name] || prefixes[i.Prefix], "%s: the issuer or its prefix %q is taken; want PREFIX=URL with another prefix", flag, i.Prefix))
 		names[i.Name], prefixes[i.Prefix] = true, true

@@ -11,8 +11,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// secretFiles are the flags that name files with secrets, as orchestrators provide them. A setting must not be given
-// together with its file.
+// secretFiles are the flags that name files with secrets, as orchestrators provide them.
 type secretFiles struct {
 	SecretFile              string `placeholder:"FILE" help:"File with the value of --secret."`
 	PaymentSecretFile       string `placeholder:"FILE" help:"File with the value of --payment-secret."`
@@ -49,7 +48,6 @@ func readSecrets(app *kong.Application) error {
 	return nil
 }
 
-// putPasswords puts the passwords of the stores into their addresses.
 func (s *Settings) putPasswords() (err error) {
 	if _, isFile := s.SQLitePath(); isFile && s.DatabasePassword != "" {
 		return errors.New("--database-password: SQLite has none")

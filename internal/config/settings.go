@@ -1,5 +1,4 @@
-// Package config holds the settings of the engine and the commands that take them: from flags, the
-// environment, a YAML file and defaults, in this order of precedence.
+// Package config holds the commands and their settings: from flags, the environment, a YAML file and defaults, in this order.
 package config
 
 import (
@@ -110,46 +109,36 @@ func (s *Settings) SQLitePath() (path string, ok bool) {
 }
 
 // BuiltIn returns which built-in accounts there are: open, closed or off, as the field Accounts describes.
-func (s *Settings) BuiltIn() string {
-	switch {
-	case s.Accounts != "auto":
-		return s.Accounts
-	case s.Embedded():
-		return "open"
-	}
-	return "closed"
-}
+func (s *Settings) BuiltIn() string { return s.choice(s.Accounts, "open", "closed") }
 
-// Provider returns who takes the buyers' money: sandbox, stripe or handoff. It is empty if the settings have to name one and
-// do not.
-func (s *Settings) Provider() string {
+// Provider returns who takes the buyers' money: sandbox, stripe or handoff; empty if the settings have to name one and do not.
+func (s *Settings) Provider() string { return s.choice(cmp.Or(s.Payment, "auto"), "sandbox", "") }
+
+// choice returns the value of a setting, and for auto one of the two others.
+func (s *Settings) choice(value, embedded, outside string) string {
 	switch {
-	case s.Payment != "" && s.Payment != "auto":
-		return s.Payment
+	case value != "auto":
+		return value
 	case s.Embedded():
-		return "sandbox"
+		return embedded
 	}
-	return ""
+	return outside
 }
 
 // DatabaseIsNear reports whether connections to the database stay on this machine.
 func (s *Settings) DatabaseIsNear() bool {
-	_, isFile := s.SQLitePath()
-	servers, _ := databaseServers(s.Database)
-	return isFile || !slices.ContainsFunc(servers, func(server string) bool { return !isNear(server) })
+	servers, _ := databaseServers(s.Database) // SQLite has none
+	return !slices.ContainsFunc(servers, func(server string) bool { return !isNear(server) })
 }
 
-// PlainRedis returns host:port of a Redis server, or sentinel, on another machine to which connections are not encrypted; empty
-// if there is none.
+// PlainRedis returns host:port of a Redis or sentinel on another machine without encryption, or empty if there is none.
 func (s *Settings) PlainRedis() string {
-	if s.Redis == EmbeddedRedis || strings.HasPrefix(s.Redis, "rediss") {
-		return ""
+	for _, server := range redisServers(s.Redis) {
+		if !isNear(server) && !strings.HasPrefix(s.Redis, "rediss") {
+			return server
+		}
 	}
-	servers := slices.DeleteFunc(redisServers(s.Redis), isNear)
-	if len(servers) == 0 {
-		return ""
-	}
-	return servers[0]
+	return ""
 }
 
 // DemoSale reports whether an empty database gets a demo sale.
@@ -179,8 +168,7 @@ func Refuse(bad bool, text string, values ...any) error {
 	return fmt.Errorf(text, values...)
 }
 
-// ValidateStores checks the settings of the stores, for every command that opens the stores. An error is one line that names
-// the setting.
+// ValidateStores checks the settings that every command with stores needs. An error is one line that names the setting.
 func (s *Settings) ValidateStores() error {
 	_, _, badReplicas := address.Redis(s.RedisReplicas)
 	return cmp.Or(
@@ -216,8 +204,8 @@ func (s *Settings) ValidateStrategies() error {
 	)
 }
 
-// Validate checks the settings of a server. It also sets PaymentSecret, if that is empty, to Secret, and an OpsAddr of "off" to
-// an empty one. An error is one line that names the setting.
+// Validate checks the settings of a server. An error is one line that names the setting. It also sets an empty PaymentSecret to
+// Secret, and an OpsAddr of "off" to an empty one.
 func (s *Settings) Validate() error {
 	if s.OpsAddr == "off" {
 		s.OpsAddr = ""
@@ -292,7 +280,6 @@ func (s *Settings) ValidateSecret() error {
 	)
 }
 
-// longEnough refuses a secret that is given and too short.
 func longEnough(flag, secret string) error {
 	return Refuse(secret != "" && len(secret) < MinSecret, "%s: has %d bytes, needs at least %d", flag, len(secret), MinSecret)
 }

@@ -1,8 +1,8 @@
-// Package embedded runs a Redis server inside the process. Together with SQLite, which needs no server, the engine then
-// needs nothing installed.
+// Package embedded runs a Redis server inside the process. With SQLite, the engine then needs nothing installed.
 package embedded
 
 import (
+	"context"
 	"crypto/rand"
 	"fmt"
 	"strconv"
@@ -11,29 +11,27 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
+
+	"flashsale/internal/pause"
 )
 
-// clockStep is the step in which the clock that expires keys moves. The server scans all its keys each time the clock
-// has moved. With a clock that moves all the time, the server would scan at each command of each script. In a rush, when
-// each user has a request counter, the scans would be nearly all of the server's work. A key may expire too early or too
-// late by one step. The command TIME is exact.
+// clockStep is the step in which the clock that expires keys moves; a key may expire so much too early or too late. The server
+// scans all its keys whenever the clock has moved. If it always moved, each command of each script would scan: in a rush, when
+// each user has a request counter, that would be nearly all of the work. The command TIME is exact.
 const clockStep = 50 * time.Millisecond
 
-// Redis is a Redis server in this process. Its data is lost when it stops: the next start of the engine installs the gates
-// from the database.
+// Redis is a server whose data is lost when it stops: the next start of the engine installs the gates from the database.
 type Redis struct {
 	server   *miniredis.Miniredis
 	password string
-	stopped  chan struct{}
-	stop     func() // closes stopped, once
+	stop     context.CancelFunc
 	clock    sync.WaitGroup
 }
 
 // StartRedis starts a Redis on a free port of the loopback interface. The server requires a random password that only this
 // process has, so that no other process on the machine can use the server.
 func StartRedis() (*Redis, error) {
-	r := &Redis{server: miniredis.NewMiniRedis(), password: rand.Text(), stopped: make(chan struct{})}
-	r.stop = sync.OnceFunc(func() { close(r.stopped) })
+	r := &Redis{server: miniredis.NewMiniRedis(), password: rand.Text()}
 	r.server.RequireAuth(r.password)
 	r.server.SetTime(machineTime()) // before Start, or the clock might step back and shift expiries
 	if err := r.server.Start(); err != nil {
@@ -41,26 +39,17 @@ func StartRedis() (*Redis, error) {
 	}
 	r.server.ClockTTL(true) // without it, keys never expire
 	r.server.Server().SetPreHook(answerTime)
-	r.clock.Go(r.tick)
+	ctx, stop := context.WithCancel(context.Background()) //nolint:gosec // Close calls it
+	r.stop = stop
+	r.clock.Go(func() {
+		for pause.For(ctx, clockStep) {
+			r.server.SetTime(machineTime())
+		}
+	})
 	return r, nil
 }
 
-// tick moves the clock every clockStep until the server is closed.
-func (r *Redis) tick() {
-	ticker := time.NewTicker(clockStep)
-	defer ticker.Stop()
-	for {
-		select {
-		case <-r.stopped:
-			return
-		case now := <-ticker.C:
-			r.server.SetTime(now)
-		}
-	}
-}
-
-// answerTime answers the command TIME, sent by a client or a script, with the exact time: sales start and end by TIME. It
-// returns false for any other command, which the server then executes.
+// answerTime answers the command TIME with the exact time, by which sales start and end. For other commands it returns false.
 func answerTime(c *server.Peer, cmd string, args ...string) bool {
 	if cmd != "TIME" || len(args) > 0 {
 		return false

@@ -1,6 +1,5 @@
-// Package handoff is the payment provider of a shop that has a checkout of its own. The buyer goes to this checkout with
-// a signed token that says what is held for whom. The shop's server takes the money and then settles the order over the
-// API, or releases the order.
+// Package handoff is the payment provider of a shop with a checkout of its own. The buyer goes there with a signed token that
+// says what is held for whom. The shop's server takes the money and settles the order over the API, or releases it.
 package handoff
 
 import (
@@ -33,8 +32,7 @@ type Provider struct {
 }
 
 // New makes a Provider. The key that signs hold tokens is derived from the engine's secret, so all instances have the same key.
-// checkoutURL is the page of the shop's checkout; issuer returns the engine's own URL. An error means that checkoutURL can't be
-// parsed, or that no key can be derived.
+// issuer returns the engine's own URL. An error means that checkoutURL can't be parsed, or that no key can be derived.
 func New(checkoutURL string, secret []byte, issuer func() string, now func() time.Time) (*Provider, error) {
 	checkout, err := url.Parse(checkoutURL)
 	if err != nil {
@@ -55,8 +53,7 @@ func New(checkoutURL string, secret []byte, issuer func() string, now func() tim
 	return p, err
 }
 
-// deriveKey returns the first valid key among ten strings of 32 bytes that HKDF yields for the secret. Nearly all strings of
-// 32 bytes are keys of P-256.
+// deriveKey returns the first valid key among ten strings that HKDF yields. Nearly all strings of 32 bytes are keys of P-256.
 func deriveKey(secret []byte) (key *ecdsa.PrivateKey, err error) {
 	for n := range 10 {
 		raw, err := hkdf.Key(sha256.New, secret, nil, fmt.Sprint("flashsale hold tokens ", n), 32)
@@ -87,8 +84,7 @@ type Claims struct {
 	Currency             string `json:"currency"`
 }
 
-// Open is part of service.Provider. The page is the checkout with the hold token in the query parameter hold. The token
-// expires at the payment's deadline.
+// Open is part of service.Provider. The page is the checkout with the query parameter hold, a token until the payment's deadline.
 func (p *Provider) Open(_ context.Context, payment model.Payment, sale model.Sale) (page, reference string, err error) {
 	token := jwt.NewWithClaims(jwt.SigningMethodES256, Claims{
 		RegisteredClaims: jwt.RegisteredClaims{
@@ -115,8 +111,7 @@ func (p *Provider) Takes(currency string) (amounts model.AmountRange, ok bool) {
 	return model.TakesAll(currency)
 }
 
-// Look is part of service.Provider. The shop reports by itself, so Look reports only, when the time to pay is over, that no money
-// came.
+// Look is part of service.Provider. The shop reports money by itself, so Look says only, when the time is over, that none came.
 func (p *Provider) Look(_ context.Context, payment model.Payment, over bool) (report model.Report, known bool, err error) {
 	return payment.Unpaid(), over, nil
 }

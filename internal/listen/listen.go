@@ -30,6 +30,5 @@ func (c Conn) Read(p []byte) (int, error) {
 	return c.TCPConn.Read(p)
 }
 
-// NetConn returns the TCP connection. A handler that has hijacked the Conn can read from it, so as to notice that the client
-// leaves.
+// NetConn returns the TCP connection. A handler that has hijacked the Conn reads from it to notice that the client leaves.
 func (c Conn) NetConn() net.Conn { return c.TCPConn }

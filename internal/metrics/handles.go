@@ -6,15 +6,13 @@ import (
 	"sync/atomic"
 )
 
-// request is the set of labels of an HTTP request.
 type request struct {
 	method, route string
 	status        int
 }
 
-// handles caches the collectors of one vector by their labels. A look-up in a Prometheus vector hashes every label under
-// a lock, which costs more than counting. A look-up in handles reads a map that is never changed: labels that come for
-// the first time are added to a copy of the map, which takes its place.
+// handles caches the collectors of one vector by their labels. A Prometheus vector hashes every label under a lock, which costs
+// more than counting. handles reads a map that never changes: new labels are added to a copy, which takes its place.
 type handles[K comparable, V any] struct {
 	find func(K) V
 

@@ -1,5 +1,4 @@
-// Package metrics holds the engine's Prometheus collectors, all in one place so that their names and units
-// can be read at a glance. Each app has a registry of its own.
+// Package metrics holds the engine's Prometheus collectors, all in one place, so that names and units can be read at a glance.
 package metrics
 
 import (
@@ -114,34 +113,24 @@ func (m *Metrics) WatchPool(name string, pool *sql.DB) {
 
 // Begin measures the steps that have collectors. It is part of observe.Observer.
 func (m *Metrics) Begin(ctx context.Context, step observe.Step) (within context.Context, end func(error)) {
+	if !slices.Contains([]string{observe.Admit, observe.Settle, observe.DatabaseTakes, observe.Rebuild}, step.Name) {
+		return ctx, nil
+	}
 	began := m.now()
-	switch step.Name {
-	case observe.Admit:
-		return ctx, func(error) {
+	return ctx, func(err error) {
+		switch {
+		case step.Name == observe.Admit:
 			m.admitBatch.Observe(float64(step.Items))
 			m.admitTime.Observe(m.now().Sub(began).Seconds())
-		}
-	case observe.Settle:
-		return ctx, func(err error) {
-			if err == nil {
-				m.settleBatch.Observe(float64(step.Items))
-				m.settleTime.Observe(m.now().Sub(began).Seconds())
-			}
-		}
-	case observe.DatabaseTakes:
-		return ctx, func(err error) {
-			if errors.Is(err, model.ErrLostRace) {
-				m.lostRaces.Inc()
-			}
-		}
-	case observe.Rebuild:
-		return ctx, func(err error) {
-			if err == nil {
-				m.rebuilds.WithLabelValues(step.Label).Inc()
-			}
+		case step.Name == observe.Settle && err == nil:
+			m.settleBatch.Observe(float64(step.Items))
+			m.settleTime.Observe(m.now().Sub(began).Seconds())
+		case step.Name == observe.DatabaseTakes && errors.Is(err, model.ErrLostRace):
+			m.lostRaces.Inc()
+		case step.Name == observe.Rebuild && err == nil:
+			m.rebuilds.WithLabelValues(step.Label).Inc()
 		}
 	}
-	return ctx, nil
 }
 
 // Note records an event. It is part of observe.Observer.

@@ -14,20 +14,17 @@ import (
 )
 
 const (
-	// maxSales is how many sales have figures of their own, and how many lines: more than an operator watches at once.
-	// The number is bounded because every sale adds a label value. Sales that have not ended come first, by their start;
-	// then those that ended last.
+	// maxSales is how many sales, and how many lines, have figures of their own, since every sale adds a label value: more than
+	// an operator watches at once.
 	maxSales = 20
 	// collectLimit is how long Redis may take during one scrape, far below the ten seconds that Prometheus waits.
 	collectLimit = time.Second
-	// driftLinger is how long a drift is shown after the auditor last saw it: at least two rounds of the auditor, even
-	// with very many sales. A drift that is not seen again is dropped: the sale is over, or the auditor can't judge its
-	// gate.
+	// driftLinger is how long a drift is shown after the auditor last saw it: at least two rounds of the auditor, even with very
+	// many sales. A drift that is not seen again is dropped: the sale is over, or the auditor can't judge its gate.
 	driftLinger = 10 * time.Second
 )
 
-// Sources are functions that supply figures. They are called at each scrape, so they cost nothing while nobody reads
-// /metrics.
+// Sources are functions that supply figures. They are called at each scrape, so they cost nothing while nobody reads /metrics.
 type Sources struct {
 	Build    func() (version, strategy string)
 	Sales    func() []model.Offer                      // those that this instance has in memory
@@ -40,7 +37,6 @@ type Sources struct {
 	Bypassed func() int64 // entries settled without the queue
 }
 
-// sourced collects the figures that are read from Sources.
 type sourced struct {
 	Sources
 	m *Metrics
@@ -113,7 +109,6 @@ func (s *sourced) Collect(to chan<- prometheus.Metric) {
 	s.collectGates(sales, shown, show)
 }
 
-// collectLine reports the figures of a sale in line.
 func (s *sourced) collectLine(sale model.Offer, show setter) {
 	line := func(name, help string, value float64) { show(name, help, value, "sale", sale.ID) }
 	line("flashsale_line_entries", "Entries of a sale's line.", float64(sale.Line.Entries))
@@ -138,8 +133,7 @@ func idle(sale model.Offer) int64 {
 	return sale.Stock.Reserved
 }
 
-// collectDrifts reports the drifts of the sales shown. Of the other sales it reports the drifts that are not 0, of at most
-// maxSales of them.
+// collectDrifts reports the drifts of the sales shown, and those of at most maxSales others that are not 0.
 func (s *sourced) collectDrifts(shown []model.Offer, now time.Time, show setter) {
 	drift := func(saleID string, units int64) {
 		show("flashsale_gate_drift_units",
@@ -160,8 +154,7 @@ func (s *sourced) collectDrifts(shown []model.Offer, now time.Time, show setter)
 	}
 }
 
-// collectGates reads the gates from Redis. If Redis does not answer, the figures of the gates are left out;
-// flashsale_gate_reachable shows whether it answered the first call.
+// collectGates reads the gates from Redis. If Redis does not answer, it leaves their figures out.
 func (s *sourced) collectGates(sales, shown []model.Offer, show setter) {
 	ctx, cancel := context.WithTimeout(context.Background(), collectLimit)
 	defer cancel()

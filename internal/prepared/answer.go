@@ -1,5 +1,4 @@
-// Package prepared holds HTTP answers that are the same for all clients. Each answer is made and compressed once, and
-// sent many times.
+// Package prepared holds HTTP answers that are the same for all clients: made and compressed once, and sent many times.
 package prepared
 
 import (
@@ -14,8 +13,7 @@ import (
 	"sync"
 )
 
-// hashBytes is how many bytes of the body's SHA-256 a tag has: enough that two versions of an answer don't share a
-// tag.
+// hashBytes is how many bytes of the body's SHA-256 a tag has: enough that two versions of an answer don't share a tag.
 const hashBytes = 8
 
 // Answer is a complete HTTP answer, ready to be sent. All requests share the slices of its header values. Code that
@@ -45,8 +43,7 @@ var varies = []string{"Accept-Encoding"}
 // writers keeps gzip writers for reuse: each has some 800 KB of tables.
 var writers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
-// New makes an answer from its status, its headers, which include Content-Type, and its body. It has a compressed form if
-// that is shorter. Send adds an ETag to an answer with status 200.
+// New makes an answer, with a compressed form if that is shorter. headers include Content-Type. Send adds an ETag to a 200.
 func New(status int, headers http.Header, body []byte) *Answer {
 	return Plain(status, headers, body).Compressed()
 }
@@ -137,14 +134,9 @@ func matches(header, etag string) bool {
 
 // takesGzip reports whether Accept-Encoding names gzip with a weight above 0 (RFC 9110, 12.5.3).
 func takesGzip(headers []string) bool {
-	for _, header := range headers {
-		for choice := range strings.SplitSeq(header, ",") {
-			coding, weight, weighted := strings.Cut(choice, ";")
-			if !strings.EqualFold(strings.TrimSpace(coding), "gzip") {
-				continue
-			}
-			value, _ := strings.CutPrefix(strings.TrimSpace(weight), "q=")
-			q, err := strconv.ParseFloat(value, 64)
+	for choice := range strings.SplitSeq(strings.Join(headers, ","), ",") {
+		if coding, weight, weighted := strings.Cut(choice, ";"); strings.EqualFold(strings.TrimSpace(coding), "gzip") {
+			q, err := strconv.ParseFloat(strings.TrimPrefix(strings.TrimSpace(weight), "q="), 64)
 			return !weighted || err == nil && q > 0
 		}
 	}

@@ -2,16 +2,19 @@ package ranks
 
 import (
 	"bufio"
+	"cmp"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"math"
+	"regexp"
 	"slices"
 	"strconv"
-	"strings"
+
+	"github.com/go-json-experiment/json" // the mirror of encoding/json/v2, which comes with Go 1.27
+	"github.com/go-json-experiment/json/jsontext"
 
 	"flashsale/internal/beacon"
 )
@@ -25,12 +28,11 @@ const (
 	maxQuantity = math.MaxInt32
 	maxUnits    = 1<<53 - 1 // JavaScript would round larger integers
 	maxRound    = 1<<53 - 1
-	maxText     = 128 // characters of a sale's id or a mode
+	maxText     = 128 // characters of a text in an error
 	maxToken    = 512 // bytes of a value, or of white space; the longest value is a public key of 192 digits
 )
 
-// textLetters are the letters of a sale's id and of a mode.
-const textLetters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:-"
+var saleForm = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
 
 // Mode is the way in which a sale chooses, among its entries, who may buy.
 type Mode string
@@ -41,8 +43,8 @@ const (
 	Draw Mode = "draw"
 )
 
-// Head is the short part of a document. N is the number of entries before the seal. If N is 0, Seed is nil. Units is how many
-// units a draw had to give; it is nil for a line.
+// Head is the short part of a document. N is the number of entries before the seal; if it is 0, Seed is nil. Units are those that
+// a draw had to give; nil for a line.
 type Head struct {
 	Version    int64   `json:"version"`
 	Sale       string  `json:"sale"`
@@ -70,18 +72,25 @@ type Bytes []byte
 // MarshalText returns the hex digits. It returns no error.
 func (b Bytes) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, b), nil }
 
+// UnmarshalText reads hex digits.
+func (b *Bytes) UnmarshalText(text []byte) (err error) {
+	*b, err = hex.AppendDecode(nil, text)
+	return err
+}
+
 // Document is what everybody needs to check a line or a draw. Void are the numbers, ascending, of the entries that took no
 // part, because their users had left or the entries were removed before the seal. Winners are the numbers of the entries
 // that a draw has drawn, in the order of rank. Quantities and Tags have an element for each entry, by its number.
 type Document struct {
 	Head
 
-	Void, Winners, Quantities []int64
-	Tags                      []Hash
+	Void       []int64 `json:"void"`
+	Winners    []int64 `json:"winners"`
+	Quantities []int64 `json:"quantities"`
+	Tags       []Hash  `json:"tags"`
 }
 
-// Lists are the long parts of a document, as they come from a store. At an error in a list, Write stops. Winners is nil for a
-// line.
+// Lists are the long parts of a document, as they come from a store. An error in a list ends Write. Winners is nil for a line.
 type Lists struct {
 	Void, Winners, Quantities iter.Seq2[int64, error]
 	Tags                      iter.Seq2[Hash, error]
@@ -98,8 +107,8 @@ func All[T any](list []T) iter.Seq2[T, error] {
 	}
 }
 
-// Write writes a document as JSON. It writes each element of a list as it comes, and so needs little memory. It returns an
-// error if w or a list fails; what was written is then not a document.
+// Write writes a document as JSON, each element of a list as it comes, so it needs little memory. If w or a list fails, it
+// returns the error, and what was written is not a document.
 func Write(w io.Writer, head Head, lists Lists) error {
 	head.Version = Version
 	short, err := json.Marshal(head) //nolint:gosec // the secret is public once there is a document
@@ -149,39 +158,10 @@ func writeList[T any](out *bufio.Writer, name string, list iter.Seq2[T, error], 
 // Read reads a document. It checks the form only: that the fields are those of the mode, each once and within its bounds, that
 // Void ascends, and that there is a quantity and a tag for each entry. The error says in one line which part is wrong.
 func Read(r io.Reader) (*Document, error) {
-	d := &reader{json: json.NewDecoder(&guard{from: r})}
-	d.json.UseNumber()
-	doc := &Document{}
-	seen, err := d.object(map[string]func() error{
-		"version":    func() error { return d.integer(&doc.Version, Version, Version) },
-		"sale":       func() error { return d.text(&doc.Sale) },
-		"mode":       func() error { return d.text((*string)(&doc.Mode)) },
-		"n":          func() error { return d.integer(&doc.N, 0, maxEntries) },
-		"commitment": func() error { return d.hash(&doc.Commitment) },
-		"root":       func() error { return d.hash(&doc.Root) },
-		"secret":     func() error { return d.hash(&doc.Secret) },
-		"seed": func() error {
-			doc.Seed = &Hash{}
-			return d.hash(doc.Seed)
-		},
-		"beacon": func() (err error) {
-			doc.Beacon, err = d.beacon()
-			return err
-		},
-		"units": func() error {
-			doc.Units = new(int64)
-			return d.integer(doc.Units, 0, maxUnits)
-		},
-		"void":       func() error { return d.integers(&doc.Void, 0, maxEntries-1) },
-		"winners":    func() error { return d.integers(&doc.Winners, 0, maxEntries-1) },
-		"quantities": func() error { return d.integers(&doc.Quantities, 1, maxQuantity) },
-		"tags":       func() error { return list(d, &doc.Tags, d.hash) },
-	})
+	doc := &Document{Head: Head{N: missing}}
+	err := json.UnmarshalRead(&guard{from: r}, doc, json.RejectUnknownMembers(true), json.WithUnmarshalers(json.UnmarshalFromFunc(strict)))
 	if err == nil {
-		err = complete(doc, seen)
-	}
-	if _, end := d.json.Token(); err == nil && !errors.Is(end, io.EOF) {
-		err = errors.New("something follows the document")
+		err = cmp.Or(doc.complete(), doc.bounded())
 	}
 	if err != nil {
 		return nil, fmt.Errorf("not a valid document: %w", err)
@@ -189,179 +169,90 @@ func Read(r io.Reader) (*Document, error) {
 	return doc, nil
 }
 
-// complete checks that the fields of a document that was read fit together.
-func complete(doc *Document, seen []string) error {
-	for _, name := range []string{"version", "sale", "mode", "n", "commitment", "root", "secret", "void", "quantities", "tags"} {
-		if !slices.Contains(seen, name) {
-			return fmt.Errorf("%s: is missing", name)
-		}
+// missing is the N of a document that has none.
+const missing = math.MinInt64
+
+// strict refuses two things that the decoder takes: null, which would leave a field empty, and a list of any length.
+func strict(d *jsontext.Decoder, _ any) error {
+	if in, elements := d.StackIndex(d.StackDepth()); in == '[' && elements == maxEntries {
+		return fmt.Errorf("the list has more than %d elements", maxEntries)
 	}
-	if doc.Mode != Line && doc.Mode != Draw {
-		return fmt.Errorf("mode: is %s, want %s or %s", doc.Mode, Line, Draw)
+	if d.PeekKind() == 'n' {
+		return errors.New("is null")
 	}
+	return errors.ErrUnsupported // let the decoder read the value
+}
+
+// complete checks that the document has the fields of its mode, and no others.
+func (doc *Document) complete() error {
+	draw := doc.Mode != Line
 	for _, field := range []struct {
-		name string
-		need bool
-	}{{"units", doc.Mode == Draw}, {"winners", doc.Mode == Draw}, {"seed", doc.N > 0}} {
-		switch there := slices.Contains(seen, field.name); {
-		case field.need && !there:
+		name        string
+		there, need bool
+	}{
+		{"version", doc.Version != 0, true}, {"sale", doc.Sale != "", true}, {"mode", doc.Mode != "", true}, {"n", doc.N != missing, true},
+		{"commitment", doc.Commitment != Hash{}, true}, {"root", doc.Root != Hash{}, true}, {"secret", doc.Secret != Hash{}, true},
+		{"units", doc.Units != nil, draw}, {"winners", doc.Winners != nil, draw}, {"seed", doc.Seed != nil, doc.N != 0},
+		{"void", doc.Void != nil, true}, {"quantities", doc.Quantities != nil, true}, {"tags", doc.Tags != nil, true},
+	} {
+		switch {
+		case field.need && !field.there:
 			return fmt.Errorf("%s: is missing", field.name)
-		case there && !field.need:
+		case field.there && !field.need:
 			return fmt.Errorf("%s: must not be there in a %s of %d entries", field.name, doc.Mode, doc.N)
 		}
 	}
-	if len(doc.Tags) != int(doc.N) || len(doc.Quantities) != int(doc.N) {
-		return fmt.Errorf("n: is %d, with %d tags and %d quantities", doc.N, len(doc.Tags), len(doc.Quantities))
+	return nil
+}
+
+// bounded checks the values of a complete document.
+func (doc *Document) bounded() error {
+	checks := []error{
+		refuse(doc.Version != Version, "version: is %d, want %d", doc.Version, Version),
+		refuse(!saleForm.MatchString(doc.Sale), "sale: is %.*q, want 1 to 128 of A-Z a-z 0-9 . _ : -", maxText, doc.Sale),
+		refuse(doc.Mode != Line && doc.Mode != Draw, "mode: is %.*q, want %s or %s", maxText, doc.Mode, Line, Draw),
+		refuse(doc.N < 0 || doc.N > maxEntries, "n: is %d, want 0 to %d", doc.N, maxEntries),
+		refuse(len(doc.Tags) != int(doc.N) || len(doc.Quantities) != int(doc.N),
+			"n: is %d, with %d tags and %d quantities", doc.N, len(doc.Tags), len(doc.Quantities)),
+		within("winners", doc.Winners, 0, maxEntries-1),
+		within("quantities", doc.Quantities, 1, maxQuantity),
 	}
-	for i, number := range doc.Void {
-		if number >= doc.N || i > 0 && number <= doc.Void[i-1] {
+	if units := doc.Units; units != nil {
+		checks = append(checks, refuse(*units < 0 || *units > maxUnits, "units: is %d, want 0 to %d", *units, maxUnits))
+	}
+	if b := doc.Beacon; b != nil {
+		checks = append(checks,
+			refuse(len(b.PublicKey) != beacon.PublicKeySize, "beacon: public_key: want %d hex digits", 2*beacon.PublicKeySize),
+			refuse(b.Round < 1 || b.Round > maxRound, "beacon: round: is %d, want 1 to %d", b.Round, maxRound),
+			refuse(len(b.Signature) != beacon.SignatureSize, "beacon: signature: want %d hex digits", 2*beacon.SignatureSize),
+			refuse(b.Randomness == Hash{}, "beacon: randomness: is missing"))
+	}
+	if err := cmp.Or(checks...); err != nil {
+		return err
+	}
+	last := int64(-1)
+	for _, number := range doc.Void {
+		if number <= last || number >= doc.N {
 			return fmt.Errorf("void: has %d, want ascending numbers of entries", number)
 		}
+		last = number
 	}
 	return nil
 }
 
-// reader reads the values of a document one by one, so that no list is in memory twice.
-type reader struct{ json *json.Decoder }
-
-// object reads an object, and returns the names of its fields. The object may lack some of these fields, but must not have
-// others, nor a field twice.
-func (d *reader) object(fields map[string]func() error) (seen []string, err error) {
-	if err := d.delimiter('{'); err != nil {
-		return nil, err
+func within(name string, list []int64, least, most int64) error {
+	i := slices.IndexFunc(list, func(n int64) bool { return n < least || n > most })
+	if i < 0 {
+		return nil
 	}
-	for d.json.More() {
-		token, err := d.json.Token()
-		if err != nil {
-			return nil, unexpected(err)
-		}
-		name, _ := token.(string) // json allows nothing else here
-		switch read, known := fields[name]; {
-		case !known:
-			return nil, fmt.Errorf("%.*q: is no field of version %d", maxText, name, Version)
-		case slices.Contains(seen, name):
-			return nil, fmt.Errorf("%s: is there twice", name)
-		default:
-			if err := read(); err != nil {
-				return nil, fmt.Errorf("%s: %w", name, err)
-			}
-		}
-		seen = append(seen, name)
-	}
-	return seen, d.delimiter('}')
+	return fmt.Errorf("%s: element %d is %d, want %d to %d", name, i, list[i], least, most)
 }
 
-func (d *reader) beacon() (*Beacon, error) {
-	b := &Beacon{}
-	var round int64
-	names, err := d.object(map[string]func() error{
-		"public_key": func() error { return d.bytes(&b.PublicKey, beacon.PublicKeySize) },
-		"round":      func() error { return d.integer(&round, 1, maxRound) },
-		"signature":  func() error { return d.bytes(&b.Signature, beacon.SignatureSize) },
-		"randomness": func() error { return d.hash(&b.Randomness) },
-	})
-	if err == nil && len(names) != 4 {
-		err = fmt.Errorf("has only the fields %v", names)
+func refuse(bad bool, text string, values ...any) error {
+	if !bad {
+		return nil
 	}
-	b.Round = uint64(round) //nolint:gosec // it is not negative
-	return b, err
-}
-
-// list reads an array of at most maxEntries elements.
-func list[T any](d *reader, into *[]T, read func(*T) error) error {
-	if err := d.delimiter('['); err != nil {
-		return err
-	}
-	for d.json.More() {
-		if len(*into) == maxEntries {
-			return fmt.Errorf("has more than %d elements", maxEntries)
-		}
-		var element T
-		if err := read(&element); err != nil {
-			return fmt.Errorf("element %d %w", len(*into), err)
-		}
-		*into = append(*into, element)
-	}
-	return d.delimiter(']')
-}
-
-func (d *reader) integers(into *[]int64, least, most int64) error {
-	return list(d, into, func(n *int64) error { return d.integer(n, least, most) })
-}
-
-func (d *reader) integer(into *int64, least, most int64) error {
-	number, err := value[json.Number](d, "a number")
-	if err != nil {
-		return err
-	}
-	n, err := strconv.ParseInt(number.String(), 10, 64)
-	if err != nil || n < least || n > most {
-		return fmt.Errorf("is %s, want an integer of %d to %d", number, least, most)
-	}
-	*into = n
-	return nil
-}
-
-// text reads a name, which is not empty.
-func (d *reader) text(into *string) error {
-	text, err := value[string](d, "a string")
-	if err != nil {
-		return err
-	}
-	odd := func(r rune) bool { return !strings.ContainsRune(textLetters, r) }
-	if text == "" || len(text) > maxText || strings.ContainsFunc(text, odd) {
-		return fmt.Errorf("is %.*q, want 1 to %d of A-Z a-z 0-9 . _ : -", maxText, text, maxText)
-	}
-	*into = text
-	return nil
-}
-
-func (d *reader) hash(into *Hash) error {
-	text, err := value[string](d, "a string")
-	if err != nil {
-		return err
-	}
-	return into.UnmarshalText([]byte(text))
-}
-
-func (d *reader) bytes(into *Bytes, size int) error {
-	text, err := value[string](d, "a string")
-	if err != nil {
-		return err
-	}
-	if *into, err = hex.DecodeString(text); err != nil || len(*into) != size {
-		return fmt.Errorf("want %d hex digits", 2*size)
-	}
-	return nil
-}
-
-func (d *reader) delimiter(want json.Delim) error {
-	got, err := value[json.Delim](d, want.String())
-	if err == nil && got != want {
-		err = fmt.Errorf("has %v, want %v", got, want)
-	}
-	return err
-}
-
-// value reads a token of type T.
-func value[T json.Number | string | json.Delim](d *reader, what string) (T, error) {
-	token, err := d.json.Token()
-	got, ok := token.(T)
-	if err != nil {
-		return got, unexpected(err)
-	}
-	if !ok {
-		return got, fmt.Errorf("is not %s", what)
-	}
-	return got, nil
-}
-
-// unexpected makes io.ErrUnexpectedEOF of io.EOF, because the file ends within the document.
-func unexpected(err error) error {
-	if errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
-	}
-	return err
+	return fmt.Errorf(text, values...)
 }
 
 // guard is a reader that fails at a value that is too long, since the JSON decoder would take the whole value into memory. It
@@ -380,20 +271,17 @@ func (g *guard) Read(p []byte) (n int, err error) {
 	}
 	n, g.err = g.from.Read(p)
 	for _, c := range p[:n] {
-		switch {
+		switch g.run++; {
 		case c == '"':
-			g.inString = !g.inString
-			g.run = 0
+			g.run, g.inString = 0, !g.inString
 		case c == ',' && !g.inString:
 			g.run = 0
 		case c == '\\': // no field needs an escape, and without escapes each quotation mark begins or ends a string
-			g.err = errors.New("has a backslash")
-			return 0, g.err
-		default:
-			if g.run++; g.run > maxToken {
-				g.err = fmt.Errorf("has a value of more than %d bytes", maxToken)
-				return 0, g.err
-			}
+			n, g.err = 0, errors.New("has a backslash")
+			return n, g.err
+		case g.run > maxToken:
+			n, g.err = 0, fmt.Errorf("has a value of more than %d bytes", maxToken)
+			return n, g.err
 		}
 	}
 	return n, g.err

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math/bits"
 	"slices"
 )
 
@@ -33,12 +34,10 @@ func (h *Hash) UnmarshalText(text []byte) error {
 // Commitment returns the SHA-256 of the secret. It is published before anybody enters.
 func Commitment(secret Hash) Hash { return sha256.Sum256(secret[:]) }
 
-// Tag returns the HMAC-SHA256 of a user's id under the key of the sale. The tag stands for the user in public: without the
-// key nobody can find out whose tag it is.
+// Tag returns the HMAC-SHA256 of a user's id under the sale's key. Without the key nobody can find out whose tag it is.
 func Tag(key []byte, userID string) Hash { return mac(key, []byte(userID)) }
 
-// Seed returns the seed of the order: HMAC-SHA256(secret, root || randomness). The randomness is that of the beacon's
-// round; nil without a beacon.
+// Seed returns the seed of the order: HMAC-SHA256(secret, root || randomness of the beacon's round, nil without a beacon).
 func Seed(secret, root Hash, randomness []byte) Hash { return mac(secret[:], root[:], randomness) }
 
 func mac(key []byte, parts ...[]byte) (sum Hash) {
@@ -97,10 +96,7 @@ func (r *Root) Sum() Hash {
 	if r.n == 0 {
 		return sha256.Sum256(nil)
 	}
-	k := 0
-	for r.n>>k&1 == 0 {
-		k++
-	}
+	k := bits.TrailingZeros64(uint64(r.n)) //nolint:gosec // it is not negative
 	sum := r.trees[k]
 	for k++; r.n>>k != 0; k++ {
 		if r.n>>k&1 == 1 {

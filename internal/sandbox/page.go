@@ -30,7 +30,6 @@ const (
 	isNoChoice    outcome = "no choice"   // the form says neither pay nor decline
 )
 
-// outcomes maps the status of a payment to its outcome.
 var outcomes = map[model.PaymentStatus]outcome{
 	model.PaymentOpen: isOpen, model.PaymentSucceeded: isPaid, model.PaymentFailed: isDeclined,
 	model.PaymentRefundDue: isGivenBack, model.PaymentRefunded: isGivenBack,

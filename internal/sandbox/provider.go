@@ -1,6 +1,5 @@
-// Package sandbox is a payment provider inside the binary, for trials and tests. It has a page on which a buyer pays
-// or declines. Its callbacks are signed like those of a real provider, and repeated until the merchant takes or refuses
-// them. It executes each refund once. No money moves.
+// Package sandbox is a payment provider inside the binary, for trials: no money moves. On its page a buyer pays or declines. Its
+// callbacks are signed like those of a real provider, and repeated until the merchant takes or refuses them.
 package sandbox
 
 import (
@@ -19,6 +18,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"flashsale/internal/pause"
 	"flashsale/model"
 )
 
@@ -39,26 +39,20 @@ type Books interface {
 	SandboxRefund(ctx context.Context, t model.SandboxTransaction) error
 }
 
-// Provider is the sandbox payment provider.
+// Provider is the sandbox payment provider. Read finds a payment by its id. Secret signs callbacks, which go to CallbackURL. Buyers
+// reach the server under PublicURL, without a slash at the end. Head is HTML for the page's head element: the look of the shop.
 type Provider struct {
-	Books Books
-	// Read reads a payment; ok is false if there is none with this id.
-	Read func(ctx context.Context, id string) (payment model.Payment, ok bool, err error)
-	// Secret is the key that signs callbacks.
-	Secret []byte
-	// PublicURL returns the URL under which buyers reach the server, without a slash at the end.
-	PublicURL func() string
-	// CallbackURL returns the URL of the merchant that receives callbacks.
-	CallbackURL func() string
-	// Head is HTML for the page's head element. It gives the page the look of the shop.
-	Head template.HTML
-	Now  func() time.Time
-	Log  *slog.Logger
+	Books                  Books
+	Read                   func(ctx context.Context, id string) (payment model.Payment, ok bool, err error)
+	Secret                 []byte
+	PublicURL, CallbackURL func() string
+	Head                   template.HTML
+	Now                    func() time.Time
+	Log                    *slog.Logger
 }
 
-// Pay charges a payment, or declines it if decline is true, and sends a callback to the merchant. Charging a payment
-// twice makes one transaction. An error means that the transaction was not stored, or that the merchant has not taken
-// the callback yet; Run repeats the callbacks of stored transactions.
+// Pay charges a payment, at most once, or declines it, and sends a callback to the merchant. An error means that the transaction
+// was not stored, or that the merchant has not taken the callback yet; Run repeats the callbacks of stored transactions.
 func (p *Provider) Pay(ctx context.Context, payment model.Payment, decline bool) error {
 	t := model.SandboxTransaction{ID: "sbx-" + payment.ID, PaymentID: payment.ID, AmountCents: payment.AmountCents, Status: model.SandboxCharged}
 	if decline {
@@ -99,15 +93,8 @@ func (p *Provider) Refund(ctx context.Context, payment model.Payment) (done bool
 // Run repeats callbacks that were not taken, until ctx ends. Each round begins with the transaction after the last one of the
 // round before, so that callbacks which always fail keep no others waiting.
 func (p *Provider) Run(ctx context.Context) {
-	ticker := time.NewTicker(reportPeriod)
-	defer ticker.Stop()
 	failing, after := false, ""
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-ticker.C:
-		}
+	for pause.For(ctx, reportPeriod) {
 		list, err := p.Books.SandboxUnreported(ctx, after, reportBatch)
 		if after = ""; len(list) == reportBatch {
 			after = list[reportBatch-1].ID
@@ -133,8 +120,7 @@ type callback struct {
 	AmountCents   int64  `json:"amount_cents"`
 }
 
-// report sends a transaction's callback. The answers 200, 404 and 409 are final, and recorded. After any other answer, or
-// none, report returns an error, and Run repeats the callback.
+// report sends a transaction's callback. The answers 200, 404 and 409 are final, and recorded; any other is an error.
 func (p *Provider) report(ctx context.Context, t model.SandboxTransaction) error {
 	status := "succeeded"
 	if t.Status == model.SandboxDeclined {

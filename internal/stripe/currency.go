@@ -33,8 +33,7 @@ var least = map[string]int64{
 	"sgd": 50, "thb": 1000, "usd": 50,
 }
 
-// most is the largest charge in smallest units, and mostRupiahs that in IDR: Stripe takes numbers of eight digits, and of twelve
-// in IDR.
+// most is the largest charge in smallest units, and mostRupiahs that in IDR: eight digits, and twelve in IDR.
 const most, mostRupiahs = 99_999_999, 999_999_999_999
 
 // taken are the currencies that Stripe takes.

@@ -22,8 +22,7 @@ import (
 const (
 	// callTimeout bounds one try of a call. Two tries end within the time that a request may take.
 	callTimeout = 4 * time.Second
-	// shortest and longest are how long a session may last that Stripe accepts. An order's time to pay may be shorter; Look
-	// ends the session with it.
+	// shortest and longest are how long Stripe lets a session last. If an order's time to pay is shorter, Look ends it.
 	shortest = 30 * time.Minute
 	longest  = 24 * time.Hour
 	// margin is how far the end of a session stays from these limits.
@@ -65,9 +64,8 @@ func New(key, webhookSecret, url string, returnURL func() string, now func() tim
 // Name is part of service.Provider.
 func (p *Provider) Name() string { return "stripe" }
 
-// Open is part of service.Provider. The payment's id and the number of its tries are the idempotency key, so after a lost
-// answer the next call gets the same session. An order has one open payment at a time. If a payment fails, the order's next
-// payment has another id, and so another session.
+// Open is part of service.Provider. The payment's id and the number of its tries are the idempotency key, so after a lost answer
+// the next call gets the same session. After a failed payment the order's next one has another id, and so another session.
 func (p *Provider) Open(ctx context.Context, payment model.Payment, sale model.Sale) (page, reference string, err error) {
 	if payment.Reference != "" {
 		session, err := p.client.V1CheckoutSessions.Retrieve(ctx, payment.Reference, nil)
@@ -81,8 +79,8 @@ func (p *Provider) Open(ctx context.Context, payment model.Payment, sale model.S
 	if err != nil {
 		return "", "", fmt.Errorf("%w: %w", model.ErrPaymentRefused, err)
 	}
-	// If the payment has waited for its session for more than half a day, the session's end counts from the present hour. After an
-	// earlier call with another end, Stripe refuses the same idempotency key once. The next try has another key.
+	// If the payment has waited for its session for more than half a day, the session's end counts from the present hour. After a
+	// call with another end, Stripe refuses the same idempotency key once. The next try has another key.
 	end, made := payment.ExpiresAt.Add(shortest+margin), payment.CreatedAt
 	if now := p.now(); now.Sub(made) > longest/2 {
 		made = now.Truncate(time.Hour) // the same for all clicks
@@ -114,21 +112,18 @@ func (p *Provider) Open(ctx context.Context, payment model.Payment, sale model.S
 		}},
 	}
 	params.SetIdempotencyKey(fmt.Sprintf("open-%s-%d", payment.ID, payment.Tries))
-	session, err := p.client.V1CheckoutSessions.Create(ctx, params)
-	for range openTries {
-		var refused *api.Error
-		if !errors.As(err, &refused) || refused.Code != api.ErrorCodeIdempotencyKeyInUse {
-			break
+	for try := 0; ; try++ {
+		session, err := p.client.V1CheckoutSessions.Create(ctx, params)
+		if err == nil {
+			return session.URL, session.ID, nil
+		}
+		if refused, ok := errors.AsType[*api.Error](err); !ok || refused.Code != api.ErrorCodeIdempotencyKeyInUse || try == openTries {
+			return "", "", p.notOpened(err)
 		}
 		if !pause.For(ctx, openPause) {
 			return "", "", ctx.Err()
 		}
-		session, err = p.client.V1CheckoutSessions.Create(ctx, params)
 	}
-	if err != nil {
-		return "", "", p.notOpened(err)
-	}
-	return session.URL, session.ID, nil
 }
 
 // notOpened returns why no payment was opened, without the key. Stripe repeats an answer, even one of status 500, for a day under

@@ -34,8 +34,7 @@ import (
 
 const name = "flashsale"
 
-// closeTimeout is how long Close waits for the collector to take the last spans. It is short, since an instance that
-// stops has other work to do.
+// closeTimeout is how long Close waits for the collector to take the last spans: a stopping instance has other work to do.
 const closeTimeout = 500 * time.Millisecond
 
 // Tracing makes spans and sends them in batches of bounded size from a bounded queue; spans that don't fit are
@@ -57,7 +56,12 @@ func New(ctx context.Context, endpoint string, ratio float64, instance string, l
 	if err != nil {
 		return nil, fmt.Errorf("--otlp-endpoint: %w", err)
 	}
-	otel.SetErrorHandler(&failures{log: log, now: rate.Sometimes{Interval: failurePause}})
+	var skipped atomic.Int64 // failures since the last line
+	line := rate.Sometimes{Interval: failurePause}
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		skipped.Add(1)
+		line.Do(func() { log.Warn("traces are lost", "error", err, "skipped", skipped.Swap(0)-1) })
+	}))
 	provider := sdktrace.NewTracerProvider(
 		sdktrace.WithBatcher(wordless{exporter}),
 		sdktrace.WithSampler(sdktrace.ParentBased(requests{sdktrace.TraceIDRatioBased(ratio)})),
@@ -73,22 +77,8 @@ func New(ctx context.Context, endpoint string, ratio float64, instance string, l
 	return &Tracing{provider: provider, tracer: provider.Tracer(name), close: stop}, nil
 }
 
-// failurePause is the least time between two log lines about failures. Each batch that the collector does not take
-// is a failure, and the collector may be away for days.
+// failurePause is the least time between lines about failures: each lost batch is one, and a collector may be away for days.
 const failurePause = time.Minute
-
-// failures logs the errors that OpenTelemetry reports.
-type failures struct {
-	log     *slog.Logger
-	now     rate.Sometimes
-	skipped atomic.Int64
-}
-
-// Handle is part of otel.ErrorHandler. The line contains the number of failures before it that were not logged.
-func (f *failures) Handle(err error) {
-	f.skipped.Add(1)
-	f.now.Do(func() { f.log.Warn("traces are lost", "error", err, "skipped", f.skipped.Swap(0)-1) })
-}
 
 // wordless removes the texts of errors from the spans that leave the process, whichever library added them: the errors
 // of Redis contain arguments, and the duplicate-key error of a database contains the user's id.
@@ -199,17 +189,15 @@ func (t *Tracing) batch(ctx context.Context, span string, n int, orderID func(i 
 		return ctx, nil
 	}
 	var sampled []trace.Span
+	var links []trace.Link
 	for i := range n {
-		if request, ok := t.followed.Load(orderID(i)); ok {
-			sampled = append(sampled, request.(trace.Span)) // follow stores nothing else there
+		if found, ok := t.followed.Load(orderID(i)); ok {
+			request := found.(trace.Span) // follow stores nothing else there
+			sampled, links = append(sampled, request), append(links, trace.Link{SpanContext: request.SpanContext()})
 		}
 	}
 	if len(sampled) == 0 {
 		return ctx, nil
-	}
-	links := make([]trace.Link, len(sampled))
-	for i, request := range sampled {
-		links[i] = trace.Link{SpanContext: request.SpanContext()}
 	}
 	within, end = t.start(trace.ContextWithSpan(ctx, sampled[0]), span,
 		trace.WithLinks(links...), trace.WithAttributes(attribute.Int("flashsale.attempts", n)))
@@ -229,8 +217,7 @@ func (t *Tracing) start(ctx context.Context, name string, opts ...trace.SpanStar
 	}
 }
 
-// Logs returns a handler that adds attributes to the log lines about a request: its request_id, unless the line has one
-// already, and, if the request is sampled, its trace_id.
+// Logs returns a handler that adds a request's id to the lines about it that have none, and its trace_id if it is sampled.
 func Logs(to slog.Handler) slog.Handler { return logs{to} }
 
 type logs struct{ slog.Handler }

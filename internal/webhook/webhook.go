@@ -1,5 +1,4 @@
-// Package webhook sends messages to endpoints by the Standard Webhooks specification
-// (https://www.standardwebhooks.com).
+// Package webhook sends messages to endpoints by the Standard Webhooks specification (https://www.standardwebhooks.com).
 package webhook
 
 import (
@@ -47,8 +46,7 @@ type Sender struct {
 	now    func() time.Time
 }
 
-// NewSender returns a sender, which connects only to public addresses unless private is true. now is the clock of the
-// messages' timestamps.
+// NewSender returns a sender, which connects only to public addresses unless private is true. now is the clock of timestamps.
 func NewSender(private bool, now func() time.Time) *Sender {
 	dialer := &net.Dialer{Timeout: dialTimeout}
 	if !private {
@@ -104,36 +102,29 @@ func (s *Sender) send(ctx context.Context, url string, secrets []string, id stri
 	return res.StatusCode, string(head), nil
 }
 
-// errPrivate means that a URL leads to an address that no endpoint may have.
 var errPrivate = errors.New("the address is not public")
 
 // onlyPublic refuses connections to addresses that are not public. It sees the address of the connection itself, so a
 // host name cannot pass by resolving to a public address first and to another one later.
 func onlyPublic(_, address string, _ syscall.RawConn) error {
-	addr, err := netip.ParseAddrPort(address)
-	if err != nil {
+	if addr, err := netip.ParseAddrPort(address); err != nil || !IsPublic(addr.Addr()) {
 		return fmt.Errorf("%w: %s", errPrivate, address)
-	}
-	if ip := addr.Addr(); !IsPublic(ip) {
-		return fmt.Errorf("%w: %s", errPrivate, ip)
 	}
 	return nil
 }
 
-// notPublic are the networks of IPv4 whose addresses no endpoint outside has: those that
-// https://www.iana.org/assignments/iana-ipv4-special-registry calls not globally reachable or reserved, and multicast. Two more
-// are the relays of 6to4 (192.88.99.0/24), which lead into another network, and the address at which virtual machines of Azure
-// reach their host (168.63.129.16).
+// notPublic are the networks of IPv4 that https://www.iana.org/assignments/iana-ipv4-special-registry calls reserved or not
+// globally reachable, multicast, the relays of 6to4 (192.88.99.0/24), which lead into another network, and the address at which
+// virtual machines of Azure reach their host (168.63.129.16).
 var notPublic = prefixes(
 	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24",
 	"192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
 	"168.63.129.16/32",
 )
 
-// public is the only part of IPv6 from which public addresses are given out. exceptions are its networks that are not reachable
-// or lead to an address of IPv4, by https://www.iana.org/assignments/iana-ipv6-special-registry: protocols with Teredo,
-// documentation, 6to4. No other network is public: for example neither fc00::/7 nor 5f00::/16, nor 64:ff9b::/96, whose addresses
-// contain addresses of IPv4.
+// public is the only part of IPv6 from which public addresses are given out, so neither fc00::/7 nor 64:ff9b::/96 is public, for
+// example. exceptions are its networks that are not reachable or lead to an address of IPv4, by
+// https://www.iana.org/assignments/iana-ipv6-special-registry: protocols with Teredo, documentation, 6to4.
 var public, exceptions = prefixes("2000::/3"), prefixes("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
 
 func prefixes(texts ...string) []netip.Prefix {
