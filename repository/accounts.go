@@ -28,7 +28,7 @@ func (s *Store) createAccount(db *gorm.DB, a model.Account) (ok bool, err error)
 
 // SetPassword replaces the password hash of the user with this name. It changes nothing if there is none.
 func (s *Store) SetPassword(ctx context.Context, name, hash string) error {
-	return wrap("set password", s.write.WithContext(ctx).Exec("UPDATE users SET password_hash = ? WHERE name = ?", hash, name).Error)
+	return s.update(ctx, "set password", "UPDATE users SET password_hash = ? WHERE name = ?", hash, name)
 }
 
 func accounts(db *gorm.DB, where string, args ...any) ([]model.Account, error) {
@@ -98,6 +98,5 @@ func (s *Store) lockStaff(tx *gorm.DB, name string) (account model.Account, ok b
 
 // Used records that the key with this id was used now.
 func (s *Store) Used(ctx context.Context, id string) error {
-	err := s.write.WithContext(ctx).Exec("UPDATE users SET used_at_ms = "+s.nowMillis()+" WHERE id = ?", id).Error
-	return wrap("record the use of a key", err)
+	return s.update(ctx, "record the use of a key", "UPDATE users SET used_at_ms = "+s.nowMillis()+" WHERE id = ?", id)
 }

@@ -32,7 +32,7 @@ type contents struct {
 func (s *Store) GateContents(ctx context.Context, saleID string) (c model.GateContents, ok bool, err error) {
 	ctx, end := s.observe.Begin(ctx, observe.Step{Name: observe.ReadContents})
 	defer func() { end(err) }()
-	tx := s.read.WithContext(ctx).Begin(s.oneInstant())
+	tx := s.read.WithContext(ctx).Begin(oneInstant)
 	if err = tx.Error; err != nil {
 		return nil, false, fmt.Errorf("read the gate of sale %s: %w", saleID, err)
 	}
@@ -100,7 +100,7 @@ func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok
 			books.WrongTurns += page.wrong
 		}
 	}
-	err = s.snapshot(ctx, func(tx *gorm.DB) error {
+	err = s.read.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 		var offer model.Offer
 		if offer, _, ok, err = s.offerOn(tx, saleID); err != nil || !ok {
 			return err
@@ -160,7 +160,7 @@ func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok
 			err = sums(tx, sumRows, named...)
 		}
 		return err
-	})
+	}, oneInstant)
 	return books, ok, wrap("read the books of sale "+saleID, err)
 }
 

@@ -345,19 +345,9 @@ func (s *Store) decide(ctx context.Context, fn func(tx *gorm.DB) (model.Verdict,
 	}
 }
 
-// snapshot runs fn in a read-only transaction whose reads all see the data as of the same time.
-func (s *Store) snapshot(ctx context.Context, fn func(tx *gorm.DB) error) error {
-	return s.read.WithContext(ctx).Transaction(fn, s.oneInstant())
-}
-
-// oneInstant returns the options of a read-only transaction in which all reads see what the first read sees.
-func (s *Store) oneInstant() *sql.TxOptions {
-	opts := &sql.TxOptions{ReadOnly: true}
-	if !s.sqlite {
-		opts.Isolation = sql.LevelRepeatableRead
-	}
-	return opts
-}
+// oneInstant has the options of a read-only transaction in which all reads see what the first read sees. On SQLite each
+// transaction is like this.
+var oneInstant = &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead}
 
 // codes returns the number of an error of MySQL, or the extended code of an error of SQLite. Both are 0 for any other error.
 func codes(err error) (mysql, sqlite int) {

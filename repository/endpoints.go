@@ -103,9 +103,9 @@ func (s *Store) ChangeEndpoint(ctx context.Context, id string, c model.EndpointC
 // RemoveEndpoint deletes an endpoint and its deliveries; ok is false if there is none.
 func (s *Store) RemoveEndpoint(ctx context.Context, id, actor string) (ok bool, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
-		res := tx.Exec("DELETE FROM endpoints WHERE id = ?", id)
-		if ok = res.RowsAffected > 0; res.Error != nil || !ok {
-			return res.Error
+		removed, err := exec(tx, "delete it", "DELETE FROM endpoints WHERE id = ?", id)
+		if ok = removed > 0; !ok {
+			return err
 		}
 		return s.run(tx, do("DELETE FROM deliveries WHERE endpoint_id = ?", id), s.logging(actor, "remove", model.EndpointSubject, id))
 	})
@@ -115,22 +115,23 @@ func (s *Store) RemoveEndpoint(ctx context.Context, id, actor string) (ok bool, 
 // TakeEndpoint reserves an endpoint for this instance, for the time of lease, and returns the endpoint. ok is false if there is
 // none, or if the endpoint is reserved, is not on or is in a pause.
 func (s *Store) TakeEndpoint(ctx context.Context, id string, lease time.Duration) (e model.Endpoint, ok bool, err error) {
-	res := s.write.WithContext(ctx).Exec("UPDATE endpoints SET leased_until_ms = "+s.nowMillis()+" + ? WHERE id = ? AND state = ? AND leased_until_ms <= "+
-		s.nowMillis()+" AND next_at_ms <= "+s.nowMillis(), lease.Milliseconds(), id, string(model.EndpointOn))
-	if res.Error != nil || res.RowsAffected == 0 {
-		return e, false, wrap("reserve an endpoint", res.Error)
+	db, now := s.write.WithContext(ctx), s.nowMillis()
+	changed, err := exec(db, "reserve an endpoint", "UPDATE endpoints SET leased_until_ms = "+now+" + ? WHERE id = ? AND state = ? AND leased_until_ms <= "+
+		now+" AND next_at_ms <= "+now, lease.Milliseconds(), id, string(model.EndpointOn))
+	if err != nil || changed == 0 {
+		return e, false, err
 	}
-	return one(endpoints(s.write.WithContext(ctx), "id = ?", id))
+	return one(endpoints(db, "id = ?", id))
 }
 
 // FreeEndpoint ends the reservation of an endpoint to which nothing was sent, and the batch under way.
 func (s *Store) FreeEndpoint(ctx context.Context, id string) error {
-	return wrap("free an endpoint", s.write.WithContext(ctx).Exec("UPDATE endpoints SET sending_to = 0, leased_until_ms = 0 WHERE id = ?", id).Error)
+	return s.update(ctx, "free an endpoint", "UPDATE endpoints SET sending_to = 0, leased_until_ms = 0 WHERE id = ?", id)
 }
 
 // SendTo records the last event of the batch that is about to be sent, so that each try sends the same events; 0 ends a batch.
 func (s *Store) SendTo(ctx context.Context, id string, last int64) error {
-	return wrap("begin a delivery", s.write.WithContext(ctx).Exec("UPDATE endpoints SET sending_to = ? WHERE id = ?", last, id).Error)
+	return s.update(ctx, "begin a delivery", "UPDATE endpoints SET sending_to = ? WHERE id = ?", last, id)
 }
 
 // FinishDelivery records a try to send the batch under way, ends the reservation, and plans the next try or batch after

@@ -44,9 +44,8 @@ func (s *Store) RecordOnce(ctx context.Context, what model.EventType, saleID str
 	if model.IsShadow(saleID) {
 		return nil
 	}
-	return wrap("record an event of a sale", s.write.WithContext(ctx).Exec(s.insertIgnore()+
-		" INTO events (type, at_ms, events, ids, only_once) VALUES (?, "+s.nowMillis()+", 1, ?, ?)",
-		string(what), saleID, string(what)+" "+saleID).Error)
+	return s.update(ctx, "record an event of a sale", s.insertIgnore()+" INTO events (type, at_ms, events, ids, only_once) VALUES (?, "+
+		s.nowMillis()+", 1, ?, ?)", string(what), saleID, string(what)+" "+saleID)
 }
 
 // NumberEvents gives places in the feed to committed events that have none, of at most unnumbered rows; more is true if there
@@ -177,11 +176,11 @@ func (s *Store) ForgetEvents(ctx context.Context, age time.Duration) (more bool,
 		"events WHERE at_ms < " + before + " AND id IN (SELECT id FROM (SELECT id FROM events WHERE last > 0 ORDER BY last LIMIT ?) AS oldest)",
 		"deliveries WHERE at_ms < " + before + " AND id IN (SELECT id FROM (SELECT id FROM deliveries ORDER BY id LIMIT ?) AS oldest)",
 	} {
-		res := db.Exec("DELETE FROM "+table, unnumbered)
-		if res.Error != nil {
-			return false, wrap("forget events", res.Error)
+		deleted, err := exec(db, "forget events", "DELETE FROM "+table, unnumbered)
+		if err != nil {
+			return false, err
 		}
-		more = more || res.RowsAffected == unnumbered
+		more = more || deleted == unnumbered
 	}
 	return more, nil
 }

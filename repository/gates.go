@@ -2,7 +2,6 @@ package repository
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"gorm.io/gorm"
@@ -22,19 +21,15 @@ func (s *Store) NextEpoch(ctx context.Context, saleID string, seen, gates int64,
 	ctx, end := s.observe.Begin(ctx, observe.Step{Name: observe.NextEpoch})
 	defer func() { end(err) }()
 	now, next := s.nowMillis(), max(seen, gates)+1
-	res := s.write.WithContext(ctx).Exec("UPDATE stock SET epoch = ?, epoch_at_ms = "+now+", version = version + 1 WHERE sale_id = ? AND epoch = ? AND NOT epoch_at_ms BETWEEN "+now+" - ? + 1 AND "+now,
-		next, saleID, seen, pause.Milliseconds())
-	if res.Error != nil {
-		return 0, false, fmt.Errorf("start a new epoch of sale %s: %w", saleID, res.Error)
-	}
-	return next, res.RowsAffected == 1, nil
+	changed, err := exec(s.write.WithContext(ctx), "start a new epoch of sale "+saleID, "UPDATE stock SET epoch = ?, epoch_at_ms = "+now+
+		", version = version + 1 WHERE sale_id = ? AND epoch = ? AND NOT epoch_at_ms BETWEEN "+now+" - ? + 1 AND "+now, next, saleID, seen, pause.Milliseconds())
+	return next, changed == 1, err
 }
 
 // RenewEpoch renews the time stamp of an epoch while its gate is rebuilt, so that no rebuild with a newer epoch begins. It
 // changes nothing if there is a newer epoch already.
 func (s *Store) RenewEpoch(ctx context.Context, saleID string, epoch int64) error {
-	err := s.write.WithContext(ctx).Exec("UPDATE stock SET epoch_at_ms = "+s.nowMillis()+" WHERE sale_id = ? AND epoch = ?", saleID, epoch).Error
-	return wrap("renew the epoch of sale "+saleID, err)
+	return s.update(ctx, "renew the epoch of sale "+saleID, "UPDATE stock SET epoch_at_ms = "+s.nowMillis()+" WHERE sale_id = ? AND epoch = ?", saleID, epoch)
 }
 
 // nextGateVersion is the part of an UPDATE of stock that must go with tellGate. MySQL evaluates assignments from left
@@ -105,6 +100,5 @@ func (s *Store) GateChanges(ctx context.Context, saleID string, after int64, lim
 
 // ForgetGateChanges deletes the changes up to a version, which the open gate has applied.
 func (s *Store) ForgetGateChanges(ctx context.Context, saleID string, upTo int64) error {
-	err := s.write.WithContext(ctx).Exec("DELETE FROM gate_changes WHERE sale_id = ? AND version <= ?", saleID, upTo).Error
-	return wrap("delete the changes that the gate of sale "+saleID+" knows", err)
+	return s.update(ctx, "delete the changes that the gate of sale "+saleID+" knows", "DELETE FROM gate_changes WHERE sale_id = ? AND version <= ?", saleID, upTo)
 }

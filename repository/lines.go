@@ -188,9 +188,9 @@ func (s *Store) SetRandomness(ctx context.Context, saleID string, round int64, s
 // publish runs an UPDATE of a line. If that has changed the line, publish raises the sale's revision, so that all instances read
 // the whole sale again.
 func publish(tx *gorm.DB, what, saleID, update string, args ...any) error {
-	res := tx.Exec(update, args...)
-	if res.Error != nil || res.RowsAffected == 0 {
-		return wrap(what, res.Error)
+	changed, err := exec(tx, what, update, args...)
+	if err != nil || changed == 0 {
+		return err
 	}
 	return wrap(what, tx.Exec("UPDATE sales SET revision = revision + 1 WHERE id = ?", saleID).Error)
 }

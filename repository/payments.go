@@ -118,10 +118,10 @@ func (s *Store) PaymentOfOrder(ctx context.Context, orderID, provider string) (p
 // SetReference records the provider's id of what it has opened for an open payment, unless another call has recorded one, and
 // returns the recorded id. open is false, and the id empty, if the payment is not open.
 func (s *Store) SetReference(ctx context.Context, paymentID, reference string) (recorded string, open bool, err error) {
-	err = s.write.WithContext(ctx).Exec("UPDATE payments SET reference = ? WHERE id = ? AND status = ? AND reference IS NULL",
-		reference, paymentID, string(model.PaymentOpen)).Error
+	err = s.update(ctx, "record a payment's reference", "UPDATE payments SET reference = ? WHERE id = ? AND status = ? AND reference IS NULL",
+		reference, paymentID, string(model.PaymentOpen))
 	if err != nil {
-		return "", false, wrap("record a payment's reference", err)
+		return "", false, err
 	}
 	payment, open, err := findPayment(s.write.WithContext(ctx), "payments.id = ? AND payments.status = ?", paymentID, string(model.PaymentOpen))
 	return payment.Reference, open, err
@@ -129,8 +129,8 @@ func (s *Store) SetReference(ctx context.Context, paymentID, reference string) (
 
 // CountTry counts a try to open a payment. Callers that have read the same payment.Tries count one try together.
 func (s *Store) CountTry(ctx context.Context, payment model.Payment) error {
-	return wrap("count a try of a payment", s.write.WithContext(ctx).Exec("UPDATE payments SET tries = tries + 1 WHERE id = ? AND status = ? AND tries = ?",
-		payment.ID, string(model.PaymentOpen), payment.Tries).Error)
+	return s.update(ctx, "count a try of a payment", "UPDATE payments SET tries = tries + 1 WHERE id = ? AND status = ? AND tries = ?",
+		payment.ID, string(model.PaymentOpen), payment.Tries)
 }
 
 // Unreported returns at most limit open payments about which a provider is to be asked by now, the longest due first.
@@ -141,8 +141,8 @@ func (s *Store) Unreported(ctx context.Context, provider string, limit int) ([]m
 
 // LookAgain sets when an open payment's provider is asked about it next.
 func (s *Store) LookAgain(ctx context.Context, paymentID string, at time.Time) error {
-	return wrap("plan a look at a payment", s.write.WithContext(ctx).Exec("UPDATE payments SET look_at_ms = ? WHERE id = ? AND status = ?",
-		at.UnixMilli(), paymentID, string(model.PaymentOpen)).Error)
+	return s.update(ctx, "plan a look at a payment", "UPDATE payments SET look_at_ms = ? WHERE id = ? AND status = ?",
+		at.UnixMilli(), paymentID, string(model.PaymentOpen))
 }
 
 // Payments lists payments in one status, the newest first. next is the cursor of the next page, and empty at the end.
@@ -351,13 +351,13 @@ func (s *Store) keepMoney(tx *gorm.DB, order *model.Order) (status model.Payment
 	if err != nil {
 		return "", err
 	}
-	res := tx.Exec("UPDATE orders SET status = ?, paid_at_ms = ? WHERE id = ? AND status = ?",
+	changed, err := exec(tx, "pay order", "UPDATE orders SET status = ?, paid_at_ms = ? WHERE id = ? AND status = ?",
 		string(model.OrderPaid), now.UnixMilli(), order.ID, string(order.Status))
-	if res.Error != nil {
-		return "", fmt.Errorf("pay order: %w", res.Error)
+	if err == nil && changed != 1 {
+		err = fmt.Errorf("pay order %s: it was not %s", order.ID, order.Status)
 	}
-	if res.RowsAffected != 1 {
-		return "", fmt.Errorf("pay order %s: it was not %s", order.ID, order.Status)
+	if err != nil {
+		return "", err
 	}
 	order.Status, order.PaidAt = model.OrderPaid, now
 	return model.PaymentSucceeded, s.run(tx, s.recording(model.EventPaid, subject{order.ID, order.SaleID}))
@@ -391,12 +391,12 @@ func (s *Store) reinstate(tx *gorm.DB, order model.Order) (taken bool, err error
 	if slices.ContainsFunc(limits, func(l userLimit) bool { return l.units[order.UserID] > l.limit }) {
 		return false, s.returnUnits(tx, wanted)
 	}
-	res := tx.Exec("UPDATE stock SET "+from+" = "+from+" - ?, paid = paid + ?, "+nextGateVersion+" WHERE sale_id = ? AND "+from+" >= ?",
+	changed, err := exec(tx, "reinstate", "UPDATE stock SET "+from+" = "+from+" - ?, paid = paid + ?, "+nextGateVersion+" WHERE sale_id = ? AND "+from+" >= ?",
 		order.Quantity, order.Quantity, order.SaleID, order.Quantity)
-	if res.Error != nil {
-		return false, fmt.Errorf("reinstate: %w", res.Error)
-	}
-	if res.RowsAffected == 0 {
+	switch {
+	case err != nil:
+		return false, err
+	case changed == 0:
 		return false, s.returnUnits(tx, wanted)
 	}
 	if err := s.run(tx, fromCampaign); err != nil {
@@ -449,9 +449,9 @@ func (s *Store) RefundsDue(ctx context.Context, provider string, limit int) (lis
 // TryRefund counts a try of a refund and plans the next one. mine is false, and nothing is changed, if another instance was
 // first or the refund is no longer due.
 func (s *Store) TryRefund(ctx context.Context, payment model.Payment) (mine bool, err error) {
-	res := s.write.WithContext(ctx).Exec("UPDATE payments SET tries = tries + 1, look_at_ms = "+s.nowMillis()+" + ? WHERE id = ? AND status = ? AND tries = ?",
-		refundPause(payment.Tries).Milliseconds(), payment.ID, string(model.PaymentRefundDue), payment.Tries)
-	return res.RowsAffected == 1, wrap("plan a refund", res.Error)
+	counted, err := exec(s.write.WithContext(ctx), "plan a refund", "UPDATE payments SET tries = tries + 1, look_at_ms = "+s.nowMillis()+
+		" + ? WHERE id = ? AND status = ? AND tries = ?", refundPause(payment.Tries).Milliseconds(), payment.ID, string(model.PaymentRefundDue), payment.Tries)
+	return counted == 1, err
 }
 
 // MarkRefunded records that the provider has refunded a payment in the try after the first payment.Tries tries. It changes
@@ -459,7 +459,6 @@ func (s *Store) TryRefund(ctx context.Context, payment model.Payment) (mine bool
 func (s *Store) MarkRefunded(ctx context.Context, payment model.Payment) (err error) {
 	ctx, end := s.observe.Begin(ctx, observe.Step{Name: observe.MarkRefunded})
 	defer func() { end(err) }()
-	err = s.write.WithContext(ctx).Exec("UPDATE payments SET status = ? WHERE id = ? AND status = ? AND tries = ?",
-		string(model.PaymentRefunded), payment.ID, string(model.PaymentRefundDue), payment.Tries+1).Error
-	return wrap("mark refunded", err)
+	return s.update(ctx, "mark refunded", "UPDATE payments SET status = ? WHERE id = ? AND status = ? AND tries = ?",
+		string(model.PaymentRefunded), payment.ID, string(model.PaymentRefundDue), payment.Tries+1)
 }

@@ -26,12 +26,12 @@ func (s *Store) release(tx *gorm.DB, saleID string, from model.OrderStatus, list
 		units[i] = userUnits{saleID, o.UserID, o.Quantity}
 		changes[i] = model.GateChange{OrderID: o.ID, Units: int64(o.Quantity)}
 	}
-	res := tx.Exec("UPDATE orders SET status = ? WHERE id IN ? AND status = ?", string(list[0].Status), ids, string(from))
-	if res.Error != nil {
-		return fmt.Errorf("release orders: %w", res.Error)
+	released, err := exec(tx, "release orders", "UPDATE orders SET status = ? WHERE id IN ? AND status = ?", string(list[0].Status), ids, string(from))
+	if err == nil && released != int64(len(ids)) {
+		err = fmt.Errorf("release orders: %d of %d were %s", released, len(ids), from)
 	}
-	if res.RowsAffected != int64(len(ids)) {
-		return fmt.Errorf("release orders: %d of %d were %s", res.RowsAffected, len(ids), from)
+	if err != nil {
+		return err
 	}
 	campaigns, err := s.campaignsOf(tx, saleID)
 	if err != nil {
@@ -71,13 +71,13 @@ func (s *Store) giveBack(tx *gorm.DB, saleID, campaignID, leaves string, changes
 	case stock.Lined == model.LinedAtSoldOut && stock.Available == 0: // the first units that come back begin the waiting list
 		gets, stock.Lined = "reserved", model.InLine
 	}
-	res := tx.Exec("UPDATE stock SET "+gets+" = "+gets+" + ?, "+leaves+", lined = ?, "+nextGateVersion+" WHERE sale_id = ?"+s.mayReturn(),
-		units, units, int(stock.Lined), saleID)
-	if res.Error == nil && res.RowsAffected == 0 {
-		res.Error = errRefusing{saleID}
+	changed, err := exec(tx, "give units back", "UPDATE stock SET "+gets+" = "+gets+" + ?, "+leaves+", lined = ?, "+nextGateVersion+
+		" WHERE sale_id = ?"+s.mayReturn(), units, units, int(stock.Lined), saleID)
+	if err == nil && changed == 0 {
+		err = errRefusing{saleID}
 	}
-	if res.Error != nil {
-		return fmt.Errorf("give units back: %w", res.Error)
+	if err != nil {
+		return err
 	}
 	stock.Version++
 	toLine := []statement{givingToLine(campaignID, units)}

@@ -34,6 +34,17 @@ func scan[T any](db *gorm.DB, what string, columns func(row *T) []any, query str
 	return list, wrap(what, outages{db.Dialector}.Translate(rows.Err()))
 }
 
+// exec executes a statement, which may have lists as arguments, and returns how many rows it changed.
+func exec(db *gorm.DB, what, query string, args ...any) (changed int64, err error) {
+	res := db.Exec(query, args...)
+	return res.RowsAffected, wrap(what, res.Error)
+}
+
+// update is exec for a statement that is a transaction by itself, and may change any number of rows.
+func (s *Store) update(ctx context.Context, what, query string, args ...any) error {
+	return wrap(what, s.write.WithContext(ctx).Exec(query, args...).Error)
+}
+
 // one returns the first of the rows that a query has found; ok is false if there is none.
 func one[T any](list []T, err error) (row T, ok bool, _ error) {
 	if err != nil || len(list) == 0 {
