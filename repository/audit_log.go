@@ -23,7 +23,6 @@ func (s *Store) Log(ctx context.Context, actor, action, subject, detail string) 
 	return wrap("log "+action, s.run(s.write.WithContext(ctx), s.logging(actor, action, subject, detail)))
 }
 
-// logging returns the statement of Log.
 func (s *Store) logging(actor, action, subject, detail string) statement {
 	return do("INSERT INTO audit_log (at_ms, actor, action, subject, detail) VALUES ("+s.nowMillis()+", ?, ?, ?, ?)",
 		actor, action, subject, model.Excerpt(detail, detailLength))

@@ -22,8 +22,8 @@ func (s *Store) Endpoints(ctx context.Context) ([]model.Endpoint, error) {
 // DueEndpoints lists the endpoints to which events can be sent now: they are on, their pause is over, no instance has reserved
 // them, and the feed has events that they lack.
 func (s *Store) DueEndpoints(ctx context.Context) ([]model.Endpoint, error) {
-	return endpoints(s.read.WithContext(ctx), "state = ? AND next_at_ms <= "+s.nowMillis()+
-		" AND leased_until_ms <= "+s.nowMillis()+" AND position < (SELECT last FROM event_feed)", string(model.EndpointOn))
+	return endpoints(s.read.WithContext(ctx), "state = ? AND next_at_ms <= "+s.nowMillis()+" AND leased_until_ms <= "+s.nowMillis()+
+		" AND position < (SELECT last FROM event_feed)", string(model.EndpointOn))
 }
 
 func endpoints(db *gorm.DB, where string, args ...any) ([]model.Endpoint, error) {

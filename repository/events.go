@@ -13,10 +13,10 @@ import (
 	"flashsale/model"
 )
 
-// Events of orders and payments are recorded in the transaction that changes these; those of sales by RecordOnce. The events
-// of one type in a transaction are one row, with the ids of the orders, payments or sales that they are about. What an event
-// shows of an order or a payment never changes, so the row needs no copy of it. A row gets its place in the feed after the
-// commit, because numbers that are given before the commit become visible in another order, and a reader would miss rows.
+// Events of orders and payments are recorded in the transaction that changes these; those of sales by RecordOnce. The events of
+// one type in a transaction are one row, with the ids of what they are about. The row has no copy of what an event shows of these,
+// which never changes. It gets its place in the feed after the commit, because numbers that are given before the commit become
+// visible in another order, and a reader would miss rows.
 
 // unnumbered is the most rows that get their places, or are deleted, at once.
 const unnumbered = 500
@@ -48,9 +48,8 @@ func (s *Store) RecordOnce(ctx context.Context, what model.EventType, saleID str
 		s.nowMillis()+", 1, ?, ?)", string(what), saleID, string(what)+" "+saleID)
 }
 
-// NumberEvents gives places in the feed to committed events that have none, of at most unnumbered rows; more is true if there
-// may be others. The lock on the last number keeps two instances from giving the same places, and makes the places become visible
-// in their order, so that no reader misses any.
+// NumberEvents gives places in the feed to committed events that have none, of at most unnumbered rows; more is true if there may
+// be others. By the lock on the last number no two events get the same place, and places become visible in their order.
 func (s *Store) NumberEvents(ctx context.Context) (more bool, err error) {
 	const waiting = "SELECT id, events FROM events WHERE last IS NULL ORDER BY id LIMIT ?"
 	var rows []struct{ ID, Events int64 }
@@ -78,7 +77,7 @@ func (s *Store) NumberEvents(ctx context.Context) (more bool, err error) {
 	return len(rows) == unnumbered, wrap("number events", err)
 }
 
-// lockFeed locks the number of the last event in the feed, and returns it.
+// lockFeed locks and returns the number of the last event in the feed.
 func (s *Store) lockFeed(tx *gorm.DB) (last int64, err error) {
 	return cell[int64](tx, "lock the feed", "SELECT last FROM event_feed"+s.forUpdate())
 }
@@ -123,8 +122,8 @@ var statusAfter = map[model.EventType]model.OrderStatus{
 	model.EventExpired: model.OrderExpired, model.EventRefunded: model.OrderRefunded,
 }
 
-// fill adds to each event of a list what it is about: its sale; its order, unless it is an event of a sale; and its payment, if
-// it is an EventRefundDue. ids has the id that the row has for each event.
+// fill adds to each event its sale; its order, unless it is an event of a sale; and its payment, if it is an EventRefundDue. ids
+// has the id that the row has for each event.
 func fill(db *gorm.DB, list []model.Event, ids []string) error {
 	var orderIDs, paymentIDs []string
 	for i, e := range list {
