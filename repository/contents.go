@@ -118,8 +118,9 @@ func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok
 		}
 		for _, status := range model.StoredStatuses {
 			orders[status] = &sum{}
-			numbered = append(numbered, rowsAfter[int64]{"SELECT number AS place, quantity AS units, " + wrongTurn + " AS wrong FROM orders" +
-				s.index("orders_status") + " WHERE number > ? AND sale_id = ? AND status = ? ORDER BY number", 0, []any{saleID, string(status)}, orders[status]})
+			query := "SELECT number AS place, quantity AS units, " + wrongTurn + " AS wrong FROM orders" + s.index("orders_status") +
+				" WHERE number > ? AND sale_id = ? AND status = ? ORDER BY number"
+			numbered = append(numbered, rowsAfter[int64]{query, 0, []any{saleID, string(status)}, orders[status]})
 		}
 		named := []rowsAfter[string]{{"SELECT order_id AS place, quantity AS units, 0 AS wrong FROM refusals" +
 			" WHERE order_id > ? AND order_id < ? ORDER BY order_id", saleID, []any{saleID + behindSale}, orders[model.OrderRejected]}}
@@ -129,13 +130,13 @@ func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok
 				"SELECT COALESCE(SUM(reserved), 0) FROM stock JOIN sales ON sales.id = sale_id WHERE campaign_id = ? AND "+forBuyers, offer.ID)
 		} else if named = append(named, buyersUnits(saleID, &users)); offer.Campaign.ID != "" {
 			// Only users with a row of the campaign are counted. A user who has units in a sale but no such row makes the sums differ.
-			err = sums(tx, sumRows/model.MaxVariants, rowsAfter[string]{`SELECT user_id AS place, units, CASE WHEN units = COALESCE((SELECT SUM(units)
-				FROM buyers AS one WHERE one.user_id = buyers.user_id AND one.sale_id IN (SELECT id FROM sales WHERE campaign_id = buyers.sale_id
-				AND ` + forBuyers + `)), 0) THEN 0 ELSE 1 END AS wrong FROM buyers WHERE user_id > ? AND sale_id = ? ORDER BY user_id`,
-				"", []any{offer.Campaign.ID}, &ofCampaign})
+			err = sums(tx, sumRows/model.MaxVariants, rowsAfter[string]{`SELECT user_id AS place, units, CASE WHEN units = COALESCE((
+				SELECT SUM(units) FROM buyers AS one WHERE one.user_id = buyers.user_id AND one.sale_id IN
+				(SELECT id FROM sales WHERE campaign_id = buyers.sale_id AND ` + forBuyers + `)), 0) THEN 0 ELSE 1 END AS wrong
+				FROM buyers WHERE user_id > ? AND sale_id = ? ORDER BY user_id`, "", []any{offer.Campaign.ID}, &ofCampaign})
 			var sales []string
 			if err == nil {
-				sales, err = column[string](tx, "read the sales of a campaign", "SELECT id FROM sales WHERE campaign_id = ? AND "+forBuyers, offer.Campaign.ID)
+				sales, err = column[string](tx, "read its sales", "SELECT id FROM sales WHERE campaign_id = ? AND "+forBuyers, offer.Campaign.ID)
 			}
 			for _, id := range sales {
 				named = append(named, buyersUnits(id, &ofItsSales))
@@ -161,11 +162,12 @@ func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok
 }
 
 func buyersUnits(saleID string, into *sum) rowsAfter[string] {
-	return rowsAfter[string]{"SELECT user_id AS place, units, 0 AS wrong FROM buyers WHERE user_id > ? AND sale_id = ? ORDER BY user_id", "", []any{saleID}, into}
+	return rowsAfter[string]{"SELECT user_id AS place, units, 0 AS wrong FROM buyers WHERE user_id > ? AND sale_id = ? ORDER BY user_id",
+		"", []any{saleID}, into}
 }
 
-// rowsAfter is a query of the rows with a place above after, in the order of the places. Its rows are (place, units, wrong); wrong is
-// 1 if the row contradicts another table. Its arguments are after and, behind it, the others.
+// rowsAfter is a query of the rows with a place above after, in the order of the places. Its rows are (place, units, wrong);
+// wrong is 1 if the row contradicts another table. Its arguments are after and, behind it, the others.
 type rowsAfter[K any] struct {
 	query  string
 	after  K

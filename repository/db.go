@@ -256,7 +256,7 @@ func (s *Store) dialect(mysql, sqlite string) string {
 func (s *Store) Now(ctx context.Context) (time.Time, error) { return s.nowOn(s.read.WithContext(ctx)) }
 
 func (s *Store) nowOn(db *gorm.DB) (time.Time, error) {
-	now, _, err := one(scan(db, "read the database's clock", func(now *time.Time) []any { return []any{millis(now)} }, "SELECT "+s.nowMillis()))
+	now, _, err := one(scan(db, "read the database's clock", func(now *time.Time) []any { return []any{millis{now}} }, "SELECT "+s.nowMillis()))
 	return now, err
 }
 
@@ -307,8 +307,8 @@ func (s *Store) repeat(ctx context.Context, transaction func() error) error {
 // errTakenBack rolls back a transaction that must change nothing. It never leaves this package.
 var errTakenBack = errors.New("taken back")
 
-// decide is transact for an fn with a verdict, which a refusal rolls back. If fn returns units to a sale on which instances refuse
-// requests from memory, decide rolls back, waits until their leases have ended, at most refusalLease, and runs fn again.
+// decide is transact for an fn with a verdict, which a refusal rolls back. If fn returns units to a sale on which instances
+// refuse requests from memory, decide rolls back, waits until their leases have ended, at most refusalLease, and runs fn again.
 func (s *Store) decide(ctx context.Context, fn func(tx *gorm.DB) (model.Verdict, error)) (verdict model.Verdict, err error) {
 	for {
 		err = s.transact(ctx, func(tx *gorm.DB) (err error) {
@@ -330,7 +330,7 @@ func (s *Store) decide(ctx context.Context, fn func(tx *gorm.DB) (model.Verdict,
 	}
 }
 
-// oneInstant are the options of a transaction whose reads all see what the first one sees, as on SQLite those of any transaction do.
+// oneInstant are the options of a transaction whose reads all see what the first one sees. SQLite ignores the level.
 var oneInstant = &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead}
 
 // codes returns the number of an error of MySQL, or the extended code of an error of SQLite. Both are 0 for any other error.

@@ -9,8 +9,8 @@ import (
 )
 
 // Deduct takes units for one or more attempts on one sale, in one transaction with optimistic locking: it commits only if the
-// version of the stock row is still the one that was read. If the sale ever had a gate, the transaction records the orders for the
-// gate, see GateChanges.
+// version of the stock row is still the one that was read. If the sale ever had a gate, the transaction records the orders for
+// the gate, see GateChanges.
 //
 // The outcomes are in the order of the attempts. The verdict on a new attempt is Accepted, with the committed order, or NotFound,
 // NotStarted, Ended, Paused, LimitReached or SoldOut; a known attempt gets the answer of Attempt.Replay. Deduct returns
@@ -93,9 +93,9 @@ func first(outcomes []model.Outcome, err error) (model.Outcome, error) {
 	return outcomes[0], nil
 }
 
-// judgeOutside decides attempts by terms that were read before, without a transaction, so that a refusal, the most frequent answer
-// in a rush, writes nothing. If the sale does not exist, does not sell now or has no units left, it refuses all attempts that are
-// not known; otherwise these stay open.
+// judgeOutside decides attempts by terms that were read before, without a transaction, so that a refusal, the most frequent
+// answer in a rush, writes nothing. If the sale does not exist, does not sell now or has no units left, it refuses all attempts
+// that are not known; otherwise these stay open.
 func (s *Store) judgeOutside(ctx context.Context, saleID string, attempts []model.Attempt, from supply) (*attemptBatch, error) {
 	db := s.read.WithContext(ctx)
 	known, err := s.knownOutcomes(db, attempts)

@@ -29,8 +29,8 @@ func (s *Store) DueEndpoints(ctx context.Context) ([]model.Endpoint, error) {
 func endpoints(db *gorm.DB, where string, args ...any) ([]model.Endpoint, error) {
 	return scan(db, "read endpoints", func(e *model.Endpoint) []any {
 		return []any{
-			&e.ID, &e.URL, &e.Rate, &e.State, &e.Reason, &e.Secret, &e.OldSecret, millis(&e.OldUntil),
-			&e.Position, &e.SendingTo, &e.Tries, millis(&e.FailingSince), millis(&e.CreatedAt),
+			&e.ID, &e.URL, &e.Rate, &e.State, &e.Reason, &e.Secret, &e.OldSecret, millis{&e.OldUntil},
+			&e.Position, &e.SendingTo, &e.Tries, millis{&e.FailingSince}, millis{&e.CreatedAt},
 		}
 	}, `SELECT id, url, rate, state, reason, secret, old_secret, old_until_ms, position, sending_to, tries, failing_since_ms, created_at_ms
 		FROM endpoints WHERE `+where, args...)
@@ -103,7 +103,7 @@ func (s *Store) ChangeEndpoint(ctx context.Context, id string, c model.EndpointC
 // RemoveEndpoint deletes an endpoint and its deliveries; ok is false if there is none.
 func (s *Store) RemoveEndpoint(ctx context.Context, id, actor string) (ok bool, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
-		removed, err := exec(tx, "delete it", "DELETE FROM endpoints WHERE id = ?", id)
+		removed, err := exec(tx, "delete the row", "DELETE FROM endpoints WHERE id = ?", id)
 		if ok = removed > 0; !ok {
 			return err
 		}
@@ -116,8 +116,8 @@ func (s *Store) RemoveEndpoint(ctx context.Context, id, actor string) (ok bool, 
 // none, or if the endpoint is reserved, is not on or is in a pause.
 func (s *Store) TakeEndpoint(ctx context.Context, id string, lease time.Duration) (e model.Endpoint, ok bool, err error) {
 	db, now := s.write.WithContext(ctx), s.nowMillis()
-	changed, err := exec(db, "reserve an endpoint", "UPDATE endpoints SET leased_until_ms = "+now+" + ? WHERE id = ? AND state = ? AND leased_until_ms <= "+
-		now+" AND next_at_ms <= "+now, lease.Milliseconds(), id, string(model.EndpointOn))
+	changed, err := exec(db, "reserve an endpoint", "UPDATE endpoints SET leased_until_ms = "+now+" + ? WHERE id = ? AND state = ?"+
+		" AND leased_until_ms <= "+now+" AND next_at_ms <= "+now, lease.Milliseconds(), id, string(model.EndpointOn))
 	if err != nil || changed == 0 {
 		return e, false, err
 	}
@@ -187,6 +187,6 @@ func (s *Store) Delivery(ctx context.Context, endpointID string, id int64) (d mo
 
 func deliveries(db *gorm.DB, where string, args ...any) ([]model.Delivery, error) {
 	return scan(db, "read deliveries", func(d *model.Delivery) []any {
-		return []any{&d.ID, &d.EndpointID, &d.First, &d.Last, millis(&d.At), &d.Took, &d.Status, &d.Answer}
+		return []any{&d.ID, &d.EndpointID, &d.First, &d.Last, millis{&d.At}, &d.Took, &d.Status, &d.Answer}
 	}, "SELECT id, endpoint_id, first, last, at_ms, took_ms * 1000000, status, answer FROM deliveries WHERE "+where, args...)
 }

@@ -11,10 +11,10 @@ import (
 	"flashsale/model"
 )
 
-// Enter makes entries in a sale's line for the users of wishes, in this order, or finds those that they have: a user has one entry
-// in a sale. It uses only the user and the quantity of a wish. The entries are in the order of the wishes. The verdict is about
-// users who had none: Accepted, or, if nothing is changed and their entries are empty, NotFound, NotStarted, Ended, NoLine or
-// EntriesClosed.
+// Enter makes entries in a sale's line for the users of wishes, in this order, or finds those that they have: a user has one
+// entry in a sale. It uses only the user and the quantity of a wish. The entries are in the order of the wishes. The verdict is
+// about users who had none: Accepted, or, if nothing is changed and their entries are empty, NotFound, NotStarted, Ended, NoLine
+// or EntriesClosed.
 func (s *Store) Enter(ctx context.Context, saleID string, wishes []model.LineEntry) (entries []model.LineEntry, verdict model.Verdict, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		line, ok, err := s.lockLine(tx, saleID)
@@ -56,11 +56,11 @@ func (s *Store) Enter(ctx context.Context, saleID string, wishes []model.LineEnt
 	return entries, verdict, wrap("enter the line of sale "+saleID, err)
 }
 
-// mayEnter judges whether a locked line takes entries now; ok is false if the sale has no line. If the sale has begun and no
-// caller has sealed the line yet, mayEnter seals it, except for a draw. If the sale has sold out, mayEnter begins its waiting list.
+// mayEnter judges whether a locked line takes entries now; ok is false if there is none. If the sale has begun and no caller has
+// sealed the line yet, mayEnter seals it, except for a draw. If the sale has sold out, mayEnter begins its waiting list.
 func (s *Store) mayEnter(tx *gorm.DB, saleID string, line lockedLine, ok bool) (verdict model.Verdict, now time.Time, err error) {
 	offer, now, exists, err := s.offerOn(tx, saleID)
-	phase, draw := model.Phase(line.Phase), line.Mode == string(model.ModeDraw)
+	phase, draw := line.Phase, line.Mode == model.ModeDraw
 	// A caller seals the line a moment after the start. Entries that come between the two are not among the sealed ones.
 	late := phase == model.PhaseEntering && !now.Before(offer.StartsAt)
 	switch {
@@ -72,7 +72,7 @@ func (s *Store) mayEnter(tx *gorm.DB, saleID string, line lockedLine, ok bool) (
 		return model.Ended, now, nil
 	case now.UnixMilli() < line.EntriesAtMs:
 		return model.NotStarted, now, nil
-	case phase == model.PhaseOver, draw && !line.WaitingList && phase == model.PhaseCalling, draw && phase == model.PhaseSealed, draw && late:
+	case phase == model.PhaseOver, draw && phase == model.PhaseCalling && !line.WaitingList, draw && phase == model.PhaseSealed, draw && late:
 		return model.EntriesClosed, now, nil
 	case late:
 		err := tx.Exec("UPDATE sale_lines SET phase = 'sealed', sealed = entries WHERE sale_id = ?", saleID).Error
@@ -82,7 +82,8 @@ func (s *Store) mayEnter(tx *gorm.DB, saleID string, line lockedLine, ok bool) (
 	case offer.Stock.Available > 0 || now.Before(offer.StartsAt):
 		return model.NoLine, now, nil
 	}
-	begun, err := exec(tx, "begin a waiting list", "UPDATE stock SET lined = 2, version = version + 1 WHERE sale_id = ? AND lined = 1 AND available = 0", saleID)
+	begun, err := exec(tx, "begin a waiting list",
+		"UPDATE stock SET lined = 2, version = version + 1 WHERE sale_id = ? AND lined = 1 AND available = 0", saleID)
 	if err != nil || begun > 0 {
 		return model.Accepted, now, err
 	}
@@ -98,7 +99,7 @@ func (s *Store) mayEnter(tx *gorm.DB, saleID string, line lockedLine, ok bool) (
 func (s *Store) EntryOf(ctx context.Context, saleID, userID string) (e model.LineEntry, ok bool, err error) {
 	var phase model.Phase
 	e, ok, err = one(scan(s.read.WithContext(ctx), "read an entry", func(e *model.LineEntry) []any {
-		return []any{&e.UserID, &e.Number, &e.Quantity, &e.State, optional(&e.Units), millis(&e.Until), &phase}
+		return []any{&e.UserID, &e.Number, &e.Quantity, &e.State, optional(&e.Units), millis{&e.Until}, &phase}
 	}, `SELECT entries.user_id, entries.number, quantity, state, units, until_ms, phase FROM entries
 		JOIN sale_lines ON sale_lines.sale_id = entries.sale_id
 		LEFT JOIN calls ON calls.sale_id = entries.sale_id AND calls.number = entries.number
@@ -136,10 +137,10 @@ func (s *Store) Leave(ctx context.Context, saleID, userID string) (model.Verdict
 			return model.NotFound, err
 		}
 		state := model.EntryLeft
-		switch phase := model.Phase(line.Phase); {
-		case phase == model.PhaseEntering:
+		switch {
+		case line.Phase == model.PhaseEntering:
 			state = model.EntryVoid
-		case phase == model.PhaseSealed && line.Mode == string(model.ModeDraw):
+		case line.Phase == model.PhaseSealed && line.Mode == model.ModeDraw:
 			return model.EntriesClosed, nil
 		}
 		number, waits, err := one(column[int64](tx, "lock the entry", "SELECT number FROM entries WHERE sale_id = ? AND user_id = ? AND state = ?"+s.forUpdate(),
@@ -159,8 +160,8 @@ func (s *Store) Leave(ctx context.Context, saleID, userID string) (model.Verdict
 }
 
 // SellCalled makes orders for buyers who are called, in one transaction, which also ends their calls. The outcomes are those of
-// Deduct, and LimitReached also if the buyer wants more units than the call allows, SoldOut only if this sale of a campaign has too
-// few, and NotYourTurn if the buyer is not called. Whoever is refused keeps the call.
+// Deduct, and LimitReached also if the buyer wants more units than the call allows, SoldOut only if this sale of a campaign has
+// too few, and NotYourTurn if the buyer is not called. Whoever is refused keeps the call.
 func (s *Store) SellCalled(ctx context.Context, saleID string, attempts []model.Attempt) (outcomes []model.Outcome, err error) {
 	err = underTerms(func() error {
 		outcomes, err = s.sellJudged(ctx, saleID, attempts, supply{guard: byCalls, source: model.FromLine})
@@ -169,9 +170,9 @@ func (s *Store) SellCalled(ctx context.Context, saleID string, attempts []model.
 	return outcomes, wrap("sell on sale "+saleID, err)
 }
 
-// judgeCalls refuses open attempts of buyers who are not called, or who want more units than their call, or this sale of a campaign,
-// has. It locks the calls and the stock row, and adds the calls of the attempts that stay open to the supply. It fails as
-// lockTerms does.
+// judgeCalls refuses open attempts of buyers who are not called, or who want more units than their call, or this sale of a
+// campaign, has. It locks the calls and the stock row, and adds the calls of the attempts that stay open to the supply. It fails
+// as lockTerms does.
 func (s *Store) judgeCalls(tx *gorm.DB, b *attemptBatch, offer model.Offer, from *supply) error {
 	type call struct {
 		user          string

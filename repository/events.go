@@ -14,9 +14,9 @@ import (
 )
 
 // Events of orders and payments are recorded in the transaction that changes these; those of sales by RecordOnce. The events of
-// one type in a transaction are one row, with the ids of what they are about. The row has no copy of what an event shows of these,
-// which never changes. It gets its place in the feed after the commit, because numbers that are given before the commit become
-// visible in another order, and a reader would miss rows.
+// one type in a transaction are one row, with the ids of what they are about. The row has no copy of what an event shows of
+// these, which never changes. It gets its place in the feed after the commit, because numbers that are given before the commit
+// become visible in another order, and a reader would miss rows.
 
 // unnumbered is the most rows that get their places, or are deleted, at once.
 const unnumbered = 500
@@ -95,7 +95,7 @@ func (s *Store) Events(ctx context.Context, after int64, limit int) (list []mode
 	const rowsAtOnce = 20
 	db, ids := s.read.WithContext(ctx), []string(nil)
 	for at := after; len(list) < limit; {
-		rows, err := scan(db, "read events", func(r *eventRow) []any { return []any{&r.first, &r.last, &r.what, millis(&r.at), &r.ids} },
+		rows, err := scan(db, "read events", func(r *eventRow) []any { return []any{&r.first, &r.last, &r.what, millis{&r.at}, &r.ids} },
 			"SELECT last - events + 1, last, type, at_ms, ids FROM events WHERE last > ? ORDER BY last LIMIT ?", at, rowsAtOnce)
 		if err != nil {
 			return nil, err
@@ -155,7 +155,7 @@ func fill(db *gorm.DB, list []model.Event, ids []string) error {
 		return nil
 	}
 	rows, err := scan(db, "read the orders of events", func(o *model.Order) []any {
-		return []any{&o.ID, &o.SaleID, &o.UserID, &o.Quantity, &o.AmountCents, &o.Currency, &o.Status, millis(&o.CreatedAt), millis(&o.ExpiresAt)}
+		return []any{&o.ID, &o.SaleID, &o.UserID, &o.Quantity, &o.AmountCents, &o.Currency, &o.Status, millis{&o.CreatedAt}, millis{&o.ExpiresAt}}
 	}, "SELECT id, sale_id, user_id, quantity, amount_cents, currency, status, created_at_ms, expires_at_ms FROM orders WHERE id IN ?", orderIDs)
 	byID := byKey(rows, func(o model.Order) string { return o.ID })
 	for i := range list {

@@ -22,16 +22,18 @@ func (s *Store) NextEpoch(ctx context.Context, saleID string, seen, gates int64,
 	defer func() { end(err) }()
 	now, next := s.nowMillis(), max(seen, gates)+1
 	changed, err := exec(s.write.WithContext(ctx), "start a new epoch of sale "+saleID, "UPDATE stock SET epoch = ?, epoch_at_ms = "+now+
-		", version = version + 1 WHERE sale_id = ? AND epoch = ? AND NOT epoch_at_ms BETWEEN "+now+" - ? + 1 AND "+now, next, saleID, seen, pause.Milliseconds())
+		", version = version + 1 WHERE sale_id = ? AND epoch = ? AND NOT epoch_at_ms BETWEEN "+now+" - ? + 1 AND "+now,
+		next, saleID, seen, pause.Milliseconds())
 	return next, changed == 1, err
 }
 
 // RenewEpoch renews the time stamp of an epoch, unless there is a newer one, so that no other rebuild begins during its own.
 func (s *Store) RenewEpoch(ctx context.Context, saleID string, epoch int64) error {
-	return s.update(ctx, "renew the epoch of sale "+saleID, "UPDATE stock SET epoch_at_ms = "+s.nowMillis()+" WHERE sale_id = ? AND epoch = ?", saleID, epoch)
+	return s.update(ctx, "renew the epoch of sale "+saleID, "UPDATE stock SET epoch_at_ms = "+s.nowMillis()+
+		" WHERE sale_id = ? AND epoch = ?", saleID, epoch)
 }
 
-// nextGateVersion is the part of an UPDATE of stock that must go with tellGate. MySQL assigns from left to right, so version is last.
+// nextGateVersion is the part of an UPDATE of stock that must go with tellGate. MySQL assigns from left to right: version last.
 const nextGateVersion = "gate_version = version + 1, version = version + 1"
 
 // tellGate records for the gate what this transaction has changed in a stock row, which the change has locked. It records nothing
@@ -44,7 +46,7 @@ func (s *Store) tellGate(tx *gorm.DB, saleID string, changes ...model.GateChange
 	return wrap("record changes for the gate", s.run(tx, s.telling(saleID, stock, changes)...))
 }
 
-// telling returns the statements of tellGate. stock is the row after the change; the Version and UserID of the changes are not used.
+// telling returns the statements of tellGate. stock is the row after the change; the changes need no Version and no UserID.
 func (s *Store) telling(saleID string, stock model.Stock, changes []model.GateChange) []statement {
 	if stock.Epoch == 0 || stock.Lined == model.InLine {
 		return nil
@@ -95,5 +97,6 @@ func (s *Store) GateChanges(ctx context.Context, saleID string, after int64, lim
 
 // ForgetGateChanges deletes the changes up to a version, which the open gate has applied.
 func (s *Store) ForgetGateChanges(ctx context.Context, saleID string, upTo int64) error {
-	return s.update(ctx, "delete the changes that the gate of sale "+saleID+" knows", "DELETE FROM gate_changes WHERE sale_id = ? AND version <= ?", saleID, upTo)
+	return s.update(ctx, "delete the changes that the gate of sale "+saleID+" knows",
+		"DELETE FROM gate_changes WHERE sale_id = ? AND version <= ?", saleID, upTo)
 }

@@ -80,7 +80,7 @@ func (h *hosts) tell() {
 	}
 }
 
-// Follow calls a function with the server in use, as host:port, and again whenever another one is used, if the address names several.
+// Follow, if the address names several servers, calls a function with the one in use, as host:port, and again with each next one.
 func (s *Store) Follow(follow func(server string)) {
 	if s.hosts != nil {
 		s.hosts.follow.Store(&follow)

@@ -13,7 +13,8 @@ import (
 // nothing changes.
 func (s *Store) SandboxCharge(ctx context.Context, t model.SandboxTransaction) error {
 	return s.update(ctx, "note a sandbox charge", s.insertIgnore()+
-		" INTO sandbox_transactions (txn_id, payment_id, amount_cents, status, reported) VALUES (?, ?, ?, ?, 0)", t.ID, t.PaymentID, t.AmountCents, string(t.Status))
+		" INTO sandbox_transactions (txn_id, payment_id, amount_cents, status, reported) VALUES (?, ?, ?, ?, 0)",
+		t.ID, t.PaymentID, t.AmountCents, string(t.Status))
 }
 
 // SandboxUnreported lists at most limit transactions whose callback the merchant has neither accepted nor refused for good, in

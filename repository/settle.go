@@ -92,8 +92,7 @@ func (s *Store) refuseDurably(tx *gorm.DB, b *attemptBatch) error {
 		a, reason := b.attempts[i], b.outcomes[i].Verdict
 		values = append(values, a.ID, a.SaleID, a.UserID, a.Quantity, string(reason))
 		if reason == model.SoldOut {
-			// The gate admitted more units than the stock had. Any instance that reads the mark replaces the gate, even if
-			// this instance dies.
+			// The gate admitted more units than the stock had. Any instance that reads the mark replaces it.
 			mark = statement{"UPDATE stock SET wrong_epoch = epoch WHERE sale_id = ?", []any{a.SaleID}}
 		}
 	}
