@@ -46,9 +46,8 @@ func (s *Store) Operations(ctx context.Context, subject, cursor string, limit in
 	return list, next, err
 }
 
-// Lease gives holder the named lease for ttl by the database's clock, or extends the lease that holder has. It returns false if
-// another holder has the lease. A lease that ends more than ttl from now was given before the clock was set back, and counts as
-// expired.
+// Lease gives holder the named lease for ttl by the database's clock, or extends it. It returns false if another holder has it. A
+// lease that ends more than ttl from now was given before the clock was set back, and counts as expired.
 func (s *Store) Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error) {
 	db, now := s.write.WithContext(ctx), s.nowMillis()
 	err := s.run(db, do(s.insertIgnore()+" INTO leases (name, holder, until_ms) VALUES (?, '', 0)", name),

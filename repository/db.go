@@ -75,8 +75,7 @@ type Store struct {
 
 // Open connects to `sqlite:PATH` or `mysql://user:pass@host:port/db`. maxConns is the most connections to MySQL. Open creates the
 // folder of an SQLite file, but no tables: MigrateUp makes these. An address of MySQL may name several servers, as
-// host:port,host:port; the store uses the first one that takes writes, and another one when that takes none any more. It may have
-// parameters:
+// host:port,host:port, of which the store uses the first one that takes writes, see hosts, and may have parameters:
 //   - tls=true encrypts connections and checks the server's certificate, tls=skip-verify does not check the certificate,
 //     and tls=preferred does not check it either and encrypts only if the server can.
 //   - tls-ca is a file with the authorities that may have signed the server's certificate, instead of the machine's. It implies
@@ -88,9 +87,7 @@ func Open(ctx context.Context, address string, maxConns int) (*Store, error) {
 }
 
 // OpenBy is Open with connection pools made by open, so that a caller can observe the statements.
-func OpenBy(ctx context.Context, address string, maxConns int, open func(driver.Connector) *sql.DB) (*Store, error) {
-	var s *Store
-	var err error
+func OpenBy(ctx context.Context, address string, maxConns int, open func(driver.Connector) *sql.DB) (s *Store, err error) {
 	if path, ok := strings.CutPrefix(address, "sqlite:"); ok {
 		s, err = openSQLite(ctx, path, open)
 	} else {
@@ -269,13 +266,12 @@ func (s *Store) insertIgnore() string { return s.dialect("INSERT IGNORE", "INSER
 
 // transact runs fn in one transaction. It repeats the transaction if another one was in the way (see passing), or if the driver
 // gives up the connection, for example because the server has become read-only. After the last try it returns
-// model.ErrUnavailable. Any other error is returned as it is. If the commit itself fails with such an error, the transaction
-// may have been committed.
+// model.ErrUnavailable. If the commit fails with any other error, the transaction may have been committed.
 func (s *Store) transact(ctx context.Context, fn func(tx *gorm.DB) error) error {
 	return s.repeat(ctx, func() error { return s.write.WithContext(ctx).Transaction(fn) })
 }
 
-func (s *Store) repeat(ctx context.Context, transaction func() error) error {
+func (s *Store) repeat(ctx context.Context, transaction func() error) (err error) {
 	if s.lock != nil {
 		select {
 		case s.lock <- struct{}{}:
@@ -288,7 +284,6 @@ func (s *Store) repeat(ctx context.Context, transaction func() error) error {
 	if s.galera {
 		tries = clusterTries
 	}
-	var err error
 	for try := range tries {
 		err = transaction()
 		switch {

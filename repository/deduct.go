@@ -45,8 +45,7 @@ func (s *Store) deduct(ctx context.Context, saleID string, attempts []model.Atte
 }
 
 // DeductLocked takes an attempt's units under a lock on the stock row, which it takes last, since all other buyers of the sale
-// wait for it. If an operator has changed the sale since its terms were read, DeductLocked begins again. On SQLite, which has no
-// row locks, the transaction is the only writer. The outcome is one of those of Deduct.
+// wait for it. If an operator has changed the sale since its terms were read, it begins again. The outcomes are those of Deduct.
 func (s *Store) DeductLocked(ctx context.Context, a model.Attempt) (outcome model.Outcome, err error) {
 	err = underTerms(func() error {
 		from := supply{guard: byLock, source: model.FromDatabase}

@@ -70,13 +70,13 @@ const oldSecretTime = 24 * time.Hour
 
 // ChangeEndpoint changes an endpoint and returns the changed one; ok is false if there is none. An endpoint that is switched on
 // again goes on behind the last event that it has taken.
-func (s *Store) ChangeEndpoint(ctx context.Context, id string, c model.EndpointChange, actor string) (changed model.Endpoint, ok bool, err error) {
+func (s *Store) ChangeEndpoint(ctx context.Context, id string, c model.EndpointChange, actor string) (e model.Endpoint, ok bool, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
-		var e model.Endpoint
 		if e, ok, err = one(endpoints(tx, "id = ?"+s.forUpdate(), id)); err != nil || !ok {
 			return err
 		}
-		what := fmt.Sprintf("%s: URL %s, rate %d, %s", id, cmp.Or(c.URL, e.URL), cmp.Or(c.Rate, e.Rate), cmp.Or(c.State, e.State))
+		e.URL, e.Rate = cmp.Or(c.URL, e.URL), cmp.Or(c.Rate, e.Rate)
+		what := fmt.Sprintf("%s: URL %s, rate %d, %s", id, e.URL, e.Rate, cmp.Or(c.State, e.State))
 		if c.Secret != "" {
 			now, err := s.nowOn(tx)
 			if err != nil {
@@ -85,19 +85,15 @@ func (s *Store) ChangeEndpoint(ctx context.Context, id string, c model.EndpointC
 			e.OldSecret, e.OldUntil, e.Secret = e.Secret, now.Add(oldSecretTime), c.Secret
 			what += ", a new secret"
 		}
-		set, args := "", []any{cmp.Or(c.URL, e.URL), cmp.Or(c.Rate, e.Rate), e.Secret, e.OldSecret, toMillis(e.OldUntil)}
+		set, args := "", []any{e.URL, e.Rate, e.Secret, e.OldSecret, toMillis(e.OldUntil)}
 		if c.State != "" {
+			e.State, e.Reason, e.Tries, e.FailingSince = c.State, "", 0, time.Time{}
 			set, args = ", state = ?, reason = '', tries = 0, failing_since_ms = 0, next_at_ms = 0", append(args, string(c.State))
 		}
-		err := s.run(tx, do("UPDATE endpoints SET url = ?, rate = ?, secret = ?, old_secret = ?, old_until_ms = ?"+set+" WHERE id = ?", append(args, id)...),
+		return s.run(tx, do("UPDATE endpoints SET url = ?, rate = ?, secret = ?, old_secret = ?, old_until_ms = ?"+set+" WHERE id = ?", append(args, id)...),
 			s.logging(actor, "change", model.EndpointSubject, what))
-		if err != nil {
-			return err
-		}
-		changed, _, err = one(endpoints(tx, "id = ?", id))
-		return err
 	})
-	return changed, ok, wrap("change an endpoint", err)
+	return e, ok, wrap("change an endpoint", err)
 }
 
 // RemoveEndpoint deletes an endpoint and its deliveries; ok is false if there is none.
@@ -134,9 +130,8 @@ func (s *Store) SendTo(ctx context.Context, id string, last int64) error {
 	return s.update(ctx, "begin a delivery", "UPDATE endpoints SET sending_to = ? WHERE id = ?", last, id)
 }
 
-// FinishDelivery records a try to send the batch under way, ends the reservation, and plans the next try or batch after
-// a pause. The endpoint goes on behind events that it has taken, and behind one that is undeliverable. It gets state and reason.
-// If the endpoint is not on any more, only the try is recorded.
+// FinishDelivery records a try to send the batch under way and, if the endpoint is still on, ends the reservation, plans the next
+// try or batch after a pause, and sets state and reason. The endpoint goes on behind events that it has taken or can't take.
 func (s *Store) FinishDelivery(ctx context.Context, d model.Delivery, pause time.Duration, state model.EndpointState, reason string) error {
 	err := s.transact(ctx, func(tx *gorm.DB) error {
 		if _, err := noteDelivery(tx, d); err != nil {

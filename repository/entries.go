@@ -11,10 +11,9 @@ import (
 	"flashsale/model"
 )
 
-// Enter makes entries in a sale's line for the users of wishes, in this order, or finds those that they have: a user has one
-// entry in a sale. It uses only the user and the quantity of a wish. The entries are in the order of the wishes. The verdict is
-// about users who had none: Accepted, or, if nothing is changed and their entries are empty, NotFound, NotStarted, Ended, NoLine
-// or EntriesClosed.
+// Enter makes entries in a sale's line for the users of wishes, or finds those that they have: a user has one entry in a sale. It
+// uses only the user and the quantity of a wish. The entries are in the order of the wishes. The verdict is about users who had
+// none: Accepted, or, with empty entries, NotFound, NotStarted, Ended, NoLine or EntriesClosed.
 func (s *Store) Enter(ctx context.Context, saleID string, wishes []model.LineEntry) (entries []model.LineEntry, verdict model.Verdict, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		line, ok, err := s.lockLine(tx, saleID)
@@ -170,9 +169,8 @@ func (s *Store) SellCalled(ctx context.Context, saleID string, attempts []model.
 	return outcomes, wrap("sell on sale "+saleID, err)
 }
 
-// judgeCalls refuses open attempts of buyers who are not called, or who want more units than their call, or this sale of a
-// campaign, has. It locks the calls and the stock row, and adds the calls of the attempts that stay open to the supply. It fails
-// as lockTerms does.
+// judgeCalls refuses open attempts of buyers without a call, and those for more units than the call, or the sale of a campaign,
+// has. It locks the calls and, as lockTerms does, the stock row, and adds the calls of the attempts that stay open to the supply.
 func (s *Store) judgeCalls(tx *gorm.DB, b *attemptBatch, offer model.Offer, from *supply) error {
 	type call struct {
 		user          string

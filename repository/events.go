@@ -14,9 +14,8 @@ import (
 )
 
 // Events of orders and payments are recorded in the transaction that changes these; those of sales by RecordOnce. The events of
-// one type in a transaction are one row, with the ids of what they are about. The row has no copy of what an event shows of
-// these, which never changes. It gets its place in the feed after the commit, because numbers that are given before the commit
-// become visible in another order, and a reader would miss rows.
+// one type in a transaction are one row, with the ids of what they are about: what an event shows of these never changes. A row
+// gets its place in the feed after the commit. Numbers given before it would become visible out of order, and readers miss rows.
 
 // unnumbered is the most rows that get their places, or are deleted, at once.
 const unnumbered = 500
@@ -129,42 +128,41 @@ func fill(db *gorm.DB, list []model.Event, ids []string) error {
 	for i, e := range list {
 		if e.Type == model.EventRefundDue {
 			paymentIDs = append(paymentIDs, ids[i])
+		} else if statusAfter[e.Type] != "" {
+			orderIDs = append(orderIDs, ids[i])
 		}
 	}
-	payments := map[string]model.Payment{}
+	payments, orders := map[string]model.Payment{}, map[string]model.Order{}
 	if len(paymentIDs) > 0 {
 		rows, err := findPayments(db, "payments.id IN ?", paymentIDs)
 		if err != nil {
 			return err
 		}
 		payments = byKey(rows, func(p model.Payment) string { return p.ID })
+		orderIDs = append(orderIDs, each(rows, func(p model.Payment) string { return p.OrderID })...)
 	}
-	for i := range list {
-		switch e := &list[i]; {
-		case e.Type == model.EventRefundDue:
-			p := payments[ids[i]]
-			e.Payment, ids[i] = &p, p.OrderID
-		case statusAfter[e.Type] == "":
-			e.SaleID = ids[i]
-			continue
+	if len(orderIDs) > 0 {
+		rows, err := scan(db, "read the orders of events", func(o *model.Order) []any {
+			return []any{&o.ID, &o.SaleID, &o.UserID, &o.Quantity, &o.AmountCents, &o.Currency, &o.Status, millis{&o.CreatedAt}, millis{&o.ExpiresAt}}
+		}, "SELECT id, sale_id, user_id, quantity, amount_cents, currency, status, created_at_ms, expires_at_ms FROM orders WHERE id IN ?", orderIDs)
+		if err != nil {
+			return err
 		}
-		list[i].SaleID = model.SaleOf(ids[i])
-		orderIDs = append(orderIDs, ids[i])
+		orders = byKey(rows, func(o model.Order) string { return o.ID })
 	}
-	if len(orderIDs) == 0 {
-		return nil
-	}
-	rows, err := scan(db, "read the orders of events", func(o *model.Order) []any {
-		return []any{&o.ID, &o.SaleID, &o.UserID, &o.Quantity, &o.AmountCents, &o.Currency, &o.Status, millis{&o.CreatedAt}, millis{&o.ExpiresAt}}
-	}, "SELECT id, sale_id, user_id, quantity, amount_cents, currency, status, created_at_ms, expires_at_ms FROM orders WHERE id IN ?", orderIDs)
-	byID := byKey(rows, func(o model.Order) string { return o.ID })
-	for i := range list {
-		if order, ok := byID[ids[i]]; ok {
-			order.Status = cmp.Or(statusAfter[list[i].Type], order.Status)
-			list[i].Order = &order
+	for i, id := range ids {
+		e := &list[i]
+		if e.Type == model.EventRefundDue {
+			p := payments[id]
+			e.Payment, id = &p, p.OrderID
+		}
+		e.SaleID = cmp.Or(model.SaleOf(id), id) // of an order, or the sale itself
+		if order, ok := orders[id]; ok {
+			order.Status = cmp.Or(statusAfter[e.Type], order.Status)
+			e.Order = &order
 		}
 	}
-	return err
+	return nil
 }
 
 // ForgetEvents deletes the oldest events of the feed and the oldest deliveries, as far as they are older than age, at most

@@ -10,10 +10,9 @@ import (
 	"flashsale/model"
 )
 
-// NextEpoch starts a new epoch of a sale's gate. The new epoch is above seen, the epoch that the caller read in the database, and
-// above gates, the epoch of the gate itself. The caller wins, and only then may install the gate, if seen is still the present
-// epoch and was started, or last renewed, at least pause ago. Otherwise nothing is changed, and won is false. A time stamp in the
-// future was written before the clock was set back, and counts as old.
+// NextEpoch starts a new epoch of a sale's gate, above seen, the epoch that the caller read in the database, and above gates,
+// that of the gate itself. The caller wins, and only then may install the gate, if seen is still the present epoch and was
+// started, or last renewed, at least pause ago. A time stamp in the future, from before the clock was set back, counts as old.
 //
 // NextEpoch also raises the version of the stock, so that a Deduct that judged the sale before loses its race: before a sale's
 // first gate, it would not have recorded its orders for the gate.

@@ -34,9 +34,8 @@ func (s servers) connector() (driver.Connector, error) {
 	return &hosts{names: s.hosts, connectors: all}, nil
 }
 
-// hosts connects to the first of several servers that takes writes, and as soon as this one fails or takes no writes, to the next
-// one that does. From then on the pool uses no connection to the earlier server: an old primary that comes back must not be
-// written to.
+// hosts connects to the first of several servers that takes writes, and as soon as this one fails or takes none, to the next one
+// that does. From then on the pool uses no connection to the earlier server, which may be an old primary that has come back.
 type hosts struct {
 	names      []string
 	connectors []driver.Connector

@@ -139,9 +139,8 @@ func (s *Store) LineEntries(ctx context.Context, saleID string, below int64) ite
 	}, func(e model.LineEntry) int64 { return e.Number })
 }
 
-// SetSeed publishes the seed of a sealed line, and the root unless SetRoot has published it, both in hex. To repeat it changes
-// nothing. After it the calls or the draw can begin. The seed is empty if there are no entries. If a line with a beacon has no
-// randomness yet, a constraint makes SetSeed fail.
+// SetSeed publishes the seed of a sealed line, empty if it has no entries, and the root unless SetRoot has, both in hex. Then the
+// calls or the draw can begin. To repeat it changes nothing. A line with a beacon must have randomness, by a constraint.
 func (s *Store) SetSeed(ctx context.Context, saleID, root, seed string) error {
 	return s.transact(ctx, func(tx *gorm.DB) error {
 		// MySQL assigns from left to right, so what depends on the old root comes first.
@@ -250,8 +249,7 @@ func (s *Store) lockEntries(tx *gorm.DB, saleID string, numbers []int64) (map[in
 
 // EndCalls ends at most limit calls of a sale's line, and gives their units back to the line. If all is false, it ends the calls
 // whose time is over, unless the line is stopped, and the entries lapse. If all is true, because the sale has ended, it also ends
-// calls that still run. Then the entries wait again, since their buyers have not missed a call; in a line that is over, an entry
-// that waits has lost. more is true if there may be other calls to end.
+// calls that still run, and the entries wait again: their buyers have not missed a call. more: there may be other calls to end.
 func (s *Store) EndCalls(ctx context.Context, saleID string, all bool, limit int) (more bool, err error) {
 	when, state := " AND until_ms <= "+s.nowMillis(), model.EntryLapsed
 	if all {
@@ -304,10 +302,9 @@ func entriesBecome(saleID string, numbers []any, state model.EntryState) stateme
 	return do("UPDATE entries SET state = ? WHERE sale_id = ? AND number IN "+places(len(numbers)), slices.Concat([]any{string(state), saleID}, numbers)...)
 }
 
-// Draw makes orders of the entries with these numbers, as long as the draw has units. The numbers are those of the ranks from
-// serving on, in their order. An entry gets the units that it wants, but at most the limit at the seal; if fewer are left, it
-// is passed over. id returns the id of a winner's order. looked is how many ranks were looked at; over is true if the draw is
-// over. If another caller has moved the draw on, or the line is stopped or not sealed, nothing is done.
+// Draw makes orders of the entries with these numbers, as long as the draw has units; serving, numbers and looked are as with
+// Call. An entry gets the units that it wants, but at most the limit at the seal; if fewer are left, it is passed over. id
+// returns the id of a winner's order. Nothing is done if another caller has moved it on, or the line is stopped or not sealed.
 func (s *Store) Draw(
 	ctx context.Context, saleID string, serving int64, numbers []int64, id func(userID string) string,
 ) (looked int, over bool, err error) {

@@ -141,9 +141,8 @@ var meaning = map[string]string{
 }
 
 // sessionSettings returns further variables of a session: settings goes with those in meaning, and limits has those that limit
-// the time of statements and transactions. It asks a server for its version, because MariaDB and MySQL name some variables
-// differently, and only MariaDB ends idle transactions. It returns an error if MySQL is too old to enforce CHECK constraints.
-// galera is true if the server is a node of a Galera cluster.
+// the time of statements and transactions. MariaDB and MySQL name some differently, and only MariaDB ends idle transactions.
+// MySQL that is too old to enforce CHECK constraints is an error. galera is true if the server is a node of a Galera cluster.
 func sessionSettings(ctx context.Context, s servers) (settings, limits map[string]string, galera bool, err error) {
 	connector, err := s.connector()
 	if err != nil {

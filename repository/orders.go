@@ -144,9 +144,8 @@ func (s *Store) index(name string) string {
 // order stays in the tables and, until the sale is over, in the gate.
 const cancelMost = 100
 
-// Cancel cancels a pending order and releases its units. The verdict is Accepted; NotFound if there is no such order or it is
-// another user's; or NotCancellable, with the order as it is, if the order is not pending or the user has cancelled cancelMost
-// orders of the sale.
+// Cancel cancels a pending order and releases its units. The verdict is Accepted; NotFound if the user has no such order; or
+// NotCancellable, with the order as it is, if it is not pending or the user has cancelled cancelMost orders of the sale.
 func (s *Store) Cancel(ctx context.Context, userID, orderID string) (order model.Order, verdict model.Verdict, err error) {
 	return s.end(ctx, orderID, ending{status: model.OrderCancelled, otherwise: model.NotCancellable, user: userID})
 }
@@ -157,9 +156,9 @@ func (s *Store) CancelAny(ctx context.Context, orderID, actor string) (order mod
 	return s.end(ctx, orderID, ending{status: model.OrderCancelled, otherwise: model.NotCancellable, actor: actor, action: "cancel"})
 }
 
-// Overdue returns, by sale, the ids of pending orders whose deadline passed at least grace ago by the database's clock.
-// It selects at most limit orders, those that have been overdue for longest, and none of the sales in except. After a step
-// forward of that clock, orders made before the step have step.By more time.
+// Overdue returns, by sale, the ids of pending orders whose deadline passed at least grace ago by the database's clock. It
+// selects at most limit orders, those that have been overdue for longest, and none of the sales in except. After a step forward
+// of that clock, orders made before the step have step.By more time.
 func (s *Store) Overdue(ctx context.Context, grace time.Duration, step model.ClockStep, limit int, except []string) (bySale map[string][]string, err error) {
 	query, args := "", []any{string(model.OrderPending), grace.Milliseconds()}
 	if step.By > 0 {
@@ -211,8 +210,7 @@ func (s *Store) Expire(ctx context.Context, saleID string, orderIDs []string) (r
 }
 
 // RefundOrder marks a paid order as refunded, releases its units, marks its money as due for a refund, and logs this as an action
-// of actor. The verdict is Accepted; NotFound if there is no such order; or NotRefundable, with the order as it is, if the order
-// is not paid.
+// of actor. The verdict is Accepted; NotFound; or NotRefundable, with the order as it is, if it is not paid.
 func (s *Store) RefundOrder(ctx context.Context, orderID, actor string) (order model.Order, verdict model.Verdict, err error) {
 	return s.end(ctx, orderID, ending{status: model.OrderRefunded, otherwise: model.NotRefundable, actor: actor, action: "refund"})
 }

@@ -48,8 +48,7 @@ func insertPayment(tx *gorm.DB, p model.Payment, look time.Time) error {
 }
 
 // StartPayment opens a payment of a user's pending order at a provider, or returns the payment that is open there already. The
-// verdict is Accepted; NotFound if there is no such order or it is another user's; or NotPayable if the order is not pending or
-// its deadline has passed.
+// verdict is Accepted; NotFound if the user has no such order; or NotPayable if it is not pending or its deadline has passed.
 func (s *Store) StartPayment(ctx context.Context, userID, orderID, provider string) (payment model.Payment, verdict model.Verdict, err error) {
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		order, ok, err := s.lockOrder(tx, orderID)
@@ -249,8 +248,7 @@ func (s *Store) ApplyReport(
 }
 
 // returnMoney records that the provider has sent the money of a recorded transaction back. If owed is true, the money becomes due
-// for a refund instead, so that the refunder asks the provider. If the money had paid the order, the order becomes refunded, its
-// units return, and moved is true.
+// for a refund instead, so that the refunder asks. If it had paid the order, the order becomes refunded, and its units return.
 func (s *Store) returnMoney(tx *gorm.DB, order *model.Order, row model.Payment, owed bool) (moved bool, err error) {
 	var log statement
 	switch row.Status {
@@ -412,9 +410,8 @@ func (s *Store) refundLater(tx *gorm.DB, order model.Order) error {
 		s.recording(model.EventRefundDue, subject{row.ID, order.SaleID})))
 }
 
-// RefundsDue lists at most limit payments at a provider whose money is due for a refund and to be sent now: first those that need
-// not wait for a pause, then those whose pause ended first. all is how many payments at all providers are due for a refund, now
-// or later, counted up to limit.
+// RefundsDue lists at most limit payments at a provider whose money is to be sent back now: first those without a pause, then
+// those whose pause ended first. all counts, up to limit, the payments at all providers that are due for a refund, now or later.
 func (s *Store) RefundsDue(ctx context.Context, provider string, limit int) (list []model.Payment, all int, err error) {
 	db := s.read.WithContext(ctx)
 	all, err = cell[int](db, "count refunds due", "SELECT COUNT(*) FROM (SELECT 1 FROM payments WHERE status = ? LIMIT ?) AS due",

@@ -195,10 +195,9 @@ func (s *Store) createSale(tx *gorm.DB, sale model.Sale, quota int64, actor stri
 	return wrap("create sale", s.run(tx, creating, stocking, creatingLine(sale), s.logging(actor, "create", sale.ID, detail)))
 }
 
-// ChangeSale applies a change and returns the changed sale. It raises the version of the stock row, so that an optimistic writer
-// that judged the old sale loses its race. The verdict is Accepted; NotFound; QuotaChanged if the quota is not change.IfQuota;
-// BadRequest, with the sale as it is, if the quota would be more than change.MostQuota; that of change.Edit; or Ended or
-// EntriesClosed, see changeLine. A refused change changes nothing.
+// ChangeSale applies a change and returns the changed sale. It raises the version of the stock row, so that a writer that judged
+// the old sale loses its race. The verdict is Accepted or, when nothing changes, NotFound; QuotaChanged if the quota is not
+// change.IfQuota; BadRequest, with the sale as it is, if it would exceed change.MostQuota; or that of change.Edit or changeLine.
 func (s *Store) ChangeSale(ctx context.Context, change model.SaleChange) (offer model.Offer, verdict model.Verdict, err error) {
 	campaigns, err := s.campaignsOf(s.read.WithContext(ctx), change.SaleID)
 	if err != nil {

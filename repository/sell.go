@@ -132,9 +132,8 @@ func taking(sales []saleUnits, from supply) []statement {
 	return nil
 }
 
-// sellNew sells to all attempts of a batch in one transaction. It changes nothing and returns errNotNew if not all attempts are
-// new and fit; its other errors are those of sell and of transact. On MySQL the statements are sent in as few calls as possible,
-// because each call takes a round trip.
+// sellNew sells to all attempts of a batch in one transaction, in as few calls as possible. It changes nothing and returns
+// errNotNew if not all attempts are new and fit; its other errors are those of sell and of transact.
 func (s *Store) sellNew(ctx context.Context, b *attemptBatch, from supply) (_ []model.Outcome, err error) {
 	if len(b.open) == 0 || len(b.open) < len(b.attempts) || slices.ContainsFunc(b.attempts, func(a model.Attempt) bool { return a.Quantity < 1 }) {
 		return nil, errNotNew
@@ -170,7 +169,8 @@ func (s *Store) sellNew(ctx context.Context, b *attemptBatch, from supply) (_ []
 		if err != nil {
 			return err
 		}
-		defer running.on(connection)()
+		running.on(connection)
+		defer running.on(0)
 		limits := from.limits()
 		if len(from.terms) < len(sales) || slices.ContainsFunc(units, func(u userUnits) bool { return u.n > limits[u.sale] }) {
 			return errNotNew

@@ -125,16 +125,11 @@ type statements struct {
 	connection int64 // the server's id of the connection; 0 before and after the transaction
 }
 
-// on sets the connection. The returned function clears it, but first waits for a kill under way, which could otherwise hit the
-// connection's next transaction.
-func (r *statements) on(connection int64) (ended func()) {
-	set := func(connection int64) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.connection = connection
-	}
-	set(connection)
-	return func() { set(0) }
+// on sets the connection. It waits for a kill under way, which could otherwise hit the connection's next transaction.
+func (r *statements) on(connection int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.connection = connection
 }
 
 // kill ends the statement that a transaction is executing. When a context ends, the driver only closes its end of the connection:

@@ -87,17 +87,12 @@ func inCampaigns(units []userUnits, campaigns map[string]string) []userUnits {
 // campaignsOf returns, by sale, the campaigns of those sales that belong to one. This never changes, so it is read once.
 func (s *Store) campaignsOf(db *gorm.DB, saleIDs ...string) (campaigns map[string]string, err error) {
 	campaigns = map[string]string{}
-	add := func(saleID, campaignID string) {
-		if campaignID != "" {
-			campaigns[saleID] = campaignID
-		}
-	}
 	var unknown []string
 	for _, id := range saleIDs {
-		if campaign, known := s.campaigns.Load(id); known {
-			add(id, campaign.(string))
-		} else {
+		if campaign, known := s.campaigns.Load(id); !known {
 			unknown = append(unknown, id)
+		} else if campaign != "" {
+			campaigns[id] = campaign.(string)
 		}
 	}
 	if len(unknown) == 0 {
@@ -106,8 +101,9 @@ func (s *Store) campaignsOf(db *gorm.DB, saleIDs ...string) (campaigns map[strin
 	var rows []struct{ ID, Campaign string }
 	err = db.Raw("SELECT id, COALESCE(campaign_id, '') AS campaign FROM sales WHERE id IN ?", unknown).Scan(&rows).Error
 	for _, r := range rows {
-		s.campaigns.Store(r.ID, r.Campaign)
-		add(r.ID, r.Campaign)
+		if s.campaigns.Store(r.ID, r.Campaign); r.Campaign != "" {
+			campaigns[r.ID] = r.Campaign
+		}
 	}
 	return campaigns, wrap("read the campaigns of sales", err)
 }
