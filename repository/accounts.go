@@ -80,8 +80,7 @@ func (s *Store) ChangeStaff(ctx context.Context, name string, role model.Role, h
 	return account, ok, wrap("change "+name, err)
 }
 
-// RemoveStaff removes a member of the staff, or a key, and returns the removed account; ok is false if no account of the staff
-// has this name.
+// RemoveStaff removes a member of the staff, or a key, and returns its account; ok is false if none has this name.
 func (s *Store) RemoveStaff(ctx context.Context, name, actor string) (account model.Account, ok bool, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		if account, ok, err = s.lockStaff(tx, name); err != nil || !ok {

@@ -56,8 +56,7 @@ func (s *Store) Lease(ctx context.Context, name, holder string, ttl time.Duratio
 	if err != nil {
 		return false, wrap("lease "+name, err)
 	}
-	// The holder is read back, because the number of changed rows is no evidence: on MySQL an UPDATE to the same values
-	// changes no row.
+	// The holder is read back, because an UPDATE to the same values counts no changed row on MySQL.
 	has, err := cell[string](db, "lease "+name, "SELECT holder FROM leases WHERE name = ?", name)
 	return has == holder, err
 }

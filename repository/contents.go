@@ -16,8 +16,7 @@ import (
 // sumRows is the most rows that one statement sums, so that the statement ends long before its time limit.
 const sumRows = 50_000
 
-// behindSale, appended to a sale's id, sorts after the ids of all orders of the sale, which begin with the sale's id
-// and continue in base32.
+// behindSale, appended to a sale's id, sorts after the ids of all its orders, which begin with that id and continue in base32.
 const behindSale = "~"
 
 // contents is a snapshot of the database. It keeps a connection of its own until Close.
@@ -27,8 +26,7 @@ type contents struct {
 	index string // the SQL that makes a SELECT of orders use orders_status
 }
 
-// GateContents opens a snapshot of the data that a new gate needs; the caller must close it. ok is false if there is no
-// such sale.
+// GateContents opens a snapshot of what a new gate needs, for the caller to close; ok is false if there is no such sale.
 func (s *Store) GateContents(ctx context.Context, saleID string) (c model.GateContents, ok bool, err error) {
 	ctx, end := s.observe.Begin(ctx, observe.Step{Name: observe.ReadContents})
 	defer func() { end(err) }()
@@ -75,8 +73,7 @@ func (c *contents) Known(ctx context.Context) iter.Seq2[[]model.Known, error] {
 // ended it already, because it was idle while the stream was read.
 func (c *contents) Close() { _ = c.tx.Rollback() }
 
-// Buyers returns the users who have live units of a sale, in pages and in the order of their ids. Each page shows the
-// data as of the time when the page is read.
+// Buyers returns the users with live units of a sale, by their ids, in pages, each of which is as of the time when it is read.
 func (s *Store) Buyers(ctx context.Context, saleID string) iter.Seq2[[]model.Buyer, error] {
 	return buyers(s.read.WithContext(ctx), saleID)
 }
@@ -88,8 +85,7 @@ func buyers(db *gorm.DB, saleID string) iter.Seq2[[]model.Buyer, error] {
 	}, func(b model.Buyer) string { return b.UserID })
 }
 
-// Books reads the stock of a sale and the sums that must agree with it, as of the same time, see model.Books; ok is false if
-// there is no such sale.
+// Books reads the sums of a sale that must agree, as of one time, see model.Books; ok is false if there is no such sale.
 func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok bool, err error) {
 	var calls, entries, users, ofCampaign, ofItsSales sum
 	orders := map[model.OrderStatus]*sum{model.OrderRejected: {}}

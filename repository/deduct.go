@@ -61,8 +61,7 @@ func (s *Store) DeductLocked(ctx context.Context, a model.Attempt) (outcome mode
 	return outcome, err
 }
 
-// ReadStock reads what WriteStock needs to write an attempt: the offer and the clock. Decided is set if the attempt is known
-// or is refused.
+// ReadStock reads the offer and the clock for WriteStock. Decided is set if the attempt is known or is refused.
 func (s *Store) ReadStock(ctx context.Context, a model.Attempt) (look model.StockView, err error) {
 	var from supply
 	if err := s.readTerms(s.read.WithContext(ctx), a.SaleID, &from); err != nil {

@@ -128,8 +128,7 @@ func (s *Store) Sealing(ctx context.Context, saleID string) (sealing model.Seali
 	return sealing, wrap(what, errors.Join(err, errLeaf))
 }
 
-// LineEntries returns the entries of a line whose numbers are smaller than below, in pages and in the order of their numbers,
-// without their calls.
+// LineEntries returns the entries of a line with numbers smaller than below, in pages, by number and without their calls.
 func (s *Store) LineEntries(ctx context.Context, saleID string, below int64) iter.Seq2[[]model.LineEntry, error] {
 	return pages(int64(-1), func(after int64) ([]model.LineEntry, error) {
 		return scan(s.read.WithContext(ctx), "read the entries of sale "+saleID, func(e *model.LineEntry) []any {
@@ -190,8 +189,7 @@ func publish(tx *gorm.DB, what, saleID, update string, args ...any) error {
 // ofOneSale is false for the line of a campaign. The winners of a campaign's draw are called, since they have to choose a sale.
 const ofOneSale = "NOT EXISTS (SELECT 1 FROM campaigns WHERE id = sale_lines.sale_id)"
 
-// fixDraw is the part of an UPDATE of a line that fixes, when a draw gets its root, how many units it has to give, in all and to
-// one entry at most.
+// fixDraw is the part of an UPDATE of a line that fixes a draw's units, and its limit per entry, when it gets its root.
 const fixDraw = `draw_units = CASE WHEN mode = 'draw' AND root = '' THEN (SELECT reserved FROM stock WHERE stock.sale_id = sale_lines.sale_id) ELSE draw_units END,
 	draw_limit = CASE WHEN mode = 'draw' AND root = '' THEN (SELECT limit_per_user FROM sales WHERE sales.id = sale_lines.sale_id) ELSE draw_limit END`
 
@@ -303,8 +301,8 @@ func entriesBecome(saleID string, numbers []any, state model.EntryState) stateme
 }
 
 // Draw makes orders of the entries with these numbers, as long as the draw has units; serving, numbers and looked are as with
-// Call. An entry gets the units that it wants, but at most the limit at the seal; if fewer are left, it is passed over. id
-// returns the id of a winner's order. Nothing is done if another caller has moved it on, or the line is stopped or not sealed.
+// Call. An entry gets the units that it wants, but at most the limit at the seal; if fewer are left, it is passed over. id makes
+// the id of an order. Nothing is done if another caller has moved the draw on, or the line is stopped or not sealed.
 func (s *Store) Draw(
 	ctx context.Context, saleID string, serving int64, numbers []int64, id func(userID string) string,
 ) (looked int, over bool, err error) {
@@ -351,8 +349,7 @@ func (s *Store) Draw(
 		}
 		phase, next := line.Phase, serving+int64(looked)
 		if over = left == 0 || next >= line.Sealed; over {
-			// With a waiting list, returned units go to the waiting entries by call. The first entry that still waits is the one
-			// that the draw passed over first.
+			// With a waiting list, returned units go by call to those who wait: first to the first one who was passed over.
 			if phase = model.PhaseOver; line.WaitingList {
 				phase = model.PhaseCalling
 			}

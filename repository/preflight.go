@@ -113,8 +113,7 @@ func (s *Store) ShadowSales(ctx context.Context) (ids []string, err error) {
 	return column[string](s.read.WithContext(ctx), "list the shadow sales", "SELECT id FROM sales WHERE id LIKE ?", model.ShadowPrefix+"%")
 }
 
-// schema returns the newest applied step of the schema, and the newest step that this binary has. It does not ask goose, because
-// goose would create its table.
+// schema returns the newest applied step, and the newest of this binary. To ask goose would create its table.
 func (s *Store) schema(ctx context.Context) (applied, newest int64, err error) {
 	files, err := fs.Glob(migrations.FS, s.dialect("mysql", "sqlite")+"/*.sql")
 	if err != nil || len(files) == 0 {

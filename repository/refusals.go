@@ -60,8 +60,7 @@ type errRefusing struct{ saleID string }
 
 func (errRefusing) Error() string { return "instances refuse requests from memory" }
 
-// mayReturn is a condition for an UPDATE of stock that returns units, to all or to the line: other units are available, or no
-// lease of refusals holds.
+// mayReturn is a condition of an UPDATE of stock that returns units: others are available, or no lease of refusals holds.
 func (s *Store) mayReturn() string {
 	const condition = " AND (available > 0 OR refusing_until_ms NOT BETWEEN %[1]s + 1 AND %[1]s + %[2]d)"
 	return fmt.Sprintf(condition, s.nowMillis(), returnNotice.Milliseconds())

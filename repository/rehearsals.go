@@ -22,8 +22,7 @@ func (s *Store) SaveRehearsal(ctx context.Context, r model.Rehearsal) error {
 	}))
 }
 
-// LargestRehearsal returns the rehearsal with the most buyers that has passed with a version of the program; ok is false
-// if none has.
+// LargestRehearsal returns the rehearsal with the most buyers that a version of the program has passed; ok is false if none has.
 func (s *Store) LargestRehearsal(ctx context.Context, version string) (r model.Rehearsal, ok bool, err error) {
 	return one(s.rehearsals(ctx, "report", "version = ? AND verdict = ? ORDER BY buyers DESC, id DESC LIMIT 1", version, model.RehearsalPassed))
 }

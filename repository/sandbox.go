@@ -6,11 +6,9 @@ import (
 	"flashsale/model"
 )
 
-// The methods in this file keep the books of the sandbox payment provider, as a bank would. Nothing else in the engine
-// reads these books.
+// The methods in this file keep the books of the sandbox payment provider, which nothing else in the engine reads.
 
-// SandboxCharge records a transaction whose callback is still to be delivered. If the transaction is recorded already,
-// nothing changes.
+// SandboxCharge records a transaction whose callback is still to be delivered, unless it is recorded already.
 func (s *Store) SandboxCharge(ctx context.Context, t model.SandboxTransaction) error {
 	return s.update(ctx, "note a sandbox charge", s.insertIgnore()+
 		" INTO sandbox_transactions (txn_id, payment_id, amount_cents, status, reported) VALUES (?, ?, ?, ?, 0)",
