@@ -28,12 +28,12 @@ func (s *Store) createAccount(db *gorm.DB, a model.Account) (ok bool, err error)
 
 // SetPassword replaces the password hash of the user with this name. It changes nothing if there is none.
 func (s *Store) SetPassword(ctx context.Context, name, hash string) error {
-	return wrap("set password", s.write.WithContext(ctx).Exec("UPDATE users SET password_hash = ? WHERE name = ?", hash, name).Error)
+	return s.update(ctx, "set password", "UPDATE users SET password_hash = ? WHERE name = ?", hash, name)
 }
 
 func accounts(db *gorm.DB, where string, args ...any) ([]model.Account, error) {
 	return scan(db, "read accounts", func(a *model.Account) []any {
-		return []any{&a.ID, &a.Name, &a.PasswordHash, &a.Role, millis(&a.CreatedAt), millis(&a.UsedAt)}
+		return []any{&a.ID, &a.Name, &a.PasswordHash, &a.Role, millis{&a.CreatedAt}, millis{&a.UsedAt}}
 	}, "SELECT id, name, password_hash, role, created_at_ms, used_at_ms FROM users WHERE "+where, args...)
 }
 
@@ -80,8 +80,7 @@ func (s *Store) ChangeStaff(ctx context.Context, name string, role model.Role, h
 	return account, ok, wrap("change "+name, err)
 }
 
-// RemoveStaff removes a member of the staff, or a key, and returns the removed account; ok is false if no account of the staff
-// has this name.
+// RemoveStaff removes a member of the staff, or a key, and returns its account; ok is false if none has this name.
 func (s *Store) RemoveStaff(ctx context.Context, name, actor string) (account model.Account, ok bool, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		if account, ok, err = s.lockStaff(tx, name); err != nil || !ok {
@@ -98,6 +97,5 @@ func (s *Store) lockStaff(tx *gorm.DB, name string) (account model.Account, ok b
 
 // Used records that the key with this id was used now.
 func (s *Store) Used(ctx context.Context, id string) error {
-	err := s.write.WithContext(ctx).Exec("UPDATE users SET used_at_ms = "+s.nowMillis()+" WHERE id = ?", id).Error
-	return wrap("record the use of a key", err)
+	return s.update(ctx, "record the use of a key", "UPDATE users SET used_at_ms = "+s.nowMillis()+" WHERE id = ?", id)
 }

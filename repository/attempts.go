@@ -103,9 +103,8 @@ func (b *attemptBatch) accept(from supply) []*model.Order {
 		orders[at] = &model.Order{
 			ID: a.ID, SaleID: a.SaleID, UserID: a.UserID, Quantity: a.Quantity,
 			AmountCents: int64(a.Quantity) * offer.PriceCents, Currency: offer.Currency,
-			Status: model.OrderPending, Source: from.source, Epoch: offer.Stock.Epoch,
-			IdempotencyKey: a.IdempotencyKey,
-			CreatedAt:      from.now, ExpiresAt: from.now.Add(time.Duration(offer.PayTimeoutSeconds) * time.Second),
+			Status: model.OrderPending, Source: from.source, Epoch: offer.Stock.Epoch, IdempotencyKey: a.IdempotencyKey,
+			CreatedAt: from.now, ExpiresAt: from.now.Add(time.Duration(offer.PayTimeoutSeconds) * time.Second),
 		}
 		if from.epochs != nil {
 			orders[at].Epoch = from.epochs[i]

@@ -23,7 +23,6 @@ func (s *Store) Log(ctx context.Context, actor, action, subject, detail string) 
 	return wrap("log "+action, s.run(s.write.WithContext(ctx), s.logging(actor, action, subject, detail)))
 }
 
-// logging returns the statement of Log.
 func (s *Store) logging(actor, action, subject, detail string) statement {
 	return do("INSERT INTO audit_log (at_ms, actor, action, subject, detail) VALUES ("+s.nowMillis()+", ?, ?, ?, ?)",
 		actor, action, subject, model.Excerpt(detail, detailLength))
@@ -41,15 +40,14 @@ func (s *Store) Operations(ctx context.Context, subject, cursor string, limit in
 	}
 	var id int64 // of the last row that was read
 	list, err = scan(s.read.WithContext(ctx), "list operations", func(e *model.AuditEntry) []any {
-		return []any{millis(&e.At), &e.Actor, &e.Action, &e.Detail, &id}
+		return []any{millis{&e.At}, &e.Actor, &e.Action, &e.Detail, &id}
 	}, "SELECT at_ms, actor, action, detail, id FROM audit_log WHERE subject = ? AND id < ? ORDER BY id DESC LIMIT ?", subject, before, limit+1)
 	list, next = cut(list, limit, func(*model.AuditEntry) string { return strconv.FormatInt(id+1, 10) }) // id: the row behind the page
 	return list, next, err
 }
 
-// Lease gives holder the named lease for ttl by the database's clock, or extends the lease that holder has. It returns false if
-// another holder has the lease. A lease that ends more than ttl from now was given before the clock was set back, and counts as
-// expired.
+// Lease gives holder the named lease for ttl by the database's clock, or extends it. It returns false if another holder has it. A
+// lease that ends more than ttl from now was given before the clock was set back, and counts as expired.
 func (s *Store) Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error) {
 	db, now := s.write.WithContext(ctx), s.nowMillis()
 	err := s.run(db, do(s.insertIgnore()+" INTO leases (name, holder, until_ms) VALUES (?, '', 0)", name),
@@ -58,8 +56,7 @@ func (s *Store) Lease(ctx context.Context, name, holder string, ttl time.Duratio
 	if err != nil {
 		return false, wrap("lease "+name, err)
 	}
-	// The holder is read back, because the number of changed rows is no evidence: on MySQL an UPDATE to the same values
-	// changes no row.
+	// The holder is read back, because an UPDATE to the same values counts no changed row on MySQL.
 	has, err := cell[string](db, "lease "+name, "SELECT holder FROM leases WHERE name = ?", name)
 	return has == holder, err
 }

@@ -74,9 +74,8 @@ func (s *Store) AddToCampaign(
 // salesOfCampaign is the SQL after WHERE for the sales of a campaign in their order, without the one that has only the line.
 const salesOfCampaign = "sales.campaign_id = ? AND " + forBuyers + " ORDER BY place"
 
-// ChangeCampaign applies a change to a campaign, to all its sales and to the sale that has its line. The verdict is Accepted;
-// NotFound if there is no such campaign; the refusal of change.Edit or change.EditSale; or that of changeLine. A refusal changes
-// nothing.
+// ChangeCampaign applies a change to a campaign, to all its sales and to the one that has its line, or changes nothing. The
+// verdict is Accepted; NotFound; the refusal of change.Edit or change.EditSale; or that of changeLine.
 func (s *Store) ChangeCampaign(ctx context.Context, change model.CampaignChange) (verdict model.Verdict, err error) {
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		if _, _, err := s.lockLine(tx, change.CampaignID); err != nil { // the line before the stock, as in ChangeSale

@@ -16,8 +16,7 @@ import (
 // sumRows is the most rows that one statement sums, so that the statement ends long before its time limit.
 const sumRows = 50_000
 
-// behindSale, appended to a sale's id, sorts after the ids of all orders of the sale, which begin with the sale's id
-// and continue in base32.
+// behindSale, appended to a sale's id, sorts after the ids of all its orders, which begin with that id and continue in base32.
 const behindSale = "~"
 
 // contents is a snapshot of the database. It keeps a connection of its own until Close.
@@ -27,12 +26,11 @@ type contents struct {
 	index string // the SQL that makes a SELECT of orders use orders_status
 }
 
-// GateContents opens a snapshot of the data that a new gate needs; the caller must close it. ok is false if there is no
-// such sale.
+// GateContents opens a snapshot of what a new gate needs, for the caller to close; ok is false if there is no such sale.
 func (s *Store) GateContents(ctx context.Context, saleID string) (c model.GateContents, ok bool, err error) {
 	ctx, end := s.observe.Begin(ctx, observe.Step{Name: observe.ReadContents})
 	defer func() { end(err) }()
-	tx := s.read.WithContext(ctx).Begin(s.oneInstant())
+	tx := s.read.WithContext(ctx).Begin(oneInstant)
 	if err = tx.Error; err != nil {
 		return nil, false, fmt.Errorf("read the gate of sale %s: %w", saleID, err)
 	}
@@ -75,8 +73,7 @@ func (c *contents) Known(ctx context.Context) iter.Seq2[[]model.Known, error] {
 // ended it already, because it was idle while the stream was read.
 func (c *contents) Close() { _ = c.tx.Rollback() }
 
-// Buyers returns the users who have live units of a sale, in pages and in the order of their ids. Each page shows the
-// data as of the time when the page is read.
+// Buyers returns the users with live units of a sale, by their ids, in pages, each of which is as of the time when it is read.
 func (s *Store) Buyers(ctx context.Context, saleID string) iter.Seq2[[]model.Buyer, error] {
 	return buyers(s.read.WithContext(ctx), saleID)
 }
@@ -88,19 +85,11 @@ func buyers(db *gorm.DB, saleID string) iter.Seq2[[]model.Buyer, error] {
 	}, func(b model.Buyer) string { return b.UserID })
 }
 
-// Books reads the stock of a sale and the sums that must agree with it, as of the same time, see model.Books; ok is false if
-// there is no such sale.
+// Books reads the sums of a sale that must agree, as of one time, see model.Books; ok is false if there is no such sale.
 func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok bool, err error) {
-	books.Orders, books.Units = map[model.OrderStatus]int64{model.OrderRejected: 0}, map[model.OrderStatus]int64{model.OrderRejected: 0}
-	withStatus := func(status model.OrderStatus) func(page sum) {
-		return func(page sum) {
-			if page.rows > 0 {
-				books.Orders[status], books.Units[status] = books.Orders[status]+page.rows, books.Units[status]+page.units
-			}
-			books.WrongTurns += page.wrong
-		}
-	}
-	err = s.snapshot(ctx, func(tx *gorm.DB) error {
+	var calls, entries, users, ofCampaign, ofItsSales sum
+	orders := map[model.OrderStatus]*sum{model.OrderRejected: {}}
+	err = s.read.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
 		var offer model.Offer
 		if offer, _, ok, err = s.offerOn(tx, saleID); err != nil || !ok {
 			return err
@@ -108,24 +97,13 @@ func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok
 		if books.Stock = offer.Stock; offer.LineID() == offer.ID { // otherwise the line is in the books of the sale that has it
 			books.Line = offer.Line
 		}
-		numbered := []rowsAfter[int64]{{
-			`SELECT number AS place, units, CASE WHEN EXISTS (SELECT 1 FROM entries WHERE entries.sale_id = calls.sale_id AND entries.number = calls.number
-				AND entries.user_id = calls.user_id AND state = 'waiting') THEN 0 ELSE 1 END AS wrong
-				FROM calls WHERE number > ? AND sale_id = ? ORDER BY number`,
-			-1,
-			[]any{saleID},
-			func(page sum) {
-				books.CalledUnits, books.WrongCalls = books.CalledUnits+page.units, books.WrongCalls+page.wrong
-			},
-		}}
+		numbered := []rowsAfter[int64]{{`SELECT number AS place, units, CASE WHEN EXISTS (SELECT 1 FROM entries
+			WHERE entries.sale_id = calls.sale_id AND entries.number = calls.number AND entries.user_id = calls.user_id AND state = 'waiting')
+			THEN 0 ELSE 1 END AS wrong FROM calls WHERE number > ? AND sale_id = ? ORDER BY number`, -1, []any{saleID}, &calls}}
 		wrongTurn := "0"
 		if offer.HasLine() {
-			numbered = append(numbered, rowsAfter[int64]{
-				"SELECT number AS place, 0 AS units, 0 AS wrong FROM entries WHERE number > ? AND sale_id = ? ORDER BY number",
-				-1,
-				[]any{saleID},
-				func(page sum) { books.Entries += page.rows },
-			})
+			numbered = append(numbered, rowsAfter[int64]{"SELECT number AS place, 0 AS units, 0 AS wrong FROM entries" +
+				" WHERE number > ? AND sale_id = ? ORDER BY number", -1, []any{saleID}, &entries})
 			// In the modes line and draw each order belongs to an entry. A rush with a waiting list also has orders without an
 			// entry, from before it was in line.
 			wrongTurn = `CASE WHEN EXISTS (SELECT 1 FROM sales JOIN entries ON entries.sale_id = COALESCE(campaign_id, sales.id)
@@ -135,23 +113,30 @@ func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok
 			}
 		}
 		for _, status := range model.StoredStatuses {
-			numbered = append(numbered, rowsAfter[int64]{"SELECT number AS place, quantity AS units, " + wrongTurn + " AS wrong FROM orders" + s.index("orders_status") +
-				" WHERE number > ? AND sale_id = ? AND status = ? ORDER BY number", 0, []any{saleID, string(status)}, withStatus(status)})
+			orders[status] = &sum{}
+			query := "SELECT number AS place, quantity AS units, " + wrongTurn + " AS wrong FROM orders" + s.index("orders_status") +
+				" WHERE number > ? AND sale_id = ? AND status = ? ORDER BY number"
+			numbered = append(numbered, rowsAfter[int64]{query, 0, []any{saleID, string(status)}, orders[status]})
 		}
-		named := []rowsAfter[string]{{
-			"SELECT order_id AS place, quantity AS units, 0 AS wrong FROM refusals WHERE order_id > ? AND order_id < ? ORDER BY order_id",
-			saleID,
-			[]any{saleID + behindSale},
-			withStatus(model.OrderRejected),
-		}}
+		named := []rowsAfter[string]{{"SELECT order_id AS place, quantity AS units, 0 AS wrong FROM refusals" +
+			" WHERE order_id > ? AND order_id < ? ORDER BY order_id", saleID, []any{saleID + behindSale}, orders[model.OrderRejected]}}
 		if offer.IsCampaignLine() { // its rows in buyers are of the whole campaign
-			books.CampaignUnits = offer.Stock.Quota
-			books.CampaignSales, err = cell[int64](tx, "sum the sales of a campaign",
+			ofCampaign.units = offer.Stock.Quota
+			ofItsSales.units, err = cell[int64](tx, "sum the sales of a campaign",
 				"SELECT COALESCE(SUM(reserved), 0) FROM stock JOIN sales ON sales.id = sale_id WHERE campaign_id = ? AND "+forBuyers, offer.ID)
-		} else if named = append(named, buyersUnits(saleID, &books.BuyersUnits)); offer.Campaign.ID != "" {
-			var ofSales []rowsAfter[string]
-			ofSales, err = s.campaignBooks(tx, offer.Campaign.ID, &books)
-			named = append(named, ofSales...)
+		} else if named = append(named, buyersUnits(saleID, &users)); offer.Campaign.ID != "" {
+			// Only users with a row of the campaign are counted. A user who has units in a sale but no such row makes the sums differ.
+			err = sums(tx, sumRows/model.MaxVariants, rowsAfter[string]{`SELECT user_id AS place, units, CASE WHEN units = COALESCE((
+				SELECT SUM(units) FROM buyers AS one WHERE one.user_id = buyers.user_id AND one.sale_id IN
+				(SELECT id FROM sales WHERE campaign_id = buyers.sale_id AND ` + forBuyers + `)), 0) THEN 0 ELSE 1 END AS wrong
+				FROM buyers WHERE user_id > ? AND sale_id = ? ORDER BY user_id`, "", []any{offer.Campaign.ID}, &ofCampaign})
+			var sales []string
+			if err == nil {
+				sales, err = column[string](tx, "read its sales", "SELECT id FROM sales WHERE campaign_id = ? AND "+forBuyers, offer.Campaign.ID)
+			}
+			for _, id := range sales {
+				named = append(named, buyersUnits(id, &ofItsSales))
+			}
 		}
 		if err == nil {
 			err = sums(tx, sumRows, numbered...)
@@ -160,53 +145,36 @@ func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok
 			err = sums(tx, sumRows, named...)
 		}
 		return err
-	})
+	}, oneInstant)
+	books.CalledUnits, books.WrongCalls, books.Entries, books.BuyersUnits = calls.units, calls.wrong, entries.rows, users.units
+	books.CampaignUnits, books.CampaignWrong, books.CampaignSales = ofCampaign.units, ofCampaign.wrong, ofItsSales.units
+	books.Orders, books.Units = map[model.OrderStatus]int64{}, map[model.OrderStatus]int64{}
+	for status, of := range orders {
+		if of.rows > 0 || status == model.OrderRejected {
+			books.Orders[status], books.Units[status], books.WrongTurns = of.rows, of.units, books.WrongTurns+of.wrong
+		}
+	}
 	return books, ok, wrap("read the books of sale "+saleID, err)
 }
 
-func buyersUnits(saleID string, units *int64) rowsAfter[string] {
-	return rowsAfter[string]{
-		"SELECT user_id AS place, units, 0 AS wrong FROM buyers WHERE user_id > ? AND sale_id = ? ORDER BY user_id",
-		"",
-		[]any{saleID},
-		func(page sum) { *units += page.units },
-	}
+func buyersUnits(saleID string, into *sum) rowsAfter[string] {
+	return rowsAfter[string]{"SELECT user_id AS place, units, 0 AS wrong FROM buyers WHERE user_id > ? AND sale_id = ? ORDER BY user_id",
+		"", []any{saleID}, into}
 }
 
-// campaignBooks sums the campaign's units over the users, and counts those for whom the campaign's units differ from the sum of its
-// sales' units. It returns the queries for its sales' units. It counts only users with a row of the campaign; a user who has units
-// in a sale but no such row makes the sums differ.
-func (s *Store) campaignBooks(tx *gorm.DB, campaignID string, books *model.Books) ([]rowsAfter[string], error) {
-	sales, err := column[string](tx, "read the sales of a campaign", "SELECT id FROM sales WHERE campaign_id = ? AND "+forBuyers, campaignID)
-	if err != nil {
-		return nil, err
-	}
-	ofSales := each(sales, func(id string) rowsAfter[string] { return buyersUnits(id, &books.CampaignSales) })
-	return ofSales, sums(tx, sumRows/model.MaxVariants, rowsAfter[string]{
-		`SELECT user_id AS place, units, CASE WHEN units = COALESCE((SELECT SUM(units) FROM buyers AS one
-			WHERE one.user_id = buyers.user_id AND one.sale_id IN (SELECT id FROM sales WHERE campaign_id = buyers.sale_id AND ` + forBuyers + `)), 0) THEN 0 ELSE 1 END AS wrong
-			FROM buyers WHERE user_id > ? AND sale_id = ? ORDER BY user_id`,
-		"",
-		[]any{campaignID},
-		func(page sum) {
-			books.CampaignUnits, books.CampaignWrong = books.CampaignUnits+page.units, books.CampaignWrong+page.wrong
-		},
-	})
-}
-
-// rowsAfter is a query of the rows with a place above after, in the order of the places. Its rows are (place, units, wrong); wrong is
-// 1 if the row contradicts another table. Its arguments are after and, behind it, the others. add gets the sum of each page.
+// rowsAfter is a query of the rows with a place above after, in the order of the places. Its rows are (place, units, wrong);
+// wrong is 1 if the row contradicts another table. Its arguments are after and, behind it, the others.
 type rowsAfter[K any] struct {
 	query  string
 	after  K
 	others []any
-	add    func(page sum)
+	into   *sum
 }
 
 type sum struct{ rows, units, wrong int64 }
 
-// sums counts the rows of each query and adds up their units. Each of its statements reads a page of every query that has rows
-// left, at most rowsAtOnce rows in all.
+// sums adds the rows of each query, their units and their errors to what into points to. Each of its statements reads a page of
+// every query that has rows left, at most rowsAtOnce rows in all.
 func sums[K any](tx *gorm.DB, rowsAtOnce int64, queries ...rowsAfter[K]) error {
 	for len(queries) > 0 {
 		texts, args, most := make([]string, len(queries)), []any(nil), rowsAtOnce/int64(len(queries))
@@ -226,8 +194,8 @@ func sums[K any](tx *gorm.DB, rowsAtOnce int64, queries ...rowsAfter[K]) error {
 		var open []rowsAfter[K]
 		for _, p := range pages {
 			q := queries[p.I]
-			if q.add(sum{p.Counted, p.Sum, p.Wrong}); p.Counted == most {
-				q.after = p.Last
+			q.into.rows, q.into.units, q.into.wrong = q.into.rows+p.Counted, q.into.units+p.Sum, q.into.wrong+p.Wrong
+			if q.after = p.Last; p.Counted == most {
 				open = append(open, q)
 			}
 		}

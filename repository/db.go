@@ -36,22 +36,17 @@ const (
 	dialTimeout = 3 * time.Second
 	// ioTimeout is after how long a connection to MySQL is closed whose server does not answer. It is longer than the two
 	// limits below, so that the server itself ends a slow statement first.
-	ioTimeout = 10 * time.Second
-	// statementSeconds is the time limit of a SELECT on MySQL, and of every statement on MariaDB.
-	statementSeconds = 5
-	// lockWaitSeconds is how long a statement on MySQL waits for a row lock. After that time the transaction is tried again.
-	lockWaitSeconds = 3
-	// idleSeconds is after how long MariaDB ends a transaction that is idle between two statements. Otherwise the row
-	// locks of an instance that hangs would block all others. The limit is far above any pause of a healthy instance.
-	idleSeconds = 4
-	// connLifetime limits the age of a connection, so that a pool follows a failover behind one address.
-	connLifetime = 10 * time.Minute
-	// sqliteReaders is how many connections read beside the single writer that SQLite allows.
-	sqliteReaders = 4
-	// transactionTries, or clusterTries on a Galera cluster, bounds the tries of a transaction if others are in its way, as
-	// by a deadlock or a lock wait. Mostly one of the others succeeds meanwhile, so a few tries suffice. On a Galera
-	// cluster each transaction of another node that changes the same row ends this one at once, so there are more tries, but
-	// each of them is short. After the last try the caller gets model.ErrUnavailable.
+	ioTimeout        = 10 * time.Second
+	statementSeconds = 5 // the time limit of a SELECT on MySQL, and of every statement on MariaDB
+	lockWaitSeconds  = 3 // of a statement on MySQL that waits for a row lock; then the transaction is tried again
+	// idleSeconds is after how long MariaDB ends a transaction that is idle between two statements. Otherwise the row locks of
+	// an instance that hangs would block all others. No healthy instance pauses nearly as long.
+	idleSeconds   = 4
+	connLifetime  = 10 * time.Minute // limits the age of a connection, so that a pool follows a failover behind one address
+	sqliteReaders = 4                // connections that read beside the single writer that SQLite allows
+	// transactionTries bounds the tries of a transaction if others are in its way, as by a deadlock or a lock wait. Mostly one
+	// of the others succeeds meanwhile, so a few tries suffice. On a Galera cluster the bound is clusterTries: each transaction
+	// of another node that changes the same row ends this one, but at once, so that each try is short.
 	transactionTries, clusterTries = 8, 20
 	// retryPause is the longest pause before the first repeat. The limit doubles with each repeat, up to 32 times retryPause.
 	// The pause is a random time between zero and the limit, so that transactions that collided do not collide again.
@@ -78,14 +73,13 @@ type Store struct {
 	terms     *sync.Map                                   // by sale, see knownTerms
 }
 
-// Open connects to `sqlite:PATH` or `mysql://user:pass@host:port/db`. maxConns is the most connections to MySQL. Open
-// creates the folder of an SQLite file, but no tables: MigrateUp makes these. An address of MySQL may name several servers,
-// as host:port,host:port; the store uses the first one that takes writes, and another one when that takes none any more.
-// An address of MySQL may have parameters:
+// Open connects to `sqlite:PATH` or `mysql://user:pass@host:port/db`. maxConns is the most connections to MySQL. Open creates the
+// folder of an SQLite file, but no tables: MigrateUp makes these. An address of MySQL may name several servers, as
+// host:port,host:port, of which the store uses the first one that takes writes, see hosts, and may have parameters:
 //   - tls=true encrypts connections and checks the server's certificate, tls=skip-verify does not check the certificate,
 //     and tls=preferred does not check it either and encrypts only if the server can.
-//   - tls-ca is a file with the authorities that may have signed the server's certificate; without the file, these are the
-//     machine's. It implies tls=true, and excludes the other two values.
+//   - tls-ca is a file with the authorities that may have signed the server's certificate, instead of the machine's. It implies
+//     tls=true, and excludes the other two values.
 //   - tls-cert and tls-key are files with the certificate of this client and its key. They imply tls=true if tls is not given.
 //   - socket is the path of the server's socket, instead of a host.
 func Open(ctx context.Context, address string, maxConns int) (*Store, error) {
@@ -93,9 +87,7 @@ func Open(ctx context.Context, address string, maxConns int) (*Store, error) {
 }
 
 // OpenBy is Open with connection pools made by open, so that a caller can observe the statements.
-func OpenBy(ctx context.Context, address string, maxConns int, open func(driver.Connector) *sql.DB) (*Store, error) {
-	var s *Store
-	var err error
+func OpenBy(ctx context.Context, address string, maxConns int, open func(driver.Connector) *sql.DB) (s *Store, err error) {
 	if path, ok := strings.CutPrefix(address, "sqlite:"); ok {
 		s, err = openSQLite(ctx, path, open)
 	} else {
@@ -152,8 +144,7 @@ func overPool(ctx context.Context, dialector gorm.Dialector, pool *sql.DB, conns
 		SkipDefaultTransaction: true,
 		Logger:                 logger.Discard, // every error is returned; the last caller logs it once
 	})
-	if err == nil {
-		// GORM itself translates the errors of statements, but not those of Rows. This callback translates these.
+	if err == nil { // GORM translates the errors of statements, but not those of Rows
 		err = db.Callback().Row().After("gorm:row").Register("outages", func(db *gorm.DB) {
 			if db.Error != nil {
 				db.Error = outages{dialector}.Translate(db.Error)
@@ -166,8 +157,7 @@ func overPool(ctx context.Context, dialector gorm.Dialector, pool *sql.DB, conns
 	return db, wrap("reach the database", pool.PingContext(ctx))
 }
 
-// outages is a dialect that wraps errors in model.ErrUnavailable if the statement itself does not cause them: a lost or refused
-// connection, a full disk, a time-out.
+// outages is a dialect that wraps an error in model.ErrUnavailable unless the statement itself causes it, see broken.
 type outages struct{ gorm.Dialector }
 
 // Translate is part of gorm.ErrorTranslator.
@@ -181,8 +171,7 @@ func (o outages) Translate(err error) error {
 	return fmt.Errorf("%w: %w", model.ErrUnavailable, err)
 }
 
-// Explain is called by gorm for each Scan, although the logger discards the result. It leaves out the values, so that a
-// statement about hundreds of orders is not copied for nothing.
+// Explain is called by gorm for each Scan, although the logger discards the result. So it does not copy the values into the text.
 func (outages) Explain(query string, _ ...any) string { return query }
 
 func outage(err error) bool {
@@ -194,9 +183,8 @@ func outage(err error) bool {
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// Exclusive returns a Store of the same database whose writing transactions each hold lock, a channel with room for one.
-// The strategy mutex relies on this lock of the process alone: no release or settle may change the stock between the
-// strategy's read and its write.
+// Exclusive returns a Store of the same database whose writing transactions each hold lock, a channel with room for one. The
+// strategy mutex relies on this lock alone: no release or settle may change the stock between its read and its write.
 func (s *Store) Exclusive(lock chan struct{}) *Store {
 	locked := *s
 	locked.lock = lock
@@ -228,8 +216,8 @@ func (s *Store) Pools() map[string]*sql.DB {
 // errReadOnly means that the database accepts no writes, for example because it was the primary and is now a replica.
 var errReadOnly = fmt.Errorf("%w: the database is read-only", model.ErrUnavailable)
 
-// Ping checks that the database answers and, on MySQL, that it accepts writes. If it accepts none, Ping also closes the idle
-// connections, and returns model.ErrUnavailable.
+// Ping checks that the database answers and, on MySQL, that it accepts writes; otherwise Ping also closes the idle connections,
+// and returns model.ErrUnavailable.
 func (s *Store) Ping(ctx context.Context) error {
 	if s.sqlite {
 		return s.readers.PingContext(ctx)
@@ -242,8 +230,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	return err
 }
 
-// renew closes the idle connections. They may lead to a server that is no longer the primary and whose data is out of
-// date.
+// renew closes the idle connections, which may lead to a server that is no longer the primary and whose data is out of date.
 func (s *Store) renew() {
 	s.writers.SetMaxIdleConns(0)
 	s.writers.SetMaxIdleConns(s.writers.Stats().MaxOpenConnections)
@@ -254,7 +241,7 @@ func (s *Store) nowMillis() string {
 	return s.dialect("CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)", "CAST(unixepoch('subsec') * 1000 AS INTEGER)")
 }
 
-// dialect returns the one of two texts that is meant for this kind of database.
+// dialect returns the text for this kind of database.
 func (s *Store) dialect(mysql, sqlite string) string {
 	if s.sqlite {
 		return sqlite
@@ -266,30 +253,25 @@ func (s *Store) dialect(mysql, sqlite string) string {
 func (s *Store) Now(ctx context.Context) (time.Time, error) { return s.nowOn(s.read.WithContext(ctx)) }
 
 func (s *Store) nowOn(db *gorm.DB) (time.Time, error) {
-	now, _, err := one(scan(db, "read the database's clock", func(now *time.Time) []any { return []any{millis(now)} }, "SELECT "+s.nowMillis()))
+	now, _, err := one(scan(db, "read the database's clock", func(now *time.Time) []any { return []any{millis{now}} }, "SELECT "+s.nowMillis()))
 	return now, err
 }
 
-// forUpdate returns the SQL that locks the rows of a SELECT. On SQLite it is empty: SQLite has one writer at a time and
-// needs no row locks.
+// forUpdate returns the SQL that locks the rows of a SELECT. SQLite has one writer at a time and needs no row locks.
 func (s *Store) forUpdate() string { return s.dialect(" FOR UPDATE", "") }
 
-// skipLocked is like forUpdate, but rows that another transaction has locked are left out.
 func (s *Store) skipLocked() string { return s.dialect(" FOR UPDATE SKIP LOCKED", "") }
 
-// insertIgnore returns the beginning of an INSERT that does nothing if there is a row with the same key.
 func (s *Store) insertIgnore() string { return s.dialect("INSERT IGNORE", "INSERT OR IGNORE") }
 
-// transact runs fn in one transaction. It repeats the transaction if another one was in the way (see passing), or if the
-// driver gives up the connection, for example because the server has become read-only. After transactionTries tries, or
-// clusterTries on a Galera cluster, it returns model.ErrUnavailable. Any other error is returned as it is. If the commit
-// itself fails with such an error, the transaction may have been committed.
+// transact runs fn in one transaction. It repeats the transaction if another one was in the way (see passing), or if the driver
+// gives up the connection, for example because the server has become read-only. After the last try it returns
+// model.ErrUnavailable. If the commit fails with any other error, the transaction may have been committed.
 func (s *Store) transact(ctx context.Context, fn func(tx *gorm.DB) error) error {
 	return s.repeat(ctx, func() error { return s.write.WithContext(ctx).Transaction(fn) })
 }
 
-// repeat is the part of transact that repeats the transaction.
-func (s *Store) repeat(ctx context.Context, transaction func() error) error {
+func (s *Store) repeat(ctx context.Context, transaction func() error) (err error) {
 	if s.lock != nil {
 		select {
 		case s.lock <- struct{}{}:
@@ -302,7 +284,6 @@ func (s *Store) repeat(ctx context.Context, transaction func() error) error {
 	if s.galera {
 		tries = clusterTries
 	}
-	var err error
 	for try := range tries {
 		err = transaction()
 		switch {
@@ -318,12 +299,11 @@ func (s *Store) repeat(ctx context.Context, transaction func() error) error {
 	return fmt.Errorf("%w: %w", model.ErrUnavailable, err)
 }
 
-// errTakenBack makes a transaction that must change nothing roll back. It never leaves this package.
+// errTakenBack rolls back a transaction that must change nothing. It never leaves this package.
 var errTakenBack = errors.New("taken back")
 
-// decide runs fn in one transaction, as transact does. If the verdict is a refusal, the transaction is rolled back and
-// decide returns the verdict without an error. If fn returns units to a sale on which instances refuse requests from
-// memory, decide rolls back, waits until their leases have ended, at most refusalLease, and runs fn again.
+// decide is transact for an fn with a verdict, which a refusal rolls back. If fn returns units to a sale on which instances
+// refuse requests from memory, decide rolls back, waits until their leases have ended, at most refusalLease, and runs fn again.
 func (s *Store) decide(ctx context.Context, fn func(tx *gorm.DB) (model.Verdict, error)) (verdict model.Verdict, err error) {
 	for {
 		err = s.transact(ctx, func(tx *gorm.DB) (err error) {
@@ -336,28 +316,17 @@ func (s *Store) decide(ctx context.Context, fn func(tx *gorm.DB) (model.Verdict,
 			return verdict, nil
 		}
 		refusing, err := s.announceReturn(ctx, err)
+		if err == nil && !pause.For(ctx, refusing) {
+			err = ctx.Err()
+		}
 		if err != nil {
 			return verdict, err
 		}
-		if !pause.For(ctx, refusing) {
-			return verdict, ctx.Err()
-		}
 	}
 }
 
-// snapshot runs fn in a read-only transaction whose reads all see the data as of the same time.
-func (s *Store) snapshot(ctx context.Context, fn func(tx *gorm.DB) error) error {
-	return s.read.WithContext(ctx).Transaction(fn, s.oneInstant())
-}
-
-// oneInstant returns the options of a read-only transaction in which all reads see what the first read sees.
-func (s *Store) oneInstant() *sql.TxOptions {
-	opts := &sql.TxOptions{ReadOnly: true}
-	if !s.sqlite {
-		opts.Isolation = sql.LevelRepeatableRead
-	}
-	return opts
-}
+// oneInstant are the options of a transaction whose reads all see what the first one sees. SQLite ignores the level.
+var oneInstant = &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead}
 
 // codes returns the number of an error of MySQL, or the extended code of an error of SQLite. Both are 0 for any other error.
 func codes(err error) (mysql, sqlite int) {
@@ -378,8 +347,8 @@ func passing(err error) bool {
 		sqlite&0xff == 5 // SQLITE_BUSY
 }
 
-// broken reports whether the statement itself can never succeed, for example because of a violated constraint or a
-// missing column. Any other error may be temporary: a lost connection, a full disk, a time-out.
+// broken reports whether a statement can never succeed, for example because of a violated constraint or a missing column. Any
+// other error may be temporary: a lost or refused connection, a full disk, a time-out.
 func broken(err error) bool {
 	mysql, sqlite := codes(err)
 	return errors.Is(err, gorm.ErrDuplicatedKey) || errors.Is(err, gorm.ErrCheckConstraintViolated) ||
@@ -388,14 +357,13 @@ func broken(err error) bool {
 		sqlite&0xff == 19 || sqlite&0xff == 1 // SQLITE_CONSTRAINT, SQLITE_ERROR
 }
 
-// violated reports whether a statement failed because of a CHECK constraint. MySQL's error has the number 3819, and
-// MariaDB's 4025.
+// violated reports whether a statement failed because of a CHECK constraint.
 func violated(err error) bool {
 	mysql, sqlite := codes(err)
-	return mysql == 3819 || mysql == 4025 || sqlite == 275 // SQLITE_CONSTRAINT_CHECK
+	return mysql == 3819 || mysql == 4025 || sqlite == 275 // of MySQL, of MariaDB, SQLITE_CONSTRAINT_CHECK
 }
 
-// wrap adds the name of the failed operation to err. It returns nil if err is nil.
+// wrap adds the name of the failed operation to err, unless err is nil.
 func wrap(operation string, err error) error {
 	if err == nil {
 		return nil

@@ -8,13 +8,13 @@ import (
 	"flashsale/model"
 )
 
-// Deduct takes units for one or more attempts on one sale, in one transaction with optimistic locking: the transaction
-// commits only if the version of the stock row is still the one that was read. If the sale ever had a gate, the
-// transaction records the orders for the gate, see GateChanges.
+// Deduct takes units for one or more attempts on one sale, in one transaction with optimistic locking: it commits only if the
+// version of the stock row is still the one that was read. If the sale ever had a gate, the transaction records the orders for
+// the gate, see GateChanges.
 //
-// The outcomes are in the order of the attempts. The verdict on a new attempt is Accepted, with the committed order, or
-// NotFound, NotStarted, Ended, Paused, LimitReached or SoldOut; a known attempt gets the answer of Attempt.Replay. Deduct
-// returns model.ErrLostRace if another writer changed the row first: nothing was written, and the caller may try again.
+// The outcomes are in the order of the attempts. The verdict on a new attempt is Accepted, with the committed order, or NotFound,
+// NotStarted, Ended, Paused, LimitReached or SoldOut; a known attempt gets the answer of Attempt.Replay. Deduct returns
+// model.ErrLostRace if another writer changed the row first: nothing was written, and the caller may try again.
 func (s *Store) Deduct(ctx context.Context, saleID string, attempts []model.Attempt) (outcomes []model.Outcome, err error) {
 	ctx, end := s.observe.Begin(ctx, observe.Step{
 		Name: observe.DatabaseTakes, Items: len(attempts), OrderID: func(i int) string { return attempts[i].ID },
@@ -44,10 +44,8 @@ func (s *Store) deduct(ctx context.Context, saleID string, attempts []model.Atte
 	return outcomes, wrap("deduct on sale "+saleID, err)
 }
 
-// DeductLocked takes an attempt's units under a lock on the stock row. It locks that row last, since all other buyers
-// of the sale wait for the lock. The sale's window, status and limit are read before that; if an operator has changed the
-// sale meanwhile, DeductLocked begins again. SQLite has no row locks: there the transaction is the only writer. The
-// outcome is one of those of Deduct.
+// DeductLocked takes an attempt's units under a lock on the stock row, which it takes last, since all other buyers of the sale
+// wait for it. If an operator has changed the sale since its terms were read, it begins again. The outcomes are those of Deduct.
 func (s *Store) DeductLocked(ctx context.Context, a model.Attempt) (outcome model.Outcome, err error) {
 	err = underTerms(func() error {
 		from := supply{guard: byLock, source: model.FromDatabase}
@@ -63,8 +61,7 @@ func (s *Store) DeductLocked(ctx context.Context, a model.Attempt) (outcome mode
 	return outcome, err
 }
 
-// ReadStock reads what WriteStock needs to write an attempt: the offer and the clock. Decided is set if the attempt is known
-// or is refused.
+// ReadStock reads the offer and the clock for WriteStock. Decided is set if the attempt is known or is refused.
 func (s *Store) ReadStock(ctx context.Context, a model.Attempt) (look model.StockView, err error) {
 	var from supply
 	if err := s.readTerms(s.read.WithContext(ctx), a.SaleID, &from); err != nil {
@@ -78,10 +75,9 @@ func (s *Store) ReadStock(ctx context.Context, a model.Attempt) (look model.Stoc
 	return look, err
 }
 
-// WriteStock writes the order of an attempt and the stock that follows from an earlier ReadStock, without a check whether the
-// stock has changed since then. If two callers have read the same stock, the second write overwrites the first, and the same
-// units are sold twice. The strategy naive shows this; the strategy mutex prevents it with a lock. The outcome is one of those
-// of Deduct.
+// WriteStock writes the order of an attempt and the stock that follows from an earlier ReadStock, whatever has changed since. If
+// two callers have read the same stock, the second write overwrites the first, and the same units are sold twice. The strategy
+// naive shows this; the strategy mutex prevents it with a lock. The outcome is one of those of Deduct.
 func (s *Store) WriteStock(ctx context.Context, a model.Attempt, look model.StockView) (model.Outcome, error) {
 	from := supply{guard: byNothing, source: model.FromDatabase, terms: termsOf(look.Offer), now: look.Now}
 	outcomes, err := s.sellJudged(ctx, a.SaleID, []model.Attempt{a}, from)
@@ -95,9 +91,9 @@ func first(outcomes []model.Outcome, err error) (model.Outcome, error) {
 	return outcomes[0], nil
 }
 
-// judgeOutside decides attempts by terms that were read before, without a transaction. Known attempts get the answer of
-// Attempt.Replay. If the sale does not exist, does not sell now or has no units left, all others are refused; otherwise they
-// stay open. So a refusal, the most frequent answer in a rush, writes nothing.
+// judgeOutside decides attempts by terms that were read before, without a transaction, so that a refusal, the most frequent
+// answer in a rush, writes nothing. If the sale does not exist, does not sell now or has no units left, it refuses all attempts
+// that are not known; otherwise these stay open.
 func (s *Store) judgeOutside(ctx context.Context, saleID string, attempts []model.Attempt, from supply) (*attemptBatch, error) {
 	db := s.read.WithContext(ctx)
 	known, err := s.knownOutcomes(db, attempts)

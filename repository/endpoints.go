@@ -22,15 +22,15 @@ func (s *Store) Endpoints(ctx context.Context) ([]model.Endpoint, error) {
 // DueEndpoints lists the endpoints to which events can be sent now: they are on, their pause is over, no instance has reserved
 // them, and the feed has events that they lack.
 func (s *Store) DueEndpoints(ctx context.Context) ([]model.Endpoint, error) {
-	return endpoints(s.read.WithContext(ctx), "state = ? AND next_at_ms <= "+s.nowMillis()+
-		" AND leased_until_ms <= "+s.nowMillis()+" AND position < (SELECT last FROM event_feed)", string(model.EndpointOn))
+	return endpoints(s.read.WithContext(ctx), "state = ? AND next_at_ms <= "+s.nowMillis()+" AND leased_until_ms <= "+s.nowMillis()+
+		" AND position < (SELECT last FROM event_feed)", string(model.EndpointOn))
 }
 
 func endpoints(db *gorm.DB, where string, args ...any) ([]model.Endpoint, error) {
 	return scan(db, "read endpoints", func(e *model.Endpoint) []any {
 		return []any{
-			&e.ID, &e.URL, &e.Rate, &e.State, &e.Reason, &e.Secret, &e.OldSecret, millis(&e.OldUntil),
-			&e.Position, &e.SendingTo, &e.Tries, millis(&e.FailingSince), millis(&e.CreatedAt),
+			&e.ID, &e.URL, &e.Rate, &e.State, &e.Reason, &e.Secret, &e.OldSecret, millis{&e.OldUntil},
+			&e.Position, &e.SendingTo, &e.Tries, millis{&e.FailingSince}, millis{&e.CreatedAt},
 		}
 	}, `SELECT id, url, rate, state, reason, secret, old_secret, old_until_ms, position, sending_to, tries, failing_since_ms, created_at_ms
 		FROM endpoints WHERE `+where, args...)
@@ -70,13 +70,13 @@ const oldSecretTime = 24 * time.Hour
 
 // ChangeEndpoint changes an endpoint and returns the changed one; ok is false if there is none. An endpoint that is switched on
 // again goes on behind the last event that it has taken.
-func (s *Store) ChangeEndpoint(ctx context.Context, id string, c model.EndpointChange, actor string) (changed model.Endpoint, ok bool, err error) {
+func (s *Store) ChangeEndpoint(ctx context.Context, id string, c model.EndpointChange, actor string) (e model.Endpoint, ok bool, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
-		var e model.Endpoint
 		if e, ok, err = one(endpoints(tx, "id = ?"+s.forUpdate(), id)); err != nil || !ok {
 			return err
 		}
-		what := fmt.Sprintf("%s: URL %s, rate %d, %s", id, cmp.Or(c.URL, e.URL), cmp.Or(c.Rate, e.Rate), cmp.Or(c.State, e.State))
+		e.URL, e.Rate = cmp.Or(c.URL, e.URL), cmp.Or(c.Rate, e.Rate)
+		what := fmt.Sprintf("%s: URL %s, rate %d, %s", id, e.URL, e.Rate, cmp.Or(c.State, e.State))
 		if c.Secret != "" {
 			now, err := s.nowOn(tx)
 			if err != nil {
@@ -85,27 +85,23 @@ func (s *Store) ChangeEndpoint(ctx context.Context, id string, c model.EndpointC
 			e.OldSecret, e.OldUntil, e.Secret = e.Secret, now.Add(oldSecretTime), c.Secret
 			what += ", a new secret"
 		}
-		set, args := "", []any{cmp.Or(c.URL, e.URL), cmp.Or(c.Rate, e.Rate), e.Secret, e.OldSecret, toMillis(e.OldUntil)}
+		set, args := "", []any{e.URL, e.Rate, e.Secret, e.OldSecret, toMillis(e.OldUntil)}
 		if c.State != "" {
+			e.State, e.Reason, e.Tries, e.FailingSince = c.State, "", 0, time.Time{}
 			set, args = ", state = ?, reason = '', tries = 0, failing_since_ms = 0, next_at_ms = 0", append(args, string(c.State))
 		}
-		err := s.run(tx, do("UPDATE endpoints SET url = ?, rate = ?, secret = ?, old_secret = ?, old_until_ms = ?"+set+" WHERE id = ?", append(args, id)...),
+		return s.run(tx, do("UPDATE endpoints SET url = ?, rate = ?, secret = ?, old_secret = ?, old_until_ms = ?"+set+" WHERE id = ?", append(args, id)...),
 			s.logging(actor, "change", model.EndpointSubject, what))
-		if err != nil {
-			return err
-		}
-		changed, _, err = one(endpoints(tx, "id = ?", id))
-		return err
 	})
-	return changed, ok, wrap("change an endpoint", err)
+	return e, ok, wrap("change an endpoint", err)
 }
 
 // RemoveEndpoint deletes an endpoint and its deliveries; ok is false if there is none.
 func (s *Store) RemoveEndpoint(ctx context.Context, id, actor string) (ok bool, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
-		res := tx.Exec("DELETE FROM endpoints WHERE id = ?", id)
-		if ok = res.RowsAffected > 0; res.Error != nil || !ok {
-			return res.Error
+		removed, err := exec(tx, "delete the row", "DELETE FROM endpoints WHERE id = ?", id)
+		if ok = removed > 0; !ok {
+			return err
 		}
 		return s.run(tx, do("DELETE FROM deliveries WHERE endpoint_id = ?", id), s.logging(actor, "remove", model.EndpointSubject, id))
 	})
@@ -115,27 +111,27 @@ func (s *Store) RemoveEndpoint(ctx context.Context, id, actor string) (ok bool, 
 // TakeEndpoint reserves an endpoint for this instance, for the time of lease, and returns the endpoint. ok is false if there is
 // none, or if the endpoint is reserved, is not on or is in a pause.
 func (s *Store) TakeEndpoint(ctx context.Context, id string, lease time.Duration) (e model.Endpoint, ok bool, err error) {
-	res := s.write.WithContext(ctx).Exec("UPDATE endpoints SET leased_until_ms = "+s.nowMillis()+" + ? WHERE id = ? AND state = ? AND leased_until_ms <= "+
-		s.nowMillis()+" AND next_at_ms <= "+s.nowMillis(), lease.Milliseconds(), id, string(model.EndpointOn))
-	if res.Error != nil || res.RowsAffected == 0 {
-		return e, false, wrap("reserve an endpoint", res.Error)
+	db, now := s.write.WithContext(ctx), s.nowMillis()
+	changed, err := exec(db, "reserve an endpoint", "UPDATE endpoints SET leased_until_ms = "+now+" + ? WHERE id = ? AND state = ?"+
+		" AND leased_until_ms <= "+now+" AND next_at_ms <= "+now, lease.Milliseconds(), id, string(model.EndpointOn))
+	if err != nil || changed == 0 {
+		return e, false, err
 	}
-	return one(endpoints(s.write.WithContext(ctx), "id = ?", id))
+	return one(endpoints(db, "id = ?", id))
 }
 
 // FreeEndpoint ends the reservation of an endpoint to which nothing was sent, and the batch under way.
 func (s *Store) FreeEndpoint(ctx context.Context, id string) error {
-	return wrap("free an endpoint", s.write.WithContext(ctx).Exec("UPDATE endpoints SET sending_to = 0, leased_until_ms = 0 WHERE id = ?", id).Error)
+	return s.update(ctx, "free an endpoint", "UPDATE endpoints SET sending_to = 0, leased_until_ms = 0 WHERE id = ?", id)
 }
 
 // SendTo records the last event of the batch that is about to be sent, so that each try sends the same events; 0 ends a batch.
 func (s *Store) SendTo(ctx context.Context, id string, last int64) error {
-	return wrap("begin a delivery", s.write.WithContext(ctx).Exec("UPDATE endpoints SET sending_to = ? WHERE id = ?", last, id).Error)
+	return s.update(ctx, "begin a delivery", "UPDATE endpoints SET sending_to = ? WHERE id = ?", last, id)
 }
 
-// FinishDelivery records a try to send the batch under way, ends the reservation, and plans the next try or batch after
-// a pause. The endpoint goes on behind events that it has taken, and behind one that is undeliverable. It gets state and reason.
-// If the endpoint is not on any more, only the try is recorded.
+// FinishDelivery records a try to send the batch under way and, if the endpoint is still on, ends the reservation, plans the next
+// try or batch after a pause, and sets state and reason. The endpoint goes on behind events that it has taken or can't take.
 func (s *Store) FinishDelivery(ctx context.Context, d model.Delivery, pause time.Duration, state model.EndpointState, reason string) error {
 	err := s.transact(ctx, func(tx *gorm.DB) error {
 		if _, err := noteDelivery(tx, d); err != nil {
@@ -186,6 +182,6 @@ func (s *Store) Delivery(ctx context.Context, endpointID string, id int64) (d mo
 
 func deliveries(db *gorm.DB, where string, args ...any) ([]model.Delivery, error) {
 	return scan(db, "read deliveries", func(d *model.Delivery) []any {
-		return []any{&d.ID, &d.EndpointID, &d.First, &d.Last, millis(&d.At), &d.Took, &d.Status, &d.Answer}
+		return []any{&d.ID, &d.EndpointID, &d.First, &d.Last, millis{&d.At}, &d.Took, &d.Status, &d.Answer}
 	}, "SELECT id, endpoint_id, first, last, at_ms, took_ms * 1000000, status, answer FROM deliveries WHERE "+where, args...)
 }

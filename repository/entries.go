@@ -11,10 +11,9 @@ import (
 	"flashsale/model"
 )
 
-// Enter makes entries in a sale's line for the users of wishes, in this order, or finds the entries that they have: a user has
-// one entry in a sale. Only the user and the quantity of a wish are used. The entries are in the order of the wishes. The verdict
-// is about users who had no entry: Accepted, or the reason why the line takes none: NotFound, NotStarted, Ended, NoLine or
-// EntriesClosed. Then nothing is changed, and the entries of these users are empty.
+// Enter makes entries in a sale's line for the users of wishes, or finds those that they have: a user has one entry in a sale. It
+// uses only the user and the quantity of a wish. The entries are in the order of the wishes. The verdict is about users who had
+// none: Accepted, or, with empty entries, NotFound, NotStarted, Ended, NoLine or EntriesClosed.
 func (s *Store) Enter(ctx context.Context, saleID string, wishes []model.LineEntry) (entries []model.LineEntry, verdict model.Verdict, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		line, ok, err := s.lockLine(tx, saleID)
@@ -56,12 +55,13 @@ func (s *Store) Enter(ctx context.Context, saleID string, wishes []model.LineEnt
 	return entries, verdict, wrap("enter the line of sale "+saleID, err)
 }
 
-// mayEnter judges whether a line, which is locked, takes entries now; ok is false if the sale has no line. If the sale has
-// begun and no caller has sealed the line yet, mayEnter seals it, except for a draw. If the sale has sold out, mayEnter begins
-// its waiting list.
+// mayEnter judges whether a locked line takes entries now; ok is false if there is none. If the sale has begun and no caller has
+// sealed the line yet, mayEnter seals it, except for a draw. If the sale has sold out, mayEnter begins its waiting list.
 func (s *Store) mayEnter(tx *gorm.DB, saleID string, line lockedLine, ok bool) (verdict model.Verdict, now time.Time, err error) {
 	offer, now, exists, err := s.offerOn(tx, saleID)
-	phase := model.Phase(line.Phase)
+	phase, draw := line.Phase, line.Mode == model.ModeDraw
+	// A caller seals the line a moment after the start. Entries that come between the two are not among the sealed ones.
+	late := phase == model.PhaseEntering && !now.Before(offer.StartsAt)
 	switch {
 	case err != nil || !exists:
 		return model.NotFound, now, err
@@ -71,13 +71,9 @@ func (s *Store) mayEnter(tx *gorm.DB, saleID string, line lockedLine, ok bool) (
 		return model.Ended, now, nil
 	case now.UnixMilli() < line.EntriesAtMs:
 		return model.NotStarted, now, nil
-	case phase == model.PhaseOver, line.Mode == string(model.ModeDraw) && !line.WaitingList && phase == model.PhaseCalling,
-		line.Mode == string(model.ModeDraw) && phase == model.PhaseSealed:
+	case phase == model.PhaseOver, draw && phase == model.PhaseCalling && !line.WaitingList, draw && phase == model.PhaseSealed, draw && late:
 		return model.EntriesClosed, now, nil
-	// A caller seals the line a moment after the start. Entries that come between the two are not among the sealed ones.
-	case phase == model.PhaseEntering && !now.Before(offer.StartsAt) && line.Mode == string(model.ModeDraw):
-		return model.EntriesClosed, now, nil
-	case phase == model.PhaseEntering && !now.Before(offer.StartsAt):
+	case late:
 		err := tx.Exec("UPDATE sale_lines SET phase = 'sealed', sealed = entries WHERE sale_id = ?", saleID).Error
 		return model.Accepted, now, wrap("seal a line", err)
 	case offer.Stock.Lined != model.LinedAtSoldOut:
@@ -85,9 +81,10 @@ func (s *Store) mayEnter(tx *gorm.DB, saleID string, line lockedLine, ok bool) (
 	case offer.Stock.Available > 0 || now.Before(offer.StartsAt):
 		return model.NoLine, now, nil
 	}
-	res := tx.Exec("UPDATE stock SET lined = 2, version = version + 1 WHERE sale_id = ? AND lined = 1 AND available = 0", saleID)
-	if res.Error != nil || res.RowsAffected > 0 {
-		return model.Accepted, now, wrap("begin a waiting list", res.Error)
+	begun, err := exec(tx, "begin a waiting list",
+		"UPDATE stock SET lined = 2, version = version + 1 WHERE sale_id = ? AND lined = 1 AND available = 0", saleID)
+	if err != nil || begun > 0 {
+		return model.Accepted, now, err
 	}
 	// The stock has changed since the read. If units have come back, they have begun the waiting list.
 	if offer, now, _, err = s.offerOn(tx, saleID); offer.Stock.Lined == model.InLine {
@@ -101,7 +98,7 @@ func (s *Store) mayEnter(tx *gorm.DB, saleID string, line lockedLine, ok bool) (
 func (s *Store) EntryOf(ctx context.Context, saleID, userID string) (e model.LineEntry, ok bool, err error) {
 	var phase model.Phase
 	e, ok, err = one(scan(s.read.WithContext(ctx), "read an entry", func(e *model.LineEntry) []any {
-		return []any{&e.UserID, &e.Number, &e.Quantity, &e.State, optional(&e.Units), millis(&e.Until), &phase}
+		return []any{&e.UserID, &e.Number, &e.Quantity, &e.State, optional(&e.Units), millis{&e.Until}, &phase}
 	}, `SELECT entries.user_id, entries.number, quantity, state, units, until_ms, phase FROM entries
 		JOIN sale_lines ON sale_lines.sale_id = entries.sale_id
 		LEFT JOIN calls ON calls.sale_id = entries.sale_id AND calls.number = entries.number
@@ -117,8 +114,7 @@ func (s *Store) EntryOf(ctx context.Context, saleID, userID string) (e model.Lin
 	return e, ok, err
 }
 
-// InLine reports whether a sale is in line, so that its units go to the line. Look-ups that arrive while others run share the
-// next statement, as with Order, and the errors are those of Order.
+// InLine reports whether a sale is in line. Calls share statements, and have errors, as those of Order do.
 func (s *Store) InLine(ctx context.Context, saleID string) (bool, error) {
 	inLine, err := s.lined.Do(ctx, "", saleID)
 	return inLine, wrap("look whether a sale is in line", err)
@@ -131,8 +127,8 @@ func (s *Store) areInLine(ctx context.Context, _ string, saleIDs []string) ([]bo
 }
 
 // Leave ends a user's entry. If it has a call, the units of the call belong to the line again. An entry that ends before the seal
-// is void: the proof of the order names it as an entry that took no part. The verdict is Accepted; NotFound if the sale has no
-// line, or the user neither waits nor is called; or EntriesClosed if a draw is sealed and not yet drawn.
+// is void, as the proof of the order tells. The verdict is Accepted; NotFound if the sale has no line, or the user neither waits
+// nor is called; or EntriesClosed if a draw is sealed and not yet drawn.
 func (s *Store) Leave(ctx context.Context, saleID, userID string) (model.Verdict, error) {
 	verdict, err := s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		line, ok, err := s.lockLine(tx, saleID)
@@ -140,10 +136,10 @@ func (s *Store) Leave(ctx context.Context, saleID, userID string) (model.Verdict
 			return model.NotFound, err
 		}
 		state := model.EntryLeft
-		switch phase := model.Phase(line.Phase); {
-		case phase == model.PhaseEntering:
+		switch {
+		case line.Phase == model.PhaseEntering:
 			state = model.EntryVoid
-		case phase == model.PhaseSealed && line.Mode == string(model.ModeDraw):
+		case line.Phase == model.PhaseSealed && line.Mode == model.ModeDraw:
 			return model.EntriesClosed, nil
 		}
 		number, waits, err := one(column[int64](tx, "lock the entry", "SELECT number FROM entries WHERE sale_id = ? AND user_id = ? AND state = ?"+s.forUpdate(),
@@ -152,22 +148,19 @@ func (s *Store) Leave(ctx context.Context, saleID, userID string) (model.Verdict
 			return model.NotFound, err
 		}
 		units, called, err := one(column[int64](tx, "lock the call", "SELECT units FROM calls WHERE sale_id = ? AND number = ?"+s.forUpdate(), saleID, number))
-		switch {
-		case err != nil:
-			return "", err
-		case called:
-			return model.Accepted, s.endCalls(tx, saleID, []any{number}, model.EntryLeft, units)
+		if err == nil && called {
+			err = s.endCalls(tx, saleID, []any{number}, model.EntryLeft, units)
+		} else if err == nil {
+			err = s.run(tx, entriesBecome(saleID, []any{number}, state))
 		}
-		return model.Accepted, s.run(tx, entriesBecome(saleID, []any{number}, state))
+		return model.Accepted, err
 	})
 	return verdict, wrap("leave the line of sale "+saleID, err)
 }
 
-// SellCalled makes orders for buyers who are called, in one transaction, which also ends their calls. The outcomes are in the
-// order of the attempts. A known attempt gets the answer of Attempt.Replay. The verdict on a new one is Accepted, with the order;
-// NotFound, NotStarted, Ended or Paused if the sale does not sell; LimitReached if the buyer wants more units than the limits or
-// the call allow; NotYourTurn if the buyer is not called; or SoldOut if the buyer wants more units than this sale of a campaign
-// has. Whoever is refused keeps the call.
+// SellCalled makes orders for buyers who are called, in one transaction, which also ends their calls. The outcomes are those of
+// Deduct, and LimitReached also if the buyer wants more units than the call allows, SoldOut only if this sale of a campaign has
+// too few, and NotYourTurn if the buyer is not called. Whoever is refused keeps the call.
 func (s *Store) SellCalled(ctx context.Context, saleID string, attempts []model.Attempt) (outcomes []model.Outcome, err error) {
 	err = underTerms(func() error {
 		outcomes, err = s.sellJudged(ctx, saleID, attempts, supply{guard: byCalls, source: model.FromLine})
@@ -176,9 +169,8 @@ func (s *Store) SellCalled(ctx context.Context, saleID string, attempts []model.
 	return outcomes, wrap("sell on sale "+saleID, err)
 }
 
-// judgeCalls refuses open attempts of buyers who are not called, or who want more units than their call has, or than this sale
-// of a campaign has left. It locks the calls and the stock row. It adds the calls of the attempts that stay open to the supply.
-// It returns errOtherTerms if the sale was changed since the offer was read.
+// judgeCalls refuses open attempts of buyers without a call, and those for more units than the call, or the sale of a campaign,
+// has. It locks the calls and, as lockTerms does, the stock row, and adds the calls of the attempts that stay open to the supply.
 func (s *Store) judgeCalls(tx *gorm.DB, b *attemptBatch, offer model.Offer, from *supply) error {
 	type call struct {
 		user          string

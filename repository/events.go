@@ -13,10 +13,9 @@ import (
 	"flashsale/model"
 )
 
-// Events of orders and payments are recorded in the transaction that changes these; those of sales by RecordOnce. The events
-// of one type in a transaction are one row, with the ids of the orders, payments or sales that they are about. What an event
-// shows of an order or a payment never changes, so the row needs no copy of it. A row gets its place in the feed after the
-// commit, because numbers that are given before the commit become visible in another order, and a reader would miss rows.
+// Events of orders and payments are recorded in the transaction that changes these; those of sales by RecordOnce. The events of
+// one type in a transaction are one row, with the ids of what they are about: what an event shows of these never changes. A row
+// gets its place in the feed after the commit. Numbers given before it would become visible out of order, and readers miss rows.
 
 // unnumbered is the most rows that get their places, or are deleted, at once.
 const unnumbered = 500
@@ -44,14 +43,12 @@ func (s *Store) RecordOnce(ctx context.Context, what model.EventType, saleID str
 	if model.IsShadow(saleID) {
 		return nil
 	}
-	return wrap("record an event of a sale", s.write.WithContext(ctx).Exec(s.insertIgnore()+
-		" INTO events (type, at_ms, events, ids, only_once) VALUES (?, "+s.nowMillis()+", 1, ?, ?)",
-		string(what), saleID, string(what)+" "+saleID).Error)
+	return s.update(ctx, "record an event of a sale", s.insertIgnore()+" INTO events (type, at_ms, events, ids, only_once) VALUES (?, "+
+		s.nowMillis()+", 1, ?, ?)", string(what), saleID, string(what)+" "+saleID)
 }
 
-// NumberEvents gives places in the feed to committed events that have none, of at most unnumbered rows; more is true if there
-// may be others. The lock on the last number keeps two instances from giving the same places, and makes the places become visible
-// in their order, so that no reader misses any.
+// NumberEvents gives places in the feed to committed events that have none, of at most unnumbered rows; more is true if there may
+// be others. By the lock on the last number no two events get the same place, and places become visible in their order.
 func (s *Store) NumberEvents(ctx context.Context) (more bool, err error) {
 	const waiting = "SELECT id, events FROM events WHERE last IS NULL ORDER BY id LIMIT ?"
 	var rows []struct{ ID, Events int64 }
@@ -79,7 +76,7 @@ func (s *Store) NumberEvents(ctx context.Context) (more bool, err error) {
 	return len(rows) == unnumbered, wrap("number events", err)
 }
 
-// lockFeed locks the number of the last event in the feed, and returns it.
+// lockFeed locks and returns the number of the last event in the feed.
 func (s *Store) lockFeed(tx *gorm.DB) (last int64, err error) {
 	return cell[int64](tx, "lock the feed", "SELECT last FROM event_feed"+s.forUpdate())
 }
@@ -97,7 +94,7 @@ func (s *Store) Events(ctx context.Context, after int64, limit int) (list []mode
 	const rowsAtOnce = 20
 	db, ids := s.read.WithContext(ctx), []string(nil)
 	for at := after; len(list) < limit; {
-		rows, err := scan(db, "read events", func(r *eventRow) []any { return []any{&r.first, &r.last, &r.what, millis(&r.at), &r.ids} },
+		rows, err := scan(db, "read events", func(r *eventRow) []any { return []any{&r.first, &r.last, &r.what, millis{&r.at}, &r.ids} },
 			"SELECT last - events + 1, last, type, at_ms, ids FROM events WHERE last > ? ORDER BY last LIMIT ?", at, rowsAtOnce)
 		if err != nil {
 			return nil, err
@@ -124,49 +121,48 @@ var statusAfter = map[model.EventType]model.OrderStatus{
 	model.EventExpired: model.OrderExpired, model.EventRefunded: model.OrderRefunded,
 }
 
-// fill adds to each event of a list what it is about: its sale; its order, unless it is an event of a sale; and its payment, if
-// it is an EventRefundDue. ids has the id that the row has for each event.
+// fill adds to each event its sale; its order, unless it is an event of a sale; and its payment, if it is an EventRefundDue. ids
+// has the id that the row has for each event.
 func fill(db *gorm.DB, list []model.Event, ids []string) error {
 	var orderIDs, paymentIDs []string
 	for i, e := range list {
 		if e.Type == model.EventRefundDue {
 			paymentIDs = append(paymentIDs, ids[i])
+		} else if statusAfter[e.Type] != "" {
+			orderIDs = append(orderIDs, ids[i])
 		}
 	}
-	payments := map[string]model.Payment{}
+	payments, orders := map[string]model.Payment{}, map[string]model.Order{}
 	if len(paymentIDs) > 0 {
 		rows, err := findPayments(db, "payments.id IN ?", paymentIDs)
 		if err != nil {
 			return err
 		}
 		payments = byKey(rows, func(p model.Payment) string { return p.ID })
+		orderIDs = append(orderIDs, each(rows, func(p model.Payment) string { return p.OrderID })...)
 	}
-	for i := range list {
-		switch e := &list[i]; {
-		case e.Type == model.EventRefundDue:
-			p := payments[ids[i]]
-			e.Payment, ids[i] = &p, p.OrderID
-		case statusAfter[e.Type] == "":
-			e.SaleID = ids[i]
-			continue
+	if len(orderIDs) > 0 {
+		rows, err := scan(db, "read the orders of events", func(o *model.Order) []any {
+			return []any{&o.ID, &o.SaleID, &o.UserID, &o.Quantity, &o.AmountCents, &o.Currency, &o.Status, millis{&o.CreatedAt}, millis{&o.ExpiresAt}}
+		}, "SELECT id, sale_id, user_id, quantity, amount_cents, currency, status, created_at_ms, expires_at_ms FROM orders WHERE id IN ?", orderIDs)
+		if err != nil {
+			return err
 		}
-		list[i].SaleID = model.SaleOf(ids[i])
-		orderIDs = append(orderIDs, ids[i])
+		orders = byKey(rows, func(o model.Order) string { return o.ID })
 	}
-	if len(orderIDs) == 0 {
-		return nil
-	}
-	rows, err := scan(db, "read the orders of events", func(o *model.Order) []any {
-		return []any{&o.ID, &o.SaleID, &o.UserID, &o.Quantity, &o.AmountCents, &o.Currency, &o.Status, millis(&o.CreatedAt), millis(&o.ExpiresAt)}
-	}, "SELECT id, sale_id, user_id, quantity, amount_cents, currency, status, created_at_ms, expires_at_ms FROM orders WHERE id IN ?", orderIDs)
-	byID := byKey(rows, func(o model.Order) string { return o.ID })
-	for i := range list {
-		if order, ok := byID[ids[i]]; ok {
-			order.Status = cmp.Or(statusAfter[list[i].Type], order.Status)
-			list[i].Order = &order
+	for i, id := range ids {
+		e := &list[i]
+		if e.Type == model.EventRefundDue {
+			p := payments[id]
+			e.Payment, id = &p, p.OrderID
+		}
+		e.SaleID = cmp.Or(model.SaleOf(id), id) // of an order, or the sale itself
+		if order, ok := orders[id]; ok {
+			order.Status = cmp.Or(statusAfter[e.Type], order.Status)
+			e.Order = &order
 		}
 	}
-	return err
+	return nil
 }
 
 // ForgetEvents deletes the oldest events of the feed and the oldest deliveries, as far as they are older than age, at most
@@ -177,11 +173,11 @@ func (s *Store) ForgetEvents(ctx context.Context, age time.Duration) (more bool,
 		"events WHERE at_ms < " + before + " AND id IN (SELECT id FROM (SELECT id FROM events WHERE last > 0 ORDER BY last LIMIT ?) AS oldest)",
 		"deliveries WHERE at_ms < " + before + " AND id IN (SELECT id FROM (SELECT id FROM deliveries ORDER BY id LIMIT ?) AS oldest)",
 	} {
-		res := db.Exec("DELETE FROM "+table, unnumbered)
-		if res.Error != nil {
-			return false, wrap("forget events", res.Error)
+		deleted, err := exec(db, "forget events", "DELETE FROM "+table, unnumbered)
+		if err != nil {
+			return false, err
 		}
-		more = more || res.RowsAffected == unnumbered
+		more = more || deleted == unnumbered
 	}
 	return more, nil
 }

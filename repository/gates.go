@@ -2,7 +2,6 @@ package repository
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"gorm.io/gorm"
@@ -11,39 +10,33 @@ import (
 	"flashsale/model"
 )
 
-// NextEpoch starts a new epoch of a sale's gate. The new epoch is above seen, the epoch that the caller read in the database,
-// and above gates, the epoch of the gate itself. The caller wins if seen is still the present epoch, and if that epoch was
-// started, or last renewed, at least pause ago. Otherwise nothing is changed, and won is false. A time stamp in the future was
-// written before the clock was set back, and counts as old. Only the caller that won may install the gate.
+// NextEpoch starts a new epoch of a sale's gate, above seen, the epoch that the caller read in the database, and above gates,
+// that of the gate itself. The caller wins, and only then may install the gate, if seen is still the present epoch and was
+// started, or last renewed, at least pause ago. A time stamp in the future, from before the clock was set back, counts as old.
 //
-// NextEpoch also raises the version of the stock. So a Deduct that judged the sale before loses its race. This matters
-// for a sale's first gate: that Deduct would not have recorded its orders for the gate.
+// NextEpoch also raises the version of the stock, so that a Deduct that judged the sale before loses its race: before a sale's
+// first gate, it would not have recorded its orders for the gate.
 func (s *Store) NextEpoch(ctx context.Context, saleID string, seen, gates int64, pause time.Duration) (epoch int64, won bool, err error) {
 	ctx, end := s.observe.Begin(ctx, observe.Step{Name: observe.NextEpoch})
 	defer func() { end(err) }()
 	now, next := s.nowMillis(), max(seen, gates)+1
-	res := s.write.WithContext(ctx).Exec("UPDATE stock SET epoch = ?, epoch_at_ms = "+now+", version = version + 1 WHERE sale_id = ? AND epoch = ? AND NOT epoch_at_ms BETWEEN "+now+" - ? + 1 AND "+now,
+	changed, err := exec(s.write.WithContext(ctx), "start a new epoch of sale "+saleID, "UPDATE stock SET epoch = ?, epoch_at_ms = "+now+
+		", version = version + 1 WHERE sale_id = ? AND epoch = ? AND NOT epoch_at_ms BETWEEN "+now+" - ? + 1 AND "+now,
 		next, saleID, seen, pause.Milliseconds())
-	if res.Error != nil {
-		return 0, false, fmt.Errorf("start a new epoch of sale %s: %w", saleID, res.Error)
-	}
-	return next, res.RowsAffected == 1, nil
+	return next, changed == 1, err
 }
 
-// RenewEpoch renews the time stamp of an epoch while its gate is rebuilt, so that no rebuild with a newer epoch begins. It
-// changes nothing if there is a newer epoch already.
+// RenewEpoch renews the time stamp of an epoch, unless there is a newer one, so that no other rebuild begins during its own.
 func (s *Store) RenewEpoch(ctx context.Context, saleID string, epoch int64) error {
-	err := s.write.WithContext(ctx).Exec("UPDATE stock SET epoch_at_ms = "+s.nowMillis()+" WHERE sale_id = ? AND epoch = ?", saleID, epoch).Error
-	return wrap("renew the epoch of sale "+saleID, err)
+	return s.update(ctx, "renew the epoch of sale "+saleID, "UPDATE stock SET epoch_at_ms = "+s.nowMillis()+
+		" WHERE sale_id = ? AND epoch = ?", saleID, epoch)
 }
 
-// nextGateVersion is the part of an UPDATE of stock that must go with tellGate. MySQL evaluates assignments from left
-// to right, so version comes last.
+// nextGateVersion is the part of an UPDATE of stock that must go with tellGate. MySQL assigns from left to right: version last.
 const nextGateVersion = "gate_version = version + 1, version = version + 1"
 
-// tellGate records for the gate what this transaction has changed in a stock row. The change has locked the row. Nothing
-// is recorded for a sale that never had a gate, or that is in line: then the gate is closed for good. The Version and the
-// UserID of the changes are not used.
+// tellGate records for the gate what this transaction has changed in a stock row, which the change has locked. It records nothing
+// for a sale that never had a gate, or that is in line: then the gate is closed for good.
 func (s *Store) tellGate(tx *gorm.DB, saleID string, changes ...model.GateChange) error {
 	stock, _, err := s.lockStock(tx, saleID)
 	if err != nil {
@@ -52,7 +45,7 @@ func (s *Store) tellGate(tx *gorm.DB, saleID string, changes ...model.GateChange
 	return wrap("record changes for the gate", s.run(tx, s.telling(saleID, stock, changes)...))
 }
 
-// telling returns the statements of tellGate for a caller that knows the stock row as it is after the change.
+// telling returns the statements of tellGate. stock is the row after the change; the changes need no Version and no UserID.
 func (s *Store) telling(saleID string, stock model.Stock, changes []model.GateChange) []statement {
 	if stock.Epoch == 0 || stock.Lined == model.InLine {
 		return nil
@@ -76,17 +69,15 @@ func (s *Store) tellGateOfSold(tx *gorm.DB, offer model.Offer, b *attemptBatch) 
 	})...)
 }
 
-// GateChanges reads the changes that a gate has to be told if it has all changes up to the version after. It returns
-// about limit changes in the order of the versions, and never only a part of the changes of a version. With them the gate has
-// all changes up to the version upTo. more is true if newer changes are left. No change with a lower version can come later:
-// transactions commit their changes in the order of the versions, because each of them locks the stock row.
+// GateChanges reads the changes that a gate has to be told if it has all changes up to the version after: about limit changes in
+// the order of the versions, and all of each version. With them the gate has all changes up to the version upTo. more is true if
+// newer changes are left. No change with a lower version can come later: each transaction with changes locks the stock row.
 func (s *Store) GateChanges(ctx context.Context, saleID string, after int64, limit int) (changes []model.GateChange, upTo int64, more bool, err error) {
 	db, what := s.read.WithContext(ctx), "read the changes for the gate of sale "+saleID
 	if upTo, err = cell[int64](db, what, "SELECT gate_version FROM stock WHERE sale_id = ?", saleID); err != nil || upTo <= after {
 		return nil, after, false, err
 	}
-	// A page ends with the version of change number limit. It has all changes of that version, so it may be longer than
-	// limit.
+	// A page ends with the version of change number limit, of which it has all changes.
 	last, found, err := one(column[int64](db, what,
 		"SELECT version FROM gate_changes WHERE sale_id = ? AND version > ? AND version <= ? ORDER BY version, order_id LIMIT 1 OFFSET ?",
 		saleID, after, upTo, limit-1))
@@ -105,6 +96,6 @@ func (s *Store) GateChanges(ctx context.Context, saleID string, after int64, lim
 
 // ForgetGateChanges deletes the changes up to a version, which the open gate has applied.
 func (s *Store) ForgetGateChanges(ctx context.Context, saleID string, upTo int64) error {
-	err := s.write.WithContext(ctx).Exec("DELETE FROM gate_changes WHERE sale_id = ? AND version <= ?", saleID, upTo).Error
-	return wrap("delete the changes that the gate of sale "+saleID+" knows", err)
+	return s.update(ctx, "delete the changes that the gate of sale "+saleID+" knows",
+		"DELETE FROM gate_changes WHERE sale_id = ? AND version <= ?", saleID, upTo)
 }

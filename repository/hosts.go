@@ -34,9 +34,8 @@ func (s servers) connector() (driver.Connector, error) {
 	return &hosts{names: s.hosts, connectors: all}, nil
 }
 
-// hosts connects to one of several servers. The first connection goes to the first server of the address that takes writes.
-// Later connections go to the same server or, if it fails or takes no writes, to the next one that takes writes. From then on
-// the pool uses no connection to the earlier server: an old primary that comes back must not be written to.
+// hosts connects to the first of several servers that takes writes, and as soon as this one fails or takes none, to the next one
+// that does. From then on the pool uses no connection to the earlier server, which may be an old primary that has come back.
 type hosts struct {
 	names      []string
 	connectors []driver.Connector
@@ -44,7 +43,7 @@ type hosts struct {
 	follow     atomic.Pointer[func(server string)]
 }
 
-// look connects once to each server, and returns what it has found.
+// look connects once to each server.
 func (h *hosts) look(ctx context.Context) (list []ServerState) {
 	for at, host := range h.names {
 		conn, err := h.connect(ctx, at)
@@ -74,15 +73,13 @@ func (h *hosts) Connect(ctx context.Context) (driver.Conn, error) {
 	return nil, failed
 }
 
-// tell tells the follower which server is used.
 func (h *hosts) tell() {
 	if follow := h.follow.Load(); follow != nil {
 		(*follow)(h.names[h.chosen.Load()])
 	}
 }
 
-// Follow calls a function with the server in use, as host:port, and again whenever another server is used. It does nothing if the
-// address does not name several servers.
+// Follow, if the address names several servers, calls a function with the one in use, as host:port, and again with each next one.
 func (s *Store) Follow(follow func(server string)) {
 	if s.hosts != nil {
 		s.hosts.follow.Store(&follow)
@@ -101,10 +98,7 @@ func (h *hosts) connect(ctx context.Context, at int) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, ok := made.(conn)
-	if !ok {
-		return nil, errors.Join(fmt.Errorf("connections of the driver are %T", made), made.Close())
-	}
+	c := made.(conn)
 	if err := takesWrites(ctx, c); err != nil {
 		return nil, errors.Join(err, c.Close())
 	}
@@ -131,8 +125,7 @@ type hostConn struct {
 	at    int64
 }
 
-// ResetSession is called before each use but the first. It makes the pool close a connection to a server that is not in use any
-// more.
+// ResetSession, which the pool calls before each use but the first, makes it close a connection to a server that is not in use.
 func (c hostConn) ResetSession(ctx context.Context) error {
 	if c.hosts.chosen.Load() != c.at {
 		return driver.ErrBadConn
@@ -158,24 +151,20 @@ func (c hostConn) QueryContext(ctx context.Context, query string, args []driver.
 	return rows, outsideCluster(err)
 }
 
-// notReady is the number of the error of a Galera node that is not in the primary component of its cluster.
-const notReady = 1047
-
-// outsideCluster replaces the error of a node that has left the primary component by one by which the pool leaves the node. The
-// node has not executed the statement.
+// outsideCluster replaces the error of a Galera node that has left the primary component of its cluster, and has not executed the
+// statement, by one by which the pool leaves the node.
 func outsideCluster(err error) error {
-	if mysql, _ := codes(err); mysql == notReady {
+	if mysql, _ := codes(err); mysql == 1047 { // ER_UNKNOWN_COM_ERROR
 		return driver.ErrBadConn
 	}
 	return err
 }
 
-// readOnly reads the two variables that say whether a server takes no writes. It reads them as text, since in some versions of
-// MariaDB they have more than two values.
+// readOnly reads the two variables that say whether a server takes no writes; MySQL's super_read_only implies read_only. It reads
+// them as text, since in some versions of MariaDB they have more than two values.
 const readOnly = "SELECT CONCAT(@@global.read_only, ' ', @@global.innodb_read_only)"
 
-// writable are the values of the variables of readOnly on a server that takes writes. MySQL's super_read_only implies
-// read_only.
+// writable are the values of readOnly on a server that takes writes.
 var writable = []string{"0 0", "0 OFF", "OFF 0", "OFF OFF"}
 
 // takesWrites returns an error if a server takes no writes: a replica, or a node outside the primary component.
@@ -185,8 +174,7 @@ func takesWrites(ctx context.Context, c driver.QueryerContext) error {
 		return err
 	}
 	is := make([]driver.Value, 1)
-	err = rows.Next(is)
-	if err := errors.Join(err, rows.Close()); err != nil {
+	if err := errors.Join(rows.Next(is), rows.Close()); err != nil {
 		return err
 	}
 	if text, ok := is[0].([]byte); !ok || !slices.Contains(writable, string(text)) {

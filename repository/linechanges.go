@@ -12,12 +12,12 @@ import (
 	"flashsale/model"
 )
 
-// changeLine applies a change of a sale to its line. A rush gets its line when the waiting list is turned
-// on, and loses it when the waiting list is turned off. The line stops if the changed sale is paused or has not begun.
+// changeLine applies a change of a sale to its line. A rush gets its line when the waiting list is turned on, and loses it when
+// that is turned off. The line stops if the changed sale is paused or has not begun.
 //
-// The verdict is Accepted, or that of mayChange, or EntriesClosed if it is too late for the change. The opening of the
-// entries of a line or draw can change until the seal. A waiting list can be turned on or off until the sale has ended or the
-// line is over, but off only while nobody has entered and, with a rush, the sale is not in line.
+// The verdict is Accepted, or that of mayChange, or EntriesClosed if it is too late for the change. The opening of the entries of
+// a line or draw can change until the seal. A waiting list can be turned on or off until the sale has ended or the line is over,
+// but off only while nobody has entered and, with a rush, the sale is not in line.
 func (s *Store) changeLine(tx *gorm.DB, before model.Offer, after *model.Offer, now time.Time) (model.Verdict, error) {
 	rush, listed := after.Mode == model.ModeRush, before.WaitingList != after.WaitingList
 	opens := !before.EntriesAt.Equal(after.EntriesAt)
@@ -79,25 +79,25 @@ func (s *Store) ExtendCalls(ctx context.Context, saleID string, by time.Duration
 		if _, ok, err := s.lockLine(tx, saleID); err != nil || !ok {
 			return model.NoLine, err
 		}
-		res := tx.Exec("UPDATE calls SET until_ms = until_ms + ? WHERE sale_id = ?", by.Milliseconds(), saleID)
-		if calls = res.RowsAffected; res.Error != nil {
-			return "", res.Error
+		calls, err = exec(tx, "write the calls", "UPDATE calls SET until_ms = until_ms + ? WHERE sale_id = ?", by.Milliseconds(), saleID)
+		if err != nil {
+			return "", err
 		}
 		return model.Accepted, s.run(tx, s.logging(actor, "extend_calls", saleID, fmt.Sprintf("%d calls end %s later", calls, by)))
 	})
 	return calls, verdict, wrap("extend calls of sale "+saleID, err)
 }
 
-// VoidEntries gives the state voided to the waiting entries that a rule names, and returns how many there are. The proof of the
-// order lists them, as it lists entries whose users left before the seal. The verdict is Accepted; NoLine if the sale has no
-// line; or EntriesClosed after the seal, which fixes the order, and for the waiting list of a rush, which has no seal.
+// VoidEntries gives the state voided to the waiting entries that a rule names, and returns how many there are; the proof of the
+// order lists them. The verdict is Accepted; NoLine if the sale has no line; or EntriesClosed after the seal, which fixes the
+// order, and for the waiting list of a rush, which has no seal.
 func (s *Store) VoidEntries(ctx context.Context, saleID string, rule model.VoidRule, actor string) (voided int64, verdict model.Verdict, err error) {
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		line, ok, err := s.lockLine(tx, saleID)
 		switch {
 		case err != nil || !ok:
 			return model.NoLine, err
-		case line.Phase != string(model.PhaseEntering):
+		case line.Phase != model.PhaseEntering:
 			return model.EntriesClosed, nil
 		}
 		query, args := "UPDATE entries SET state = ? WHERE sale_id = ? AND state = ?", []any{string(model.EntryVoided), saleID, string(model.EntryWaiting)}
@@ -111,9 +111,8 @@ func (s *Store) VoidEntries(ctx context.Context, saleID string, rule model.VoidR
 			query, args = query+" AND number BETWEEN ? AND ?", append(args, rule.From, rule.To)
 			named = []string{fmt.Sprintf("numbers %d to %d", rule.From, rule.To)}
 		}
-		res := tx.Exec(query, args...)
-		if voided = res.RowsAffected; res.Error != nil {
-			return "", res.Error
+		if voided, err = exec(tx, "write the entries", query, args...); err != nil {
+			return "", err
 		}
 		return model.Accepted, s.run(tx, each(named, func(part string) statement {
 			return s.logging(actor, "void_entries", saleID, fmt.Sprintf("%d entries in all; reason %q; %s", voided, rule.Reason, part))

@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
@@ -16,18 +17,15 @@ import (
 	"flashsale/model"
 )
 
-// Only a transaction that has locked the line's row in sale_lines gives numbers, moves the phase, calls, or ends calls without
-// an order. So two callers at once are safe: the second one waits, and then sees that the line has moved. docs/architecture.md
-// has the order in which each transaction locks its rows; where two of them meet in another order, the loser of a deadlock is
-// run again.
+// Only a transaction that has locked the line's row in sale_lines gives numbers, moves the phase, calls, or ends calls without an
+// order. So two callers at once are safe: the second one waits, and then sees that the line has moved. docs/architecture.md has
+// the order in which transactions lock rows; where two of them meet in another order, the loser of a deadlock is run again.
 
-// outageTime is the longest time between two looks of callers at a line that does not count as an outage. After a longer time,
-// the line's calls end later by that time. outageTime is far longer than a caller's period, and far shorter than calls usually
-// are.
+// outageTime is the longest time between two looks of callers at a line that does not count as an outage, see TendLine. It is far
+// longer than a caller's period, and far shorter than calls usually are.
 const outageTime = 5 * time.Second
 
-// creatingLine returns the statement that creates the line of a sale, if the sale has one or may get one, and does not share the
-// line of a campaign.
+// creatingLine creates the line of a sale, if the sale has one or may get one, and does not share that of a campaign.
 func creatingLine(sale model.Sale) statement {
 	if !sale.HasLine() || sale.LineID() != sale.ID {
 		return statement{}
@@ -48,8 +46,8 @@ func creatingLine(sale model.Sale) statement {
 
 // lockedLine is what a transaction needs of a line that it has locked.
 type lockedLine struct {
-	Mode                               string
-	Phase                              string
+	Mode                               model.Mode
+	Phase                              model.Phase
 	Entries, Sealed, Serving           int64
 	EntriesAtMs, SeenAtMs, CallSeconds int64
 	WaitingList                        bool
@@ -59,8 +57,7 @@ type lockedLine struct {
 	Stopped                            bool
 }
 
-// goesOn reports whether the line is in a phase and is not stopped.
-func (l lockedLine) goesOn(phase model.Phase) bool { return l.Phase == string(phase) && !l.Stopped }
+func (l lockedLine) goesOn(phase model.Phase) bool { return l.Phase == phase && !l.Stopped }
 
 func (s *Store) lockLine(tx *gorm.DB, saleID string) (line lockedLine, ok bool, err error) {
 	res := tx.Raw(`SELECT mode, phase, entries, sealed, serving, entries_at_ms, seen_at_ms, call_seconds, waiting_list, seed, passed,
@@ -68,11 +65,10 @@ func (s *Store) lockLine(tx *gorm.DB, saleID string) (line lockedLine, ok bool, 
 	return line, res.RowsAffected > 0, wrap("lock a line", res.Error)
 }
 
-// TendLine is the first step of a caller's look at a line. It returns the sale with the state of the line after this step, or
-// an empty one if there is no such line. The line becomes sealed at the sale's start, and over at the end. It stops while the
-// sale is paused or has not begun. If no caller has seen the line for longer than outageTime, because the database or all
-// callers were away, or if the line was stopped, all calls end later by the time since it was last seen. If the database's
-// clock was set back, the calls end earlier, and so keep the time that they had left.
+// TendLine is the first step of a caller's look at a line. It returns the sale with the state of the line after this step, or an
+// empty one if there is no such line. The line becomes sealed at the sale's start, and over at the end. It stops while the sale
+// is paused or has not begun. If it was stopped, or no caller has seen it for longer than outageTime, all calls end later by the
+// time since it was last seen. If the database's clock was set back, they end earlier, and so keep the time that they had left.
 func (s *Store) TendLine(ctx context.Context, saleID string) (offer model.Offer, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		line, ok, err := s.lockLine(tx, saleID)
@@ -83,7 +79,7 @@ func (s *Store) TendLine(ctx context.Context, saleID string) (offer model.Offer,
 		if offer, now, _, err = s.offerOn(tx, saleID); err != nil {
 			return err
 		}
-		verdict, phase, sealed := offer.Judge(now), model.Phase(line.Phase), line.Sealed
+		verdict, phase, sealed := offer.Judge(now), line.Phase, line.Sealed
 		if verdict != model.Accepted && verdict != model.Ended {
 			return stopLine(tx, &offer)
 		}
@@ -98,7 +94,7 @@ func (s *Store) TendLine(ctx context.Context, saleID string) (offer model.Offer,
 		case phase == model.PhaseEntering:
 			phase, sealed = model.PhaseSealed, line.Entries
 		}
-		moved := phase != model.Phase(line.Phase)
+		moved := phase != line.Phase
 		if !moved && !line.Stopped && gap >= 0 && gap < time.Second {
 			return nil
 		}
@@ -109,8 +105,7 @@ func (s *Store) TendLine(ctx context.Context, saleID string) (offer model.Offer,
 	return offer, wrap("look after the line of sale "+saleID, err)
 }
 
-// stopLine stops a locked line whose sale is paused or has not begun, if the line is sealed or calling: before and after that
-// there is nothing to stop.
+// stopLine stops a locked line if it is sealed or calling: before and after that there is nothing to stop.
 func stopLine(tx *gorm.DB, offer *model.Offer) error {
 	if phase := offer.Line.Phase; offer.Line.Stopped || phase != model.PhaseSealed && phase != model.PhaseCalling {
 		return nil
@@ -133,8 +128,7 @@ func (s *Store) Sealing(ctx context.Context, saleID string) (sealing model.Seali
 	return sealing, wrap(what, errors.Join(err, errLeaf))
 }
 
-// LineEntries returns the entries of a line whose numbers are smaller than below, in pages and in the order of their numbers.
-// An entry has its user, number, quantity and stored state; the fields of its call are empty.
+// LineEntries returns the entries of a line with numbers smaller than below, in pages, by number and without their calls.
 func (s *Store) LineEntries(ctx context.Context, saleID string, below int64) iter.Seq2[[]model.LineEntry, error] {
 	return pages(int64(-1), func(after int64) ([]model.LineEntry, error) {
 		return scan(s.read.WithContext(ctx), "read the entries of sale "+saleID, func(e *model.LineEntry) []any {
@@ -144,9 +138,8 @@ func (s *Store) LineEntries(ctx context.Context, saleID string, below int64) ite
 	}, func(e model.LineEntry) int64 { return e.Number })
 }
 
-// SetSeed publishes the seed of a sealed line, and the root unless SetRoot has published it, both in hex. To repeat it changes
-// nothing. After it the calls or the draw can begin. The seed is empty if there are no entries. If a line with a beacon has no
-// randomness yet, a constraint makes SetSeed fail.
+// SetSeed publishes the seed of a sealed line, empty if it has no entries, and the root unless SetRoot has, both in hex. Then the
+// calls or the draw can begin. To repeat it changes nothing. A line with a beacon must have randomness, by a constraint.
 func (s *Store) SetSeed(ctx context.Context, saleID, root, seed string) error {
 	return s.transact(ctx, func(tx *gorm.DB) error {
 		// MySQL assigns from left to right, so what depends on the old root comes first.
@@ -156,10 +149,9 @@ func (s *Store) SetSeed(ctx context.Context, saleID, root, seed string) error {
 	})
 }
 
-// SetRoot publishes the root of a sealed line with a beacon, in hex, and with it the number of the round from which the seed will
-// follow. It changes nothing if the line has a root already. round returns the round to name at a time of the database's clock.
-// Root and number become public before the round itself, so whoever knows the round can't choose anything that the seed follows
-// from.
+// SetRoot publishes the root of a sealed line with a beacon, in hex, unless the line has one already, and the number of the round
+// from which the seed will follow; round returns it for a time of the database's clock. Both become public before the round
+// itself, so whoever knows the round can't choose anything that the seed follows from.
 func (s *Store) SetRoot(ctx context.Context, saleID, root string, round func(now time.Time) int64) error {
 	return s.transact(ctx, func(tx *gorm.DB) error {
 		// The clock is read under the lock: after a wait for the lock, an earlier time might name a round that is known already.
@@ -185,27 +177,24 @@ func (s *Store) SetRandomness(ctx context.Context, saleID string, round int64, s
 	})
 }
 
-// publish runs an UPDATE of a line. If that has changed the line, publish raises the sale's revision, so that all instances read
-// the whole sale again.
+// publish runs an UPDATE of a line and, if that changes it, raises the sale's revision, so that instances read the sale again.
 func publish(tx *gorm.DB, what, saleID, update string, args ...any) error {
-	res := tx.Exec(update, args...)
-	if res.Error != nil || res.RowsAffected == 0 {
-		return wrap(what, res.Error)
+	changed, err := exec(tx, what, update, args...)
+	if err != nil || changed == 0 {
+		return err
 	}
 	return wrap(what, tx.Exec("UPDATE sales SET revision = revision + 1 WHERE id = ?", saleID).Error)
 }
 
-// ofOneSale is the condition that a line is not that of a campaign. The winners of a campaign's draw are called, since they have
-// to choose a sale.
+// ofOneSale is false for the line of a campaign. The winners of a campaign's draw are called, since they have to choose a sale.
 const ofOneSale = "NOT EXISTS (SELECT 1 FROM campaigns WHERE id = sale_lines.sale_id)"
 
-// fixDraw is the part of an UPDATE of a line that fixes, when a draw gets its root, how many units the draw has to give, and how
-// many it gives to one entry at most. It changes nothing later, and nothing of a line that is no draw.
+// fixDraw is the part of an UPDATE of a line that fixes a draw's units, and its limit per entry, when it gets its root.
 const fixDraw = `draw_units = CASE WHEN mode = 'draw' AND root = '' THEN (SELECT reserved FROM stock WHERE stock.sale_id = sale_lines.sale_id) ELSE draw_units END,
 	draw_limit = CASE WHEN mode = 'draw' AND root = '' THEN (SELECT limit_per_user FROM sales WHERE sales.id = sale_lines.sale_id) ELSE draw_limit END`
 
-// Of the entries with these numbers, Call calls those that wait, as long as the line has units. The numbers are those of the ranks from
-// serving on, in their order. A call gets as many units as the entry wants and the limit for each user allows, or those that are
+// Call calls, of the entries with these numbers, those that wait, as long as the line has units. The numbers are those of the
+// ranks from serving on, in their order. A call gets as many units as the entry wants, the limit for each user allows and are
 // left. looked is how many ranks were looked at; left is true if units are left. If another caller has moved the line on, or the
 // line is stopped or not calling, nothing is done.
 func (s *Store) Call(ctx context.Context, saleID string, serving int64, numbers []int64) (looked int, left bool, err error) {
@@ -258,8 +247,7 @@ func (s *Store) lockEntries(tx *gorm.DB, saleID string, numbers []int64) (map[in
 
 // EndCalls ends at most limit calls of a sale's line, and gives their units back to the line. If all is false, it ends the calls
 // whose time is over, unless the line is stopped, and the entries lapse. If all is true, because the sale has ended, it also ends
-// calls that still run. Then the entries wait again, since their buyers have not missed a call; in a line that is over, an entry
-// that waits has lost. more is true if there may be other calls to end.
+// calls that still run, and the entries wait again: their buyers have not missed a call. more: there may be other calls to end.
 func (s *Store) EndCalls(ctx context.Context, saleID string, all bool, limit int) (more bool, err error) {
 	when, state := " AND until_ms <= "+s.nowMillis(), model.EntryLapsed
 	if all {
@@ -285,33 +273,26 @@ func (s *Store) EndCalls(ctx context.Context, saleID string, all bool, limit int
 	return more, wrap("end calls of sale "+saleID, err)
 }
 
-// endCalls ends calls in a sale's line that this transaction has locked. Their units belong to the line again.
+// endCalls ends locked calls in a sale's line, to which their units belong again.
 func (s *Store) endCalls(tx *gorm.DB, saleID string, numbers []any, state model.EntryState, units int64) error {
 	return wrap("end calls", s.run(tx, endingCalls(model.Sale{ID: saleID}, numbers, state, units, 0)...))
 }
 
-// endingCalls returns the statements that end calls, which have this many units. held is how many of the units are in orders on
-// the sale now; the others belong to the line again. If the line is a campaign's, the units in orders leave the line's stock
-// row, and are counted in the sale's alone.
+// endingCalls returns the statements that end calls with this many units, of which held are in orders on the sale now; the others
+// belong to the line again. The units in orders leave the stock row of a campaign's line, and are counted in the sale's alone.
 func endingCalls(sale model.Sale, numbers []any, state model.EntryState, units, held int64) []statement {
 	saleID, ordered, taken := sale.LineID(), "held = held + ?", statement{}
 	if saleID != sale.ID {
 		ordered = "quota = quota - ?"
 		taken = do("UPDATE stock SET reserved = reserved - ?, held = held + ?, version = version + 1 WHERE sale_id = ?", held, held, sale.ID)
 	}
-	spent, lapsed := 0, 0
-	if state == model.EntrySpent {
-		spent = len(numbers)
-	}
-	if state == model.EntryLapsed {
-		lapsed = len(numbers)
-	}
+	ended := map[model.EntryState]int{state: len(numbers)}
 	return []statement{
 		taken,
 		do("DELETE FROM calls WHERE sale_id = ? AND number IN "+places(len(numbers)), slices.Concat([]any{saleID}, numbers)...),
 		entriesBecome(saleID, numbers, state),
-		do("UPDATE stock SET called = called - ?, reserved = reserved + ?, "+ordered+", spent_calls = spent_calls + ?, "+
-			"lapsed_calls = lapsed_calls + ?, version = version + 1 WHERE sale_id = ?", units, units-held, held, spent, lapsed, saleID),
+		do("UPDATE stock SET called = called - ?, reserved = reserved + ?, "+ordered+", spent_calls = spent_calls + ?, lapsed_calls = lapsed_calls + ?, "+
+			"version = version + 1 WHERE sale_id = ?", units, units-held, held, ended[model.EntrySpent], ended[model.EntryLapsed], saleID),
 	}
 }
 
@@ -319,10 +300,9 @@ func entriesBecome(saleID string, numbers []any, state model.EntryState) stateme
 	return do("UPDATE entries SET state = ? WHERE sale_id = ? AND number IN "+places(len(numbers)), slices.Concat([]any{string(state), saleID}, numbers)...)
 }
 
-// Draw makes orders of the entries with these numbers, as long as the draw has units. The numbers are those of the ranks from
-// serving on, in their order. An entry gets the units that it wants, but at most the limit at the seal; if fewer are left, it
-// is passed over. id returns the id of a winner's order. looked is how many ranks were looked at; over is true if the draw is
-// over. If another caller has moved the draw on, or the line is stopped or not sealed, nothing is done.
+// Draw makes orders of the entries with these numbers, as long as the draw has units; serving, numbers and looked are as with
+// Call. An entry gets the units that it wants, but at most the limit at the seal; if fewer are left, it is passed over. id makes
+// the id of an order. Nothing is done if another caller has moved the draw on, or the line is stopped or not sealed.
 func (s *Store) Draw(
 	ctx context.Context, saleID string, serving int64, numbers []int64, id func(userID string) string,
 ) (looked int, over bool, err error) {
@@ -343,26 +323,19 @@ func (s *Store) Draw(
 		left, passed := line.DrawUnits-line.Drawn, line.Passed
 		var attempts []model.Attempt
 		var winners []any
-		for i, number := range numbers {
-			if left == 0 {
-				break
-			}
-			looked++
+		for ; looked < len(numbers) && left > 0; looked++ {
+			number, rank := numbers[looked], serving+int64(looked)
 			e := entries[number]
 			quantity := model.DrawQuantity(e.Quantity, int(line.DrawLimit))
 			switch {
 			case e.State != model.EntryWaiting:
 			case int64(quantity) > left:
-				if rank := serving + int64(i); passed == nil {
-					passed = &rank
-				}
+				passed = cmp.Or(passed, &rank)
 			default:
 				left -= int64(quantity)
 				winners = append(winners, number)
-				attempts = append(attempts, model.Attempt{
-					ID: id(e.UserID), SaleID: saleID, UserID: e.UserID, Quantity: quantity,
-					IdempotencyKey: "draw",
-				})
+				a := model.Attempt{ID: id(e.UserID), SaleID: saleID, UserID: e.UserID, Quantity: quantity, IdempotencyKey: "draw"}
+				attempts = append(attempts, a)
 			}
 		}
 		if len(winners) > 0 {
@@ -376,17 +349,16 @@ func (s *Store) Draw(
 		}
 		phase, next := line.Phase, serving+int64(looked)
 		if over = left == 0 || next >= line.Sealed; over {
-			// With a waiting list, returned units go to the waiting entries by call. Calls begin at the first rank that the
-			// draw passed over for its quantity, since that entry is the first one that still waits.
-			if phase = string(model.PhaseOver); line.WaitingList {
-				phase = string(model.PhaseCalling)
+			// With a waiting list, returned units go by call to those who wait: first to the first one who was passed over.
+			if phase = model.PhaseOver; line.WaitingList {
+				phase = model.PhaseCalling
 			}
 			if passed != nil {
 				next = *passed
 			}
 		}
 		return tx.Exec("UPDATE sale_lines SET serving = ?, passed = ?, phase = ?, drawn = ? WHERE sale_id = ?",
-			next, passed, phase, line.DrawUnits-left, saleID).Error
+			next, passed, string(phase), line.DrawUnits-left, saleID).Error
 	})
 	return looked, over, wrap(fmt.Sprintf("draw on sale %s from rank %d", saleID, serving), err)
 }

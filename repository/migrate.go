@@ -25,9 +25,8 @@ type Migration struct {
 	Applied bool
 }
 
-// MigrateUp brings the schema up to date. On MySQL, instances that start together take turns; one that has waited for
-// migrateWaitSeconds gets an error. MigrateUp, MigrateDown and MigrateStatus also return an error if the database has tables of
-// another program.
+// MigrateUp brings the schema up to date. On MySQL, instances that start together take turns. MigrateUp, MigrateDown and
+// MigrateStatus return an error after a wait of migrateWaitSeconds, or if the database has tables of another program.
 func (s *Store) MigrateUp(ctx context.Context) error {
 	return s.migrate(ctx, func(p *goose.Provider) error {
 		_, err := p.Up(ctx)
@@ -38,11 +37,10 @@ func (s *Store) MigrateUp(ctx context.Context) error {
 // MigrateDown reverts the last applied step and deletes the data of that step. If no step is applied, it does nothing.
 func (s *Store) MigrateDown(ctx context.Context) error {
 	return s.migrate(ctx, func(p *goose.Provider) error {
-		_, err := p.Down(ctx)
-		if errors.Is(err, goose.ErrNoNextVersion) {
-			return nil
+		if _, err := p.Down(ctx); !errors.Is(err, goose.ErrNoNextVersion) {
+			return err
 		}
-		return err
+		return nil
 	})
 }
 
@@ -100,7 +98,6 @@ func (s *Store) migrate(ctx context.Context, run func(*goose.Provider) error) (e
 	return underLock(ctx, db, begin)
 }
 
-// createsTable finds the tables that a step makes.
 var createsTable = regexp.MustCompile(`(?m)^CREATE TABLE (\w+)`)
 
 // notOthers returns an error if the database has a table with a name from the first step, but not the table in which goose
@@ -122,7 +119,6 @@ func (s *Store) notOthers(ctx context.Context, files fs.FS) error {
 	return nil
 }
 
-// tables lists the names of all tables, sorted.
 func (s *Store) tables(ctx context.Context) (names []string, err error) {
 	return column[string](s.read.WithContext(ctx), "list the tables", s.dialect(
 		"SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE() ORDER BY TABLE_NAME",
@@ -143,8 +139,8 @@ func (r repeatable) Connect(ctx context.Context) (driver.Conn, error) {
 
 type repeatableConn struct{ conn }
 
-// doneBefore are the numbers of the errors by which a server says that the table, column or key that a statement makes is
-// there already, or that the one that it removes is gone. A server executes such a statement as a whole or not at all.
+// doneBefore are the numbers of the errors by which a server says that what a statement makes is there already, or that what it
+// removes is gone. A server executes such a statement as a whole or not at all.
 var doneBefore = []int{1050, 1051, 1060, 1061, 1091}
 
 // ExecContext is part of driver.ExecerContext. It passes over a statement that was executed before.
@@ -156,8 +152,8 @@ func (c repeatableConn) ExecContext(ctx context.Context, query string, args []dr
 	return done, err
 }
 
-// underLock runs fn while it holds a named lock of the MySQL server. It returns an error if another connection still holds the
-// lock after migrateWaitSeconds. If the connection breaks, the server releases the lock.
+// underLock runs fn while it holds a named lock of the MySQL server, for which it waits migrateWaitSeconds. If the connection
+// breaks, the server releases the lock.
 func underLock(ctx context.Context, db *sql.DB, fn func() error) (err error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -165,15 +161,14 @@ func underLock(ctx context.Context, db *sql.DB, fn func() error) (err error) {
 	}
 	defer func() { err = errors.Join(err, conn.Close()) }()
 	var got sql.NullInt64
-	if err := conn.QueryRowContext(ctx, "SELECT GET_LOCK(CONCAT('flashsale_migrate_', DATABASE()), ?)", migrateWaitSeconds).Scan(&got); err != nil {
+	err = conn.QueryRowContext(ctx, "SELECT GET_LOCK(CONCAT('flashsale_migrate_', DATABASE()), ?)", migrateWaitSeconds).Scan(&got)
+	switch {
+	case err != nil:
 		return fmt.Errorf("migrate: %w", err)
-	}
-	if got.Int64 != 1 {
+	case got.Int64 != 1:
 		return errors.New("migrate: another instance holds the migration lock")
 	}
-	defer func() {
-		_, unlockErr := conn.ExecContext(ctx, "SELECT RELEASE_LOCK(CONCAT('flashsale_migrate_', DATABASE()))")
-		err = errors.Join(err, unlockErr)
-	}()
-	return fn()
+	err = fn()
+	_, errUnlock := conn.ExecContext(ctx, "SELECT RELEASE_LOCK(CONCAT('flashsale_migrate_', DATABASE()))")
+	return errors.Join(err, errUnlock)
 }

@@ -50,8 +50,7 @@ func openMySQL(ctx context.Context, text string, maxConns int, open func(driver.
 	return &Store{write: db, read: db, writers: pool, readers: pool, mysql: &unlimited, open: open, hosts: several, galera: galera}, nil
 }
 
-// mysqlServers converts an address of MySQL to the driver's settings. Open lists the parameters. No error contains the
-// password.
+// mysqlServers converts an address of MySQL to the driver's settings. No error contains the password.
 func mysqlServers(text string) (s servers, err error) {
 	u, hosts, err := address.MySQL(text)
 	if err != nil {
@@ -91,7 +90,7 @@ func mysqlServers(text string) (s servers, err error) {
 	return servers{cfg, hosts}, nil
 }
 
-// clientTLS returns how connections are encrypted, or nil if they are not.
+// clientTLS returns nil if connections are not encrypted.
 func clientTLS(parameters url.Values) (*tls.Config, error) {
 	ca, cert, key := parameters.Get("tls-ca"), parameters.Get("tls-cert"), parameters.Get("tls-key")
 	mode := parameters.Get("tls")
@@ -99,12 +98,10 @@ func clientTLS(parameters url.Values) (*tls.Config, error) {
 		return nil, nil
 	}
 	mode = cmp.Or(mode, "true")
-	switch {
-	case mode == "skip-verify" || mode == "preferred":
-		if ca != "" {
-			return nil, fmt.Errorf("tls=%s does not check the server's certificate, so there is no tls-ca", mode)
-		}
-	case mode != "true":
+	switch unchecked := mode == "skip-verify" || mode == "preferred"; {
+	case unchecked && ca != "":
+		return nil, fmt.Errorf("tls=%s does not check the server's certificate, so there is no tls-ca", mode)
+	case !unchecked && mode != "true":
 		return nil, errors.New("tls: want true, skip-verify or preferred")
 	}
 	config := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: mode != "true"} //nolint:gosec // the operator asks for it
@@ -128,9 +125,8 @@ func clientTLS(parameters url.Values) (*tls.Config, error) {
 }
 
 // meaning has the variables of a session that change what a statement does. Each connection sets them, whatever the server's
-// defaults and init_connect say. Variables of performance are left as the server has them, and so are foreign_key_checks,
-// div_precision_increment and group_concat_max_len, since no statement uses what they change, and timestamp, sql_log_bin and
-// others that need a privilege.
+// defaults and init_connect say. It leaves foreign_key_checks, div_precision_increment and group_concat_max_len, since no
+// statement uses what they change, and timestamp, sql_log_bin and others that need a privilege.
 var meaning = map[string]string{
 	"autocommit":           "1",          // without it, a single statement waits for a commit that never comes
 	"completion_type":      "'NO_CHAIN'", // by CHAIN, a transaction begins after each commit
@@ -144,10 +140,9 @@ var meaning = map[string]string{
 	"character_set_client": "utf8mb4", "character_set_results": "utf8mb4", "collation_connection": "utf8mb4_general_ci",
 }
 
-// sessionSettings returns further variables of a session. settings goes with those in meaning, limits has those that limit the
-// time of statements and transactions. galera is true if the server is a node of a Galera cluster. sessionSettings asks a
-// server for its version, because MariaDB and MySQL name some of the variables differently, and only MariaDB ends idle
-// transactions. It returns an error if MySQL is too old to enforce CHECK constraints.
+// sessionSettings returns further variables of a session: settings goes with those in meaning, and limits has those that limit
+// the time of statements and transactions. MariaDB and MySQL name some differently, and only MariaDB ends idle transactions.
+// MySQL that is too old to enforce CHECK constraints is an error. galera is true if the server is a node of a Galera cluster.
 func sessionSettings(ctx context.Context, s servers) (settings, limits map[string]string, galera bool, err error) {
 	connector, err := s.connector()
 	if err != nil {
@@ -178,18 +173,14 @@ func sessionSettings(ctx context.Context, s servers) (settings, limits map[strin
 		limits["max_execution_time"] = fmt.Sprint(statementSeconds * 1000)
 	}
 	if galera = replicates == "ON"; galera {
-		settings["wsrep_sync_wait"] = syncWait
+		// The node waits, before each statement outside a transaction and at the beginning of each transaction, until it has what
+		// the other nodes had committed by then. So an instance sees what another one has committed on another node.
+		settings["wsrep_sync_wait"] = "7"
 	}
 	return settings, limits, galera, nil
 }
 
-// syncWait makes a node of a Galera cluster wait, before each read and change outside a transaction and at the beginning of
-// each transaction, until it has what the other nodes had committed by then. So an instance sees what another instance has
-// committed on another node.
-const syncWait = "7"
-
-// enforcesChecks reports whether MySQL of this version enforces CHECK constraints. These keep a sale from selling more
-// than its quota.
+// enforcesChecks reports whether MySQL of this version enforces CHECK constraints, which keep a sale within its quota.
 func enforcesChecks(version string) bool {
 	var have [3]int
 	_, err := fmt.Sscanf(version, "%d.%d.%d", &have[0], &have[1], &have[2])

@@ -23,12 +23,11 @@ const orderColumns = "id, sale_id, user_id, quantity, amount_cents, currency, st
 func orderFields(o *model.Order) []any {
 	return []any{
 		&o.ID, &o.SaleID, &o.UserID, &o.Quantity, &o.AmountCents, &o.Currency, &o.Status, &o.Source, &o.Epoch, &o.IdempotencyKey,
-		millis(&o.CreatedAt), millis(&o.ExpiresAt), millis(&o.PaidAt),
+		millis{&o.CreatedAt}, millis{&o.ExpiresAt}, millis{&o.PaidAt},
 	}
 }
 
-// insertingOrders returns the statements that insert new orders and record their events. They fail with gorm.ErrDuplicatedKey
-// if one of the orders exists.
+// insertingOrders inserts new orders and records their events. It fails with gorm.ErrDuplicatedKey if one of them exists.
 func (s *Store) insertingOrders(list []*model.Order) []statement {
 	const columns = 12
 	values, about := make([]any, 0, columns*len(list)), make([]subject, len(list))
@@ -58,19 +57,16 @@ func (s *Store) knownOutcomes(db *gorm.DB, attempts []model.Attempt) (map[string
 	return known, nil
 }
 
-// lookUpLimits bounds the look-ups of Order and of InLine. A statement of Order has each id twice, for orders and for refusals,
-// so a batch has half of sqliteParameters. Two statements may run at a time, so that one that hangs does not delay everybody.
-// As many calls may wait as for a gate. The time-out is the database's own limit for a statement.
+// lookUpLimits bounds the look-ups of Order and of InLine. A statement of Order has each id twice, for orders and for refusals.
+// Two may run at a time, so that one that hangs does not delay everybody. As many calls may wait as for a gate.
 var lookUpLimits = batch.Limits{Batch: sqliteParameters / 2, Queue: 8192, Calls: 2, Time: statementSeconds * time.Second}
 
-// closeGrace is how long Close waits for look-ups under way before it cancels them. Look-ups change nothing, so cancelling them
-// is safe.
+// closeGrace is how long Close waits for look-ups under way before it cancels them, which is safe, since they change nothing.
 const closeGrace = time.Second
 
-// Order reads an order, or a rejected order if its id has a durable refusal; ok is false if there is neither. Calls
-// that arrive while others are under way share a statement. That statement starts after they arrived, so each call sees
-// what was committed before the call. Order returns model.ErrUnavailable if the database does not answer, or if too
-// many calls wait.
+// Order reads an order, or a rejected order if its id has a durable refusal; ok is false if there is neither. Calls that arrive
+// while others are under way share a statement, which starts after they arrived, so that each call sees what was committed before
+// it. Order returns model.ErrUnavailable if the database does not answer, or if too many calls wait.
 func (s *Store) Order(ctx context.Context, id string) (order model.Order, ok bool, err error) {
 	found, err := s.lookUps.Do(ctx, "", model.Attempt{ID: id})
 	if err != nil || found == nil {
@@ -79,18 +75,10 @@ func (s *Store) Order(ctx context.Context, id string) (order model.Order, ok boo
 	return *found, true, nil
 }
 
-// lookUp reads the orders, or rejected orders, of the attempts in a batch, in the order of the attempts. An attempt without
-// either has nil.
+// lookUp reads the orders, or rejected orders, of the attempts in a batch; nil: there is neither.
 func (s *Store) lookUp(ctx context.Context, _ string, attempts []model.Attempt) ([]*model.Order, error) {
 	known, err := s.knownOutcomes(s.read.WithContext(ctx), attempts)
-	if err != nil {
-		return nil, err
-	}
-	found := make([]*model.Order, len(attempts))
-	for i, a := range attempts {
-		found[i] = known[a.ID].Order
-	}
-	return found, nil
+	return each(attempts, func(a model.Attempt) *model.Order { return known[a.ID].Order }), err
 }
 
 // Orders lists orders, the newest first. next is the cursor of the next page, and empty at the end. Orders returns
@@ -118,8 +106,8 @@ func (s *Store) Orders(ctx context.Context, f model.OrderFilter) (list []model.O
 	return list, next, err
 }
 
-// orderNumbers returns a query for the numbers of orders that f selects, below a number, the highest first and at most limit. The
-// only index that begins with the sale has the status next, so a list of all orders of a sale has one part for each status.
+// orderNumbers returns a query for the numbers of orders that f selects, the highest first. The only index that begins with the
+// sale has the status next, so a list of all orders of a sale has one part for each status.
 func (s *Store) orderNumbers(f model.OrderFilter, below int64, limit int) (query string, args []any) {
 	index, statuses := "", []model.OrderStatus{f.Status}
 	switch { // without the index, the databases sometimes read all orders of a sale, or all newer orders
@@ -148,31 +136,29 @@ func (s *Store) orderNumbers(f model.OrderFilter, below int64, limit int) (query
 	return strings.TrimPrefix(query, " UNION ALL ") + " ORDER BY number DESC LIMIT ?", append(args, limit)
 }
 
-// index returns the SQL that makes a SELECT use an index.
 func (s *Store) index(name string) string {
 	return s.dialect(" FORCE INDEX ("+name+")", " INDEXED BY "+name)
 }
 
-// cancelMost is how many orders a user may cancel in one sale: more than any buyer needs. The number is limited because each
-// cancelled order stays in the tables and, until the sale is over, in the gate.
+// cancelMost is how many orders a user may cancel in one sale: more than any buyer needs, but bounded, because each cancelled
+// order stays in the tables and, until the sale is over, in the gate.
 const cancelMost = 100
 
-// Cancel cancels a pending order and releases its units. The verdict is Accepted; NotFound if there is no such order or it is
-// another user's; or NotCancellable, with the order as it is, if the order is not pending or the user has cancelled cancelMost
-// orders of the sale.
+// Cancel cancels a pending order and releases its units. The verdict is Accepted; NotFound if the user has no such order; or
+// NotCancellable, with the order as it is, if it is not pending or the user has cancelled cancelMost orders of the sale.
 func (s *Store) Cancel(ctx context.Context, userID, orderID string) (order model.Order, verdict model.Verdict, err error) {
 	return s.end(ctx, orderID, ending{status: model.OrderCancelled, otherwise: model.NotCancellable, user: userID})
 }
 
-// CancelAny cancels a pending order of any user, with the verdicts of Cancel, and logs this as an action of actor. It neither
-// looks at nor counts the orders that the user has cancelled.
+// CancelAny cancels a pending order of any user, with the verdicts of Cancel, and logs this as an action of actor. The order does
+// not count among those that the user has cancelled.
 func (s *Store) CancelAny(ctx context.Context, orderID, actor string) (order model.Order, verdict model.Verdict, err error) {
 	return s.end(ctx, orderID, ending{status: model.OrderCancelled, otherwise: model.NotCancellable, actor: actor, action: "cancel"})
 }
 
-// Overdue returns, by sale, the ids of pending orders whose deadline passed at least grace ago by the database's clock.
-// It selects at most limit orders, those that have been overdue for longest, and none of the sales in except. After a step
-// forward of that clock, orders made before the step have step.By more time.
+// Overdue returns, by sale, the ids of pending orders whose deadline passed at least grace ago by the database's clock. It
+// selects at most limit orders, those that have been overdue for longest, and none of the sales in except. After a step forward
+// of that clock, orders made before the step have step.By more time.
 func (s *Store) Overdue(ctx context.Context, grace time.Duration, step model.ClockStep, limit int, except []string) (bySale map[string][]string, err error) {
 	query, args := "", []any{string(model.OrderPending), grace.Milliseconds()}
 	if step.By > 0 {
@@ -192,9 +178,8 @@ func (s *Store) Overdue(ctx context.Context, grace time.Duration, step model.Clo
 }
 
 // Expire expires those of the orders that are still pending and that no other transaction has locked, releases their units, and
-// returns what it has released. If instances refuse requests on the sale from memory, it releases nothing and returns no error;
-// the caller tries again later. It returns model.ErrBroken if the database can never accept the releases, for example because
-// the sale's books are wrong.
+// returns what it has released: nothing, without an error, if instances refuse requests on the sale from memory. It returns
+// model.ErrBroken if the database can never accept the releases, for example because the sale's books are wrong.
 func (s *Store) Expire(ctx context.Context, saleID string, orderIDs []string) (released []model.Release, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		released = nil
@@ -225,8 +210,7 @@ func (s *Store) Expire(ctx context.Context, saleID string, orderIDs []string) (r
 }
 
 // RefundOrder marks a paid order as refunded, releases its units, marks its money as due for a refund, and logs this as an action
-// of actor. The verdict is Accepted; NotFound if there is no such order; or NotRefundable, with the order as it is, if the order
-// is not paid.
+// of actor. The verdict is Accepted; NotFound; or NotRefundable, with the order as it is, if it is not paid.
 func (s *Store) RefundOrder(ctx context.Context, orderID, actor string) (order model.Order, verdict model.Verdict, err error) {
 	return s.end(ctx, orderID, ending{status: model.OrderRefunded, otherwise: model.NotRefundable, actor: actor, action: "refund"})
 }
@@ -235,12 +219,11 @@ func (s *Store) RefundOrder(ctx context.Context, orderID, actor string) (order m
 type ending struct {
 	status        model.OrderStatus
 	otherwise     model.Verdict // the verdict if the order can't get this status
-	user          string        // the user who cancels, of whom the order must be; empty: the order is anybody's
+	user          string        // who cancels, and must have the order; empty: the order is anybody's
 	actor, action string        // for the log, if user is empty
 }
 
-// end gives an order its last status, releases its units, and marks the money of a paid order as due for a refund. The verdict is
-// Accepted, NotFound or e.otherwise.
+// end gives an order its last status, releases its units, and marks the money of a paid order as due for a refund.
 func (s *Store) end(ctx context.Context, orderID string, e ending) (order model.Order, verdict model.Verdict, err error) {
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		var ok bool
@@ -255,10 +238,10 @@ func (s *Store) end(ctx context.Context, orderID string, e ending) (order model.
 			return e.otherwise, nil
 		}
 		if e.user != "" {
-			counted := tx.Exec("UPDATE buyers SET cancelled = cancelled + 1 WHERE sale_id = ? AND user_id = ? AND cancelled < ?",
-				order.SaleID, order.UserID, cancelMost)
-			if counted.Error != nil || counted.RowsAffected == 0 {
-				return e.otherwise, wrap("count cancelled orders", counted.Error)
+			counted, err := exec(tx, "count cancelled orders",
+				"UPDATE buyers SET cancelled = cancelled + 1 WHERE sale_id = ? AND user_id = ? AND cancelled < ?", order.SaleID, order.UserID, cancelMost)
+			if err != nil || counted == 0 {
+				return e.otherwise, err
 			}
 		}
 		from := order.Status

@@ -16,34 +16,29 @@ import (
 	"flashsale/model"
 )
 
-// firstLook is the age of a payment at which the provider is first asked about it, if the provider has not reported it. A payment
-// whose order's deadline comes earlier is asked about at the deadline.
+// firstLook is the age of a payment at which the provider is first asked about it, if not before, at the deadline of its order.
 const firstLook = time.Minute
 
 // The pauses between two tries of a refund double from firstRefundPause to lastRefundPause. The first is long enough that a call
 // has ended, and that another instance has taken over from one that died. An hour lets people settle a refusal with the provider.
-const (
-	firstRefundPause = 5 * time.Second
-	lastRefundPause  = time.Hour
-)
+const firstRefundPause, lastRefundPause = 5 * time.Second, time.Hour
 
 func refundPause(tries int) time.Duration {
 	return min(firstRefundPause<<min(tries, 20), lastRefundPause)
 }
 
-// findPayments reads the payments that where, the SQL after WHERE, selects, with the fields that come from their orders.
 func findPayments(db *gorm.DB, where string, args ...any) ([]model.Payment, error) {
 	return scan(db, "read payments", func(p *model.Payment) []any {
 		return []any{
 			&p.ID, &p.OrderID, &p.UserID, &p.Quantity, &p.Provider, optional(&p.Reference), optional(&p.ProviderTxnID), &p.AmountCents, &p.Currency,
-			&p.Status, millis(&p.CreatedAt), millis(&p.ExpiresAt), &p.Tries,
+			&p.Status, millis{&p.CreatedAt}, millis{&p.ExpiresAt}, &p.Tries,
 		}
 	}, `SELECT payments.id, order_id, user_id, quantity, provider, reference, provider_txn_id, payments.amount_cents,
 		COALESCE(payments.currency, orders.currency), payments.status, payments.created_at_ms, payments.expires_at_ms, tries
 		FROM payments JOIN orders ON orders.id = order_id WHERE `+where, args...)
 }
 
-// insertPayment inserts a payment. look is when the provider is asked about the payment; zero: never.
+// insertPayment inserts a payment about which the provider is asked at the time look; zero: never.
 func insertPayment(tx *gorm.DB, p model.Payment, look time.Time) error {
 	err := tx.Exec(`INSERT INTO payments (id, order_id, provider, reference, provider_txn_id, amount_cents, currency, status, created_at_ms,
 		expires_at_ms, look_at_ms, tries) VALUES (?, ?, ?, NULLIF(?, ''), NULLIF(?, ''), ?, ?, ?, ?, ?, NULLIF(?, 0), ?)`,
@@ -53,8 +48,7 @@ func insertPayment(tx *gorm.DB, p model.Payment, look time.Time) error {
 }
 
 // StartPayment opens a payment of a user's pending order at a provider, or returns the payment that is open there already. The
-// verdict is Accepted; NotFound if there is no such order or it is another user's; or NotPayable if the order is not pending or
-// its deadline has passed.
+// verdict is Accepted; NotFound if the user has no such order; or NotPayable if it is not pending or its deadline has passed.
 func (s *Store) StartPayment(ctx context.Context, userID, orderID, provider string) (payment model.Payment, verdict model.Verdict, err error) {
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		order, ok, err := s.lockOrder(tx, orderID)
@@ -106,10 +100,9 @@ func (s *Store) PaymentOfOrder(ctx context.Context, orderID, provider string) (p
 			return err
 		}
 		now, err := s.nowOn(tx)
-		if err != nil {
-			return err
+		if err == nil {
+			payment, err = openPayment(tx, order, provider, now)
 		}
-		payment, err = openPayment(tx, order, provider, now)
 		return err
 	})
 	return payment, ok, wrap("payment of an order", err)
@@ -118,10 +111,10 @@ func (s *Store) PaymentOfOrder(ctx context.Context, orderID, provider string) (p
 // SetReference records the provider's id of what it has opened for an open payment, unless another call has recorded one, and
 // returns the recorded id. open is false, and the id empty, if the payment is not open.
 func (s *Store) SetReference(ctx context.Context, paymentID, reference string) (recorded string, open bool, err error) {
-	err = s.write.WithContext(ctx).Exec("UPDATE payments SET reference = ? WHERE id = ? AND status = ? AND reference IS NULL",
-		reference, paymentID, string(model.PaymentOpen)).Error
+	err = s.update(ctx, "record a payment's reference", "UPDATE payments SET reference = ? WHERE id = ? AND status = ? AND reference IS NULL",
+		reference, paymentID, string(model.PaymentOpen))
 	if err != nil {
-		return "", false, wrap("record a payment's reference", err)
+		return "", false, err
 	}
 	payment, open, err := findPayment(s.write.WithContext(ctx), "payments.id = ? AND payments.status = ?", paymentID, string(model.PaymentOpen))
 	return payment.Reference, open, err
@@ -129,8 +122,8 @@ func (s *Store) SetReference(ctx context.Context, paymentID, reference string) (
 
 // CountTry counts a try to open a payment. Callers that have read the same payment.Tries count one try together.
 func (s *Store) CountTry(ctx context.Context, payment model.Payment) error {
-	return wrap("count a try of a payment", s.write.WithContext(ctx).Exec("UPDATE payments SET tries = tries + 1 WHERE id = ? AND status = ? AND tries = ?",
-		payment.ID, string(model.PaymentOpen), payment.Tries).Error)
+	return s.update(ctx, "count a try of a payment", "UPDATE payments SET tries = tries + 1 WHERE id = ? AND status = ? AND tries = ?",
+		payment.ID, string(model.PaymentOpen), payment.Tries)
 }
 
 // Unreported returns at most limit open payments about which a provider is to be asked by now, the longest due first.
@@ -141,8 +134,8 @@ func (s *Store) Unreported(ctx context.Context, provider string, limit int) ([]m
 
 // LookAgain sets when an open payment's provider is asked about it next.
 func (s *Store) LookAgain(ctx context.Context, paymentID string, at time.Time) error {
-	return wrap("plan a look at a payment", s.write.WithContext(ctx).Exec("UPDATE payments SET look_at_ms = ? WHERE id = ? AND status = ?",
-		at.UnixMilli(), paymentID, string(model.PaymentOpen)).Error)
+	return s.update(ctx, "plan a look at a payment", "UPDATE payments SET look_at_ms = ? WHERE id = ? AND status = ?",
+		at.UnixMilli(), paymentID, string(model.PaymentOpen))
 }
 
 // Payments lists payments in one status, the newest first. next is the cursor of the next page, and empty at the end.
@@ -159,9 +152,7 @@ func (s *Store) Payments(ctx context.Context, f model.PaymentFilter) (list []mod
 	f.Limit = max(1, f.Limit)
 	list, err = findPayments(s.read.WithContext(ctx), `payments.status = ? AND (payments.created_at_ms < ? OR payments.created_at_ms = ? AND payments.id < ?)
 		ORDER BY payments.created_at_ms DESC, payments.id DESC LIMIT ?`, string(f.Status), before, before, id, f.Limit+1)
-	list, next = cut(list, f.Limit, func(last *model.Payment) string {
-		return strconv.FormatInt(last.CreatedAt.UnixMilli(), 10) + "-" + last.ID
-	})
+	list, next = cut(list, f.Limit, func(p *model.Payment) string { return fmt.Sprintf("%d-%s", p.CreatedAt.UnixMilli(), p.ID) })
 	return list, next, err
 }
 
@@ -182,8 +173,7 @@ func (s *Store) Transaction(ctx context.Context, provider, txnID string) (paymen
 //
 // The verdict is Accepted, also for a transaction that was recorded before; NotFound if there is no such payment, if the provider
 // has opened something else for it, or, for a refund, if there is no such transaction; NotPayable if the transaction belongs to
-// another order; or AmountMismatch if the money is not that of the order, or for a refund not that of the transaction. Such money
-// never pays an order.
+// another order; or AmountMismatch if the money, which then pays nothing, is not that of the order or the refunded transaction.
 //
 // owed means that it is the engine that sends money back. Then mismatched money that came is recorded as it came, and becomes
 // due for a refund; in all other cases of AmountMismatch nothing is changed. If owed is true, money that was sent back according
@@ -202,8 +192,7 @@ func (s *Store) ApplyReport(
 		case !ok, !refunded && asked.Reference != report.Reference():
 			return model.NotFound, nil
 		}
-		// Every report of this order takes the order's lock first, so what is read from here on does not change until the
-		// commit.
+		// Every report of this order takes its lock first, so what is read from here on does not change until the commit.
 		if order, ok, err = s.lockOrder(tx, asked.OrderID); err != nil {
 			return "", err
 		} else if !ok {
@@ -259,8 +248,7 @@ func (s *Store) ApplyReport(
 }
 
 // returnMoney records that the provider has sent the money of a recorded transaction back. If owed is true, the money becomes due
-// for a refund instead, so that the refunder asks the provider. If the money had paid the order, the order becomes refunded, its
-// units return, and moved is true.
+// for a refund instead, so that the refunder asks. If it had paid the order, the order becomes refunded, and its units return.
 func (s *Store) returnMoney(tx *gorm.DB, order *model.Order, row model.Payment, owed bool) (moved bool, err error) {
 	var log statement
 	switch row.Status {
@@ -282,8 +270,7 @@ func (s *Store) returnMoney(tx *gorm.DB, order *model.Order, row model.Payment, 
 }
 
 // RefundFailed records that money which a provider has sent back has not arrived. The money is due for a refund, to be tried
-// after a pause that grows with the tries; MarkRefunded for an earlier try changes nothing. again is true if the money counted as
-// sent back. It is false if the money was due already, its order keeps it, or no such transaction is recorded.
+// after a pause that grows with the tries; MarkRefunded for an earlier try changes nothing. again: the money counted as returned.
 func (s *Store) RefundFailed(ctx context.Context, provider, txnID string) (again bool, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		again = false
@@ -313,8 +300,7 @@ func (s *Store) RefundFailed(ctx context.Context, provider, txnID string) (again
 	return again, wrap("record that a refund has failed", err)
 }
 
-// newTransaction returns the row for a new transaction of the provider: the row of the reported payment, or, if that has a
-// transaction already, a copy of it that newTransaction inserts.
+// newTransaction returns the row for a new transaction: that of the payment or, if that has one already, a copy, now inserted.
 func newTransaction(tx *gorm.DB, report model.Report) (model.Payment, error) {
 	row, _, err := findPayment(tx, "payments.id = ?", report.PaymentID())
 	if err != nil || row.ProviderTxnID == "" {
@@ -328,8 +314,7 @@ func findPayment(db *gorm.DB, where string, args ...any) (payment model.Payment,
 	return one(findPayments(db, where+" LIMIT 1", args...))
 }
 
-// keepMoney marks a locked order as paid if possible. It returns the status of the payment: succeeded, or due for a
-// refund.
+// keepMoney marks a locked order as paid if possible. It returns the status of the payment: succeeded, or due for a refund.
 func (s *Store) keepMoney(tx *gorm.DB, order *model.Order) (status model.PaymentStatus, err error) {
 	if !order.Status.CanBecome(model.OrderPaid) { // the order is cancelled, refunded, or paid by another transaction
 		return model.PaymentRefundDue, nil
@@ -341,30 +326,27 @@ func (s *Store) keepMoney(tx *gorm.DB, order *model.Order) (status model.Payment
 		err = tx.Exec("UPDATE stock SET held = held - ?, paid = paid + ?, version = version + 1 WHERE sale_id = ?",
 			order.Quantity, order.Quantity, order.SaleID).Error
 	}
-	if err != nil {
-		return "", fmt.Errorf("pay order: %w", err)
-	}
-	if !kept {
-		return model.PaymentRefundDue, nil
+	if err != nil || !kept {
+		return model.PaymentRefundDue, wrap("pay order", err)
 	}
 	now, err := s.nowOn(tx)
 	if err != nil {
 		return "", err
 	}
-	res := tx.Exec("UPDATE orders SET status = ?, paid_at_ms = ? WHERE id = ? AND status = ?",
+	changed, err := exec(tx, "pay order", "UPDATE orders SET status = ?, paid_at_ms = ? WHERE id = ? AND status = ?",
 		string(model.OrderPaid), now.UnixMilli(), order.ID, string(order.Status))
-	if res.Error != nil {
-		return "", fmt.Errorf("pay order: %w", res.Error)
+	if err == nil && changed != 1 {
+		err = fmt.Errorf("pay order %s: it was not %s", order.ID, order.Status)
 	}
-	if res.RowsAffected != 1 {
-		return "", fmt.Errorf("pay order %s: it was not %s", order.ID, order.Status)
+	if err != nil {
+		return "", err
 	}
 	order.Status, order.PaidAt = model.OrderPaid, now
 	return model.PaymentSucceeded, s.run(tx, s.recording(model.EventPaid, subject{order.ID, order.SaleID}))
 }
 
-// reinstate takes the units of an expired order again. taken is false if the user's limit or the stock does not allow
-// it, or if the units belong to those who wait in line.
+// reinstate takes the units of an expired order again. taken is false if the user's limit or the stock does not allow it, or if
+// the units belong to those who wait in line.
 func (s *Store) reinstate(tx *gorm.DB, order model.Order) (taken bool, err error) {
 	offer, _, _, err := s.offerOn(tx, order.SaleID)
 	if err != nil {
@@ -391,12 +373,12 @@ func (s *Store) reinstate(tx *gorm.DB, order model.Order) (taken bool, err error
 	if slices.ContainsFunc(limits, func(l userLimit) bool { return l.units[order.UserID] > l.limit }) {
 		return false, s.returnUnits(tx, wanted)
 	}
-	res := tx.Exec("UPDATE stock SET "+from+" = "+from+" - ?, paid = paid + ?, "+nextGateVersion+" WHERE sale_id = ? AND "+from+" >= ?",
-		order.Quantity, order.Quantity, order.SaleID, order.Quantity)
-	if res.Error != nil {
-		return false, fmt.Errorf("reinstate: %w", res.Error)
-	}
-	if res.RowsAffected == 0 {
+	changed, err := exec(tx, "reinstate", "UPDATE stock SET "+from+" = "+from+" - ?, paid = paid + ?, "+nextGateVersion+
+		" WHERE sale_id = ? AND "+from+" >= ?", order.Quantity, order.Quantity, order.SaleID, order.Quantity)
+	switch {
+	case err != nil:
+		return false, err
+	case changed == 0:
 		return false, s.returnUnits(tx, wanted)
 	}
 	if err := s.run(tx, fromCampaign); err != nil {
@@ -411,15 +393,14 @@ func (s *Store) idleLine(tx *gorm.DB, offer model.Offer, units int) (idle bool, 
 	if err != nil || !ok {
 		return false, err
 	}
-	// Once the line is over, nobody is called. While the line calls, nobody waits if all entries were looked at. Before, the
-	// entries may still get all units.
-	over, calls := line.Phase == string(model.PhaseOver), line.Phase == string(model.PhaseCalling)
+	// Once the line is over, nobody is called. While it calls, nobody waits if all entries were looked at. Before, they may get all.
+	over, calls := line.Phase == model.PhaseOver, line.Phase == model.PhaseCalling
 	// Only a transaction that has locked the line takes reserved units, so the stock row need not be locked yet.
 	reserved, err := cell[int](tx, "look for units in line", "SELECT reserved FROM stock WHERE sale_id = ?", offer.LineID())
 	return (over || calls && line.Serving == line.Entries) && reserved >= units, err
 }
 
-// refundLater marks as due for a refund the payment that a locked order has kept, if there is one.
+// refundLater marks the payment that a locked order has kept, if there is one, as due for a refund.
 func (s *Store) refundLater(tx *gorm.DB, order model.Order) error {
 	row, kept, err := findPayment(tx, "order_id = ? AND payments.status = ?", order.ID, string(model.PaymentSucceeded))
 	if err != nil || !kept {
@@ -429,9 +410,8 @@ func (s *Store) refundLater(tx *gorm.DB, order model.Order) error {
 		s.recording(model.EventRefundDue, subject{row.ID, order.SaleID})))
 }
 
-// RefundsDue lists at most limit payments at a provider whose money is due for a refund and to be sent now: first those that need
-// not wait for a pause, then those whose pause ended first. all is how many payments at all providers are due for a refund, now
-// or later, counted up to limit.
+// RefundsDue lists at most limit payments at a provider whose money is to be sent back now: first those without a pause, then
+// those whose pause ended first. all counts, up to limit, the payments at all providers that are due for a refund, now or later.
 func (s *Store) RefundsDue(ctx context.Context, provider string, limit int) (list []model.Payment, all int, err error) {
 	db := s.read.WithContext(ctx)
 	all, err = cell[int](db, "count refunds due", "SELECT COUNT(*) FROM (SELECT 1 FROM payments WHERE status = ? LIMIT ?) AS due",
@@ -446,12 +426,12 @@ func (s *Store) RefundsDue(ctx context.Context, provider string, limit int) (lis
 	return list, all, err
 }
 
-// TryRefund counts a try of a refund and plans the next one. mine is false, and nothing is changed, if another instance was
-// first or the refund is no longer due.
+// TryRefund counts a try of a refund and plans the next one; mine is false if another instance was first or it is no longer due.
 func (s *Store) TryRefund(ctx context.Context, payment model.Payment) (mine bool, err error) {
-	res := s.write.WithContext(ctx).Exec("UPDATE payments SET tries = tries + 1, look_at_ms = "+s.nowMillis()+" + ? WHERE id = ? AND status = ? AND tries = ?",
+	counted, err := exec(s.write.WithContext(ctx), "plan a refund", "UPDATE payments SET tries = tries + 1, look_at_ms = "+s.nowMillis()+
+		" + ? WHERE id = ? AND status = ? AND tries = ?",
 		refundPause(payment.Tries).Milliseconds(), payment.ID, string(model.PaymentRefundDue), payment.Tries)
-	return res.RowsAffected == 1, wrap("plan a refund", res.Error)
+	return counted == 1, err
 }
 
 // MarkRefunded records that the provider has refunded a payment in the try after the first payment.Tries tries. It changes
@@ -459,7 +439,6 @@ func (s *Store) TryRefund(ctx context.Context, payment model.Payment) (mine bool
 func (s *Store) MarkRefunded(ctx context.Context, payment model.Payment) (err error) {
 	ctx, end := s.observe.Begin(ctx, observe.Step{Name: observe.MarkRefunded})
 	defer func() { end(err) }()
-	err = s.write.WithContext(ctx).Exec("UPDATE payments SET status = ? WHERE id = ? AND status = ? AND tries = ?",
-		string(model.PaymentRefunded), payment.ID, string(model.PaymentRefundDue), payment.Tries+1).Error
-	return wrap("mark refunded", err)
+	return s.update(ctx, "mark refunded", "UPDATE payments SET status = ? WHERE id = ? AND status = ? AND tries = ?",
+		string(model.PaymentRefunded), payment.ID, string(model.PaymentRefundDue), payment.Tries+1)
 }

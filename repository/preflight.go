@@ -37,7 +37,7 @@ type ServerState struct {
 	ReadOnly bool   // Err is that the server takes no writes
 }
 
-// lookTrips is the number of measured round trips: enough that the load of the machine does not delay all of them.
+// lookTrips is the number of measured round trips. The load of the machine does not delay all of them.
 const lookTrips = 5
 
 // variables are the server variables that decide how durable a commit is, how much load the server takes, and how the
@@ -79,7 +79,6 @@ func (s *Store) Server(ctx context.Context, now func() time.Time) (facts Server,
 	if facts.Applied, facts.Newest, err = s.schema(ctx); err != nil || s.sqlite {
 		return facts, err
 	}
-
 	if facts.Variables, err = s.shown(ctx, "SHOW VARIABLES", variables...); err != nil {
 		return facts, err
 	}
@@ -114,8 +113,7 @@ func (s *Store) ShadowSales(ctx context.Context) (ids []string, err error) {
 	return column[string](s.read.WithContext(ctx), "list the shadow sales", "SELECT id FROM sales WHERE id LIKE ?", model.ShadowPrefix+"%")
 }
 
-// schema returns the newest applied step of the schema, and the newest step that this binary has. It does not ask goose, because
-// goose would create its table.
+// schema returns the newest applied step, and the newest of this binary. To ask goose would create its table.
 func (s *Store) schema(ctx context.Context) (applied, newest int64, err error) {
 	files, err := fs.Glob(migrations.FS, s.dialect("mysql", "sqlite")+"/*.sql")
 	if err != nil || len(files) == 0 {

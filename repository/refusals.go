@@ -12,18 +12,14 @@ import (
 	"flashsale/model"
 )
 
-const (
-	// refusalLease is how long a lease of LeaseRefusals keeps units from coming back, by the database's clock. It is longer
-	// than model.RefusalTime, for which an instance uses the lease by its own clock.
-	refusalLease = time.Second
-	// returnNotice is how long no lease is given after a return of units was announced: long enough for the present leases to
-	// end and for the return itself.
-	returnNotice = 3 * refusalLease
-)
+// refusalLease is how long a lease of LeaseRefusals keeps units from coming back, by the database's clock. It is longer than
+// model.RefusalTime, for which an instance uses the lease by its own clock. For returnNotice after a return of units was
+// announced, no lease is given: the present ones end, and the units return.
+const refusalLease, returnNotice = time.Second, 3 * time.Second
 
-// LeaseRefusals gives leases for those of the sales that are sold out, and returns them by sale. A lease allows an instance to
-// refuse requests from memory: while the lease holds, no units come back to the sale, so no order is made under any new id. Sales
-// whose stock rows are locked, whose units are about to come back, or that are in line, get no lease.
+// LeaseRefusals gives leases for those of the sales that are sold out, and returns them by sale. While a lease holds, an instance
+// may refuse requests from memory: no units come back to the sale, so no order is made under any new id. Sales whose stock rows
+// are locked, whose units are about to come back, or that are in line, get no lease.
 func (s *Store) LeaseRefusals(ctx context.Context, saleIDs []string) (leases map[string]model.RefusalLease, err error) {
 	now := s.nowMillis()
 	err = s.transact(ctx, func(tx *gorm.DB) error {
@@ -59,17 +55,15 @@ func (s *Store) KnownIDs(ctx context.Context, saleID string) iter.Seq2[[]string,
 		ids("SELECT order_id FROM refusals WHERE order_id > ? AND order_id < ? ORDER BY order_id LIMIT ?"))
 }
 
-// errRefusing means that units can't come back to a sale yet, because instances refuse requests on the sale from memory. It never
-// leaves this package.
+// errRefusing keeps units from coming back to a sale whose requests instances refuse from memory. It never leaves this package.
 type errRefusing struct{ saleID string }
 
 func (errRefusing) Error() string { return "instances refuse requests from memory" }
 
-// mayReturn is a condition for an UPDATE of stock that returns units, to all or to the line. It holds if other units are
-// available, or if no lease of refusals holds. If it keeps the row from being changed, the transaction ends with errRefusing.
+// mayReturn is a condition of an UPDATE of stock that returns units: others are available, or no lease of refusals holds.
 func (s *Store) mayReturn() string {
-	now := s.nowMillis()
-	return fmt.Sprintf(" AND (available > 0 OR refusing_until_ms NOT BETWEEN %s + 1 AND %s + %d)", now, now, returnNotice.Milliseconds())
+	const condition = " AND (available > 0 OR refusing_until_ms NOT BETWEEN %[1]s + 1 AND %[1]s + %[2]d)"
+	return fmt.Sprintf(condition, s.nowMillis(), returnNotice.Milliseconds())
 }
 
 // announceReturn keeps new leases from being given for the sale that an errRefusing names, and returns how long the last lease

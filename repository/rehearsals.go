@@ -1,6 +1,7 @@
 package repository
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -21,8 +22,7 @@ func (s *Store) SaveRehearsal(ctx context.Context, r model.Rehearsal) error {
 	}))
 }
 
-// LargestRehearsal returns the rehearsal with the most buyers that has passed with a version of the program; ok is false
-// if none has.
+// LargestRehearsal returns the rehearsal with the most buyers that a version of the program has passed; ok is false if none has.
 func (s *Store) LargestRehearsal(ctx context.Context, version string) (r model.Rehearsal, ok bool, err error) {
 	return one(s.rehearsals(ctx, "report", "version = ? AND verdict = ? ORDER BY buyers DESC, id DESC LIMIT 1", version, model.RehearsalPassed))
 }
@@ -39,13 +39,12 @@ func (s *Store) Rehearsals(ctx context.Context) ([]model.Rehearsal, error) {
 
 func (s *Store) rehearsals(ctx context.Context, report, where string, args ...any) ([]model.Rehearsal, error) {
 	return scan(s.read.WithContext(ctx), "read the rehearsals", func(r *model.Rehearsal) []any {
-		return []any{&r.ID, millis(&r.At), &r.Version, &r.Verdict, &r.Buyers, &r.Units, &r.PerSecond, &r.Report}
+		return []any{&r.ID, millis{&r.At}, &r.Version, &r.Verdict, &r.Buyers, &r.Units, &r.PerSecond, &r.Report}
 	}, "SELECT id, at_ms, version, verdict, buyers, units, per_second, "+report+" FROM rehearsals WHERE "+where, args...)
 }
 
 // EraseSale deletes a shadow sale with its orders and all its other rows. Nothing of value is lost: a shadow sale is not offered
-// to buyers, its orders are paid in the sandbox only, and it has no events. For any other sale EraseSale returns an error and
-// deletes nothing.
+// to buyers, its orders are paid in the sandbox only, and it has no events. Any other sale is an error.
 func (s *Store) EraseSale(ctx context.Context, saleID string) error {
 	if !model.IsShadow(saleID) {
 		return fmt.Errorf("erase sale %s: not a shadow sale", saleID)
@@ -69,8 +68,13 @@ func eraseLarge(tx *gorm.DB, saleID string) error {
 	for _, part := range []struct{ table, key string }{{"orders", "id"}, {"refusals", "order_id"}, {"buyers", "user_id"}} {
 		for more := true; more; {
 			keys, err := column[string](tx, "read "+part.table, "SELECT "+part.key+" FROM "+part.table+" WHERE sale_id = ? LIMIT ?", saleID, eraseRows)
+			var payments []string // of these orders, which were paid in the sandbox if at all
 			if err == nil && part.table == "orders" {
-				err = erasePayments(tx, keys)
+				payments, err = column[string](tx, "read payments", "SELECT id FROM payments WHERE order_id IN ?", keys)
+			}
+			if err == nil && len(payments) > 0 {
+				err = cmp.Or(tx.Exec("DELETE FROM sandbox_transactions WHERE payment_id IN ?", payments).Error,
+					tx.Exec("DELETE FROM payments WHERE id IN ?", payments).Error)
 			}
 			if err == nil {
 				err = tx.Exec("DELETE FROM "+part.table+" WHERE sale_id = ? AND "+part.key+" IN ?", saleID, keys).Error
@@ -78,20 +82,6 @@ func eraseLarge(tx *gorm.DB, saleID string) error {
 			if more = len(keys) == eraseRows; err != nil {
 				return err
 			}
-		}
-	}
-	return nil
-}
-
-// erasePayments erases the payments of orders, which were paid in the sandbox if at all.
-func erasePayments(tx *gorm.DB, orderIDs []string) error {
-	ids, err := column[string](tx, "read payments", "SELECT id FROM payments WHERE order_id IN ?", orderIDs)
-	if err != nil || len(ids) == 0 {
-		return err
-	}
-	for _, statement := range []string{"DELETE FROM sandbox_transactions WHERE payment_id IN ?", "DELETE FROM payments WHERE id IN ?"} {
-		if err := tx.Exec(statement, ids).Error; err != nil {
-			return err
 		}
 	}
 	return nil

@@ -13,8 +13,8 @@ import (
 // back to the sale: they belong to its line before and after, see endCalls.
 
 // release moves locked orders of one sale from the status from to the one that all orders in list have. It gives their units back
-// to the stock and to the users' limits, and records the changes for the gate and the events. Rows are locked in the order
-// orders, buyers, stock, as in every transaction on an order that exists. release fails as giveBack does.
+// to the stock and to the users' limits, and records the changes for the gate and the events. It locks rows in the order orders,
+// buyers, stock, as every transaction on an order that exists, and fails as giveBack does.
 func (s *Store) release(tx *gorm.DB, saleID string, from model.OrderStatus, list ...model.Order) error {
 	ids, about := make([]string, len(list)), make([]subject, len(list))
 	units, changes := make([]userUnits, len(list)), make([]model.GateChange, len(list))
@@ -26,12 +26,13 @@ func (s *Store) release(tx *gorm.DB, saleID string, from model.OrderStatus, list
 		units[i] = userUnits{saleID, o.UserID, o.Quantity}
 		changes[i] = model.GateChange{OrderID: o.ID, Units: int64(o.Quantity)}
 	}
-	res := tx.Exec("UPDATE orders SET status = ? WHERE id IN ? AND status = ?", string(list[0].Status), ids, string(from))
-	if res.Error != nil {
-		return fmt.Errorf("release orders: %w", res.Error)
+	released, err := exec(tx, "release orders", "UPDATE orders SET status = ? WHERE id IN ? AND status = ?",
+		string(list[0].Status), ids, string(from))
+	if err == nil && released != int64(len(ids)) {
+		err = fmt.Errorf("release orders: %d of %d were %s", released, len(ids), from)
 	}
-	if res.RowsAffected != int64(len(ids)) {
-		return fmt.Errorf("release orders: %d of %d were %s", res.RowsAffected, len(ids), from)
+	if err != nil {
+		return err
 	}
 	campaigns, err := s.campaignsOf(tx, saleID)
 	if err != nil {
@@ -52,9 +53,8 @@ func (s *Store) release(tx *gorm.DB, saleID string, from model.OrderStatus, list
 }
 
 // giveBack makes the units of the changes available to all or, if the sale is in line, gives them to its line, and records the
-// changes for the gate. leaves is the part of an UPDATE of stock that takes the units from where they are; its only argument is
-// their number. The sale belongs to the campaign, unless campaignID is empty. giveBack fails with errRefusing while instances
-// refuse requests on the sale from memory.
+// changes for the gate. leaves is the part of an UPDATE of stock that takes the units, whose number is its only argument, from
+// where they are. campaignID is empty for a sale of its own. giveBack fails with errRefusing.
 func (s *Store) giveBack(tx *gorm.DB, saleID, campaignID, leaves string, changes ...model.GateChange) error {
 	units := int64(0)
 	for _, c := range changes {
@@ -71,21 +71,21 @@ func (s *Store) giveBack(tx *gorm.DB, saleID, campaignID, leaves string, changes
 	case stock.Lined == model.LinedAtSoldOut && stock.Available == 0: // the first units that come back begin the waiting list
 		gets, stock.Lined = "reserved", model.InLine
 	}
-	res := tx.Exec("UPDATE stock SET "+gets+" = "+gets+" + ?, "+leaves+", lined = ?, "+nextGateVersion+" WHERE sale_id = ?"+s.mayReturn(),
-		units, units, int(stock.Lined), saleID)
-	if res.Error == nil && res.RowsAffected == 0 {
-		res.Error = errRefusing{saleID}
+	changed, err := exec(tx, "give units back", "UPDATE stock SET "+gets+" = "+gets+" + ?, "+leaves+", lined = ?, "+nextGateVersion+
+		" WHERE sale_id = ?"+s.mayReturn(), units, units, int(stock.Lined), saleID)
+	if err == nil && changed == 0 {
+		err = errRefusing{saleID}
 	}
-	if res.Error != nil {
-		return fmt.Errorf("give units back: %w", res.Error)
+	if err != nil {
+		return err
 	}
 	stock.Version++
 	toLine := []statement{givingToLine(campaignID, units)}
 	return wrap("give units back", s.run(tx, append(toLine, s.telling(saleID, stock, changes)...)...))
 }
 
-// givingToLine returns the statement that gives a campaign's line, if there is one, units of one of the campaign's sales. The
-// sale's stock row is locked before the line's, as in every transaction that changes both.
+// givingToLine gives a campaign's line, if there is one, units of one of the campaign's sales, whose stock row is locked before
+// the line's, as in every transaction that changes both.
 func givingToLine(campaignID string, units int64) statement {
 	if campaignID == "" {
 		return statement{}

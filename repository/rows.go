@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/base64"
+	"fmt"
 	"iter"
 	"math"
 	"strconv"
@@ -15,8 +16,7 @@ import (
 	"flashsale/model"
 )
 
-// scan runs a query and scans each row into the fields that columns returns. GORM's own scan takes several times as long,
-// which matters with a million rows.
+// scan runs a query and scans each row into the fields that columns returns. GORM's own scan takes several times as long.
 func scan[T any](db *gorm.DB, what string, columns func(row *T) []any, query string, args ...any) ([]T, error) {
 	rows, err := db.Raw(query, args...).Rows()
 	if err != nil {
@@ -34,6 +34,17 @@ func scan[T any](db *gorm.DB, what string, columns func(row *T) []any, query str
 	return list, wrap(what, outages{db.Dialector}.Translate(rows.Err()))
 }
 
+// exec executes a statement, which may have lists as arguments, and returns how many rows it changed.
+func exec(db *gorm.DB, what, query string, args ...any) (changed int64, err error) {
+	res := db.Exec(query, args...)
+	return res.RowsAffected, wrap(what, res.Error)
+}
+
+// update is exec for a statement that is a transaction by itself, and may change any number of rows.
+func (s *Store) update(ctx context.Context, what, query string, args ...any) error {
+	return wrap(what, s.write.WithContext(ctx).Exec(query, args...).Error)
+}
+
 // one returns the first of the rows that a query has found; ok is false if there is none.
 func one[T any](list []T, err error) (row T, ok bool, _ error) {
 	if err != nil || len(list) == 0 {
@@ -42,18 +53,17 @@ func one[T any](list []T, err error) (row T, ok bool, _ error) {
 	return list[0], true, nil
 }
 
-// column runs a query of one column and returns its values.
+// column returns the values of a query of one column.
 func column[T any](db *gorm.DB, what, query string, args ...any) ([]T, error) {
 	return scan(db, what, func(value *T) []any { return []any{value} }, query, args...)
 }
 
-// cell runs a query of one column and returns its first value, or the zero value if there is no row.
+// cell returns the first value of a query of one column, or the zero value if there is no row.
 func cell[T any](db *gorm.DB, what, query string, args ...any) (T, error) {
 	value, _, err := one(column[T](db, what, query, args...))
 	return value, err
 }
 
-// byKey returns a map of rows, each under its key.
 func byKey[K comparable, T any](list []T, key func(T) K) map[K]T {
 	rows := make(map[K]T, len(list))
 	for _, row := range list {
@@ -62,7 +72,6 @@ func byKey[K comparable, T any](list []T, key func(T) K) map[K]T {
 	return rows
 }
 
-// each returns the results of calling of with each element of a list.
 func each[T, U any](list []T, of func(T) U) []U {
 	made := make([]U, len(list))
 	for i, part := range list {
@@ -79,8 +88,8 @@ func cut[T any](list []T, limit int, cursor func(last *T) string) (_ []T, next s
 	return list[:limit], cursor(&list[limit-1])
 }
 
-// newest returns a page of the ids of those rows of a table that the condition where selects, the newest first, and the cursor of
-// the next page, empty at the end. It returns model.ErrBadCursor if the cursor is invalid.
+// newest returns a page of the ids of those rows of a table that where selects, the newest first, and the cursor of the next
+// page, empty at the end. It returns model.ErrBadCursor if the cursor is invalid.
 func (s *Store) newest(ctx context.Context, table, where, cursor string, limit int) (ids []string, next string, err error) {
 	at, id := int64(math.MaxInt64), ""
 	if cursor != "" {
@@ -103,7 +112,7 @@ func (s *Store) newest(ctx context.Context, table, where, cursor string, limit i
 
 // cursorOf returns the cursor of a page whose last row has this time and id.
 func cursorOf(atMillis int64, id string) string {
-	return base64.RawURLEncoding.EncodeToString([]byte(strconv.FormatInt(atMillis, 10) + "." + id))
+	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d.%s", atMillis, id))
 }
 
 func parseCursor(cursor string) (atMillis int64, id string, err error) {
@@ -119,12 +128,10 @@ func parseCursor(cursor string) (atMillis int64, id string, err error) {
 	return atMillis, id, nil
 }
 
-// pageRows is the most rows that a query returns where a sale may have millions of rows. Reading a page takes a few
-// milliseconds.
+// pageRows is the most rows that a query returns where a sale may have millions of rows. A page takes a few milliseconds.
 const pageRows = 1000
 
-// pages reads rows in the order of their keys, in pages of pageRows. The first page begins after the key first, each later page
-// after the last row of the page before.
+// pages reads rows in the order of their keys, in pages of pageRows, of which the first one begins after the key first.
 func pages[K, T any](first K, read func(after K) ([]T, error), key func(T) K) iter.Seq2[[]T, error] {
 	return func(yield func([]T, error) bool) {
 		for after, more := first, true; more; {
@@ -150,13 +157,11 @@ func chain[T any](parts ...iter.Seq2[T, error]) iter.Seq2[T, error] {
 	}
 }
 
-// timeOf scans the milliseconds since 1970 of a column into a time. 0 and NULL are the zero time.
-type timeOf struct{ to *time.Time }
-
-func millis(to *time.Time) timeOf { return timeOf{to} }
+// millis scans the milliseconds since 1970 of a column into a time. 0 and NULL are the zero time.
+type millis struct{ to *time.Time }
 
 // Scan is part of sql.Scanner.
-func (m timeOf) Scan(value any) error {
+func (m millis) Scan(value any) error {
 	var ms sql.NullInt64
 	err := ms.Scan(value)
 	if *m.to = (time.Time{}); ms.Int64 != 0 {

@@ -14,8 +14,7 @@ import (
 	"flashsale/model"
 )
 
-// offerColumns are the columns of a sale with its campaign, stock and line. The list ends with a comma, so that a query can add a
-// column such as the database's clock.
+// offerColumns are the columns of a sale with its campaign, stock and line. A query adds the clock behind the last comma.
 const offerColumns = `sales.id, code, sales.title, sales.description, sales.image_url, price_cents, original_price_cents, currency,
 	sales.limit_per_user, pay_timeout_seconds, starts_at_ms, ends_at_ms, status, revision, shards,
 	campaign_id, variant, place, campaigns.title, campaigns.description, campaigns.image_url, campaigns.limit_per_user,
@@ -36,11 +35,10 @@ const salesWithStock = `sales JOIN stock ON stock.sale_id = sales.id LEFT JOIN s
 func offerFields(o *model.Offer) []any {
 	return append([]any{
 		&o.ID, &o.Code, &o.Title, &o.Description, &o.ImageURL, &o.PriceCents, &o.OriginalPriceCents, &o.Currency,
-		&o.LimitPerUser, &o.PayTimeoutSeconds, millis(&o.StartsAt), millis(&o.EndsAt), &o.Status, &o.Revision, &o.Shards,
+		&o.LimitPerUser, &o.PayTimeoutSeconds, millis{&o.StartsAt}, millis{&o.EndsAt}, &o.Status, &o.Revision, &o.Shards,
 		optional(&o.Campaign.ID), &o.Variant, &o.Place, optional(&o.Campaign.Title), optional(&o.Campaign.Description),
-		optional(&o.Campaign.ImageURL), optional(&o.Campaign.LimitPerUser),
-		&o.Mode, millis(&o.EntriesAt), optional(&o.CallSeconds), optional(&o.WaitingList), optional(&o.Line.Commitment),
-		optional(&o.Line.Root), optional(&o.Line.Seed), optional(&o.Line.Secret),
+		optional(&o.Campaign.ImageURL), optional(&o.Campaign.LimitPerUser), &o.Mode, millis{&o.EntriesAt}, optional(&o.CallSeconds),
+		optional(&o.WaitingList), optional(&o.Line.Commitment), optional(&o.Line.Root), optional(&o.Line.Seed), optional(&o.Line.Secret),
 		optional(&o.EntryWork), optional(&o.Beacon), optional(&o.Line.Round), optional(&o.Line.Signature), optional(&o.Line.Randomness),
 	}, stockFields(&o.Stock, &o.Line)...)
 }
@@ -50,14 +48,13 @@ func stockFields(s *model.Stock, l *model.Line) []any {
 	return []any{
 		&s.SaleID, &s.Quota, &s.Available, &s.Reserved, &s.Called, &s.Held, &s.Paid, &s.Version, &s.Epoch, &s.GateVersion, &s.WrongEpoch, &s.Terms, &s.Lined,
 		&s.SpentCalls, &s.LapsedCalls, optional(&l.Phase), optional(&l.Entries), optional(&l.Sealed), optional(&l.Serving),
-		millis(&l.FirstAt), optional(&l.Stopped),
+		millis{&l.FirstAt}, optional(&l.Stopped),
 	}
 }
 
-// offers reads the sales that where, the SQL after WHERE, selects, with their stock. now is the database's clock, or the zero
-// time if no row matched.
+// offers reads the sales that where, the SQL after WHERE, selects. now is the database's clock, or the zero time without sales.
 func (s *Store) offers(db *gorm.DB, where string, args ...any) (list []model.Offer, now time.Time, err error) {
-	list, err = scan(db, "read sales", func(o *model.Offer) []any { return append(offerFields(o), millis(&now)) },
+	list, err = scan(db, "read sales", func(o *model.Offer) []any { return append(offerFields(o), millis{&now}) },
 		"SELECT "+offerColumns+s.nowMillis()+" FROM "+salesWithStock+" WHERE "+where, args...)
 	return list, now, err
 }
@@ -113,8 +110,8 @@ func NewLiveSales(s *Store) *LiveSales {
 	return l
 }
 
-// LiveOffers returns the same as Store.LiveOffers. Callers with different values of linger share the cache. All columns
-// are read again only if a sale is missing from the cache or has changed; leftover sales in the cache are harmless.
+// LiveOffers returns the same as Store.LiveOffers. All columns are read again only if a sale is missing from the cache, which
+// callers with different values of linger share, or has changed; leftover sales in the cache are harmless.
 func (l *LiveSales) LiveOffers(ctx context.Context, linger time.Duration) ([]model.Offer, error) {
 	list, err := scan(l.read.WithContext(ctx), "read stocks", func(o *model.Offer) []any {
 		return append([]any{&o.Revision}, stockFields(&o.Stock, &o.Line)...)
@@ -127,7 +124,11 @@ func (l *LiveSales) LiveOffers(ctx context.Context, linger time.Duration) ([]mod
 	for i, now := range list {
 		offer, ok := known[now.Stock.SaleID]
 		if !ok || offer.Revision != now.Revision {
-			return l.readAll(ctx, linger)
+			if list, err = l.Store.LiveOffers(ctx, linger); err == nil {
+				known = byKey(list, func(o model.Offer) string { return o.ID })
+				l.known.Store(&known)
+			}
+			return list, err
 		}
 		offer.Stock = now.Stock
 		if of, is := &offer.Line, now.Line; offer.HasLine() {
@@ -138,16 +139,6 @@ func (l *LiveSales) LiveOffers(ctx context.Context, linger time.Duration) ([]mod
 	return list, nil
 }
 
-func (l *LiveSales) readAll(ctx context.Context, linger time.Duration) ([]model.Offer, error) {
-	list, err := l.Store.LiveOffers(ctx, linger)
-	if err != nil {
-		return nil, err
-	}
-	known := byKey(list, func(o model.Offer) string { return o.ID })
-	l.known.Store(&known)
-	return list, nil
-}
-
 // SaleCodes returns, for the catalog's Bloom filter, the short codes of the sales made since a time, by id. The map also has the
 // campaigns made since then, under their ids. asked is the time of the query by the database's clock.
 func (s *Store) SaleCodes(ctx context.Context, since time.Time) (codes map[string]string, asked time.Time, err error) {
@@ -155,7 +146,7 @@ func (s *Store) SaleCodes(ctx context.Context, since time.Time) (codes map[strin
 		id, code string
 		now      time.Time
 	}
-	rows, err := scan(s.read.WithContext(ctx), "read sale ids", func(r *row) []any { return []any{&r.id, &r.code, millis(&r.now)} },
+	rows, err := scan(s.read.WithContext(ctx), "read sale ids", func(r *row) []any { return []any{&r.id, &r.code, millis{&r.now}} },
 		"SELECT '', '', "+s.nowMillis()+" UNION ALL SELECT id, code, 0 FROM sales WHERE created_at_ms >= ? "+
 			"UNION ALL SELECT id, id, 0 FROM campaigns WHERE created_at_ms >= ?", since.UnixMilli(), since.UnixMilli())
 	codes, asked = make(map[string]string, len(rows)), since
@@ -204,10 +195,9 @@ func (s *Store) createSale(tx *gorm.DB, sale model.Sale, quota int64, actor stri
 	return wrap("create sale", s.run(tx, creating, stocking, creatingLine(sale), s.logging(actor, "create", sale.ID, detail)))
 }
 
-// ChangeSale applies a change and returns the changed sale. Every change raises the version of the stock row, so that an
-// optimistic writer that judged the old sale loses its race and judges again. The verdict is Accepted; NotFound; QuotaChanged if
-// the quota is not change.IfQuota; BadRequest, with the sale as it is, if the quota would be more than change.MostQuota; that of
-// change.Edit; or Ended or EntriesClosed, see changeLine. A refused change changes nothing.
+// ChangeSale applies a change and returns the changed sale. It raises the version of the stock row, so that a writer that judged
+// the old sale loses its race. The verdict is Accepted or, when nothing changes, NotFound; QuotaChanged if the quota is not
+// change.IfQuota; BadRequest, with the sale as it is, if it would exceed change.MostQuota; or that of change.Edit or changeLine.
 func (s *Store) ChangeSale(ctx context.Context, change model.SaleChange) (offer model.Offer, verdict model.Verdict, err error) {
 	campaigns, err := s.campaignsOf(s.read.WithContext(ctx), change.SaleID)
 	if err != nil {
@@ -224,8 +214,7 @@ func (s *Store) ChangeSale(ctx context.Context, change model.SaleChange) (offer 
 	return offer, verdict, err
 }
 
-// changeSale is ChangeSale in a transaction that has locked the sale's line, if there is one. The sale belongs to the campaign,
-// unless campaignID is empty.
+// changeSale is ChangeSale in a transaction that has locked the sale's line, if there is one; campaignID is that of its campaign.
 func (s *Store) changeSale(tx *gorm.DB, campaignID string, change model.SaleChange) (offer model.Offer, verdict model.Verdict, err error) {
 	if _, ok, err := s.lockStock(tx, change.SaleID); err != nil || !ok {
 		return offer, model.NotFound, err
@@ -257,11 +246,10 @@ func (s *Store) changeSale(tx *gorm.DB, campaignID string, change model.SaleChan
 		return offer, verdict, err
 	}
 	sale.Revision++
-	return offer, model.Accepted, wrap("change sale", s.run(tx, do(`UPDATE sales SET title = ?, description = ?, image_url = ?, limit_per_user = ?,
-		starts_at_ms = ?, ends_at_ms = ?, status = ?, revision = ? WHERE id = ?`,
-		sale.Title, sale.Description, sale.ImageURL, sale.LimitPerUser,
-		sale.StartsAt.UnixMilli(), sale.EndsAt.UnixMilli(), string(sale.Status), sale.Revision, sale.ID),
-		s.logging(change.Actor, change.Action, sale.ID, changes(before, offer))))
+	return offer, model.Accepted, wrap("change sale", s.run(tx, do(`UPDATE sales SET title = ?, description = ?, image_url = ?,
+		limit_per_user = ?, starts_at_ms = ?, ends_at_ms = ?, status = ?, revision = ? WHERE id = ?`,
+		sale.Title, sale.Description, sale.ImageURL, sale.LimitPerUser, sale.StartsAt.UnixMilli(), sale.EndsAt.UnixMilli(),
+		string(sale.Status), sale.Revision, sale.ID), s.logging(change.Actor, change.Action, sale.ID, changes(before, offer))))
 }
 
 // changes describes, for the audit log, which fields of a sale differ, and their old and new values.

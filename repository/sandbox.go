@@ -6,15 +6,13 @@ import (
 	"flashsale/model"
 )
 
-// The methods in this file keep the books of the sandbox payment provider, as a bank would. Nothing else in the engine
-// reads these books.
+// The methods in this file keep the books of the sandbox payment provider, which nothing else in the engine reads.
 
-// SandboxCharge records a transaction whose callback is still to be delivered. If the transaction is recorded already,
-// nothing changes.
+// SandboxCharge records a transaction whose callback is still to be delivered, unless it is recorded already.
 func (s *Store) SandboxCharge(ctx context.Context, t model.SandboxTransaction) error {
-	err := s.write.WithContext(ctx).Exec(s.insertIgnore()+" INTO sandbox_transactions (txn_id, payment_id, amount_cents, status, reported) VALUES (?, ?, ?, ?, 0)",
-		t.ID, t.PaymentID, t.AmountCents, string(t.Status)).Error
-	return wrap("note a sandbox charge", err)
+	return s.update(ctx, "note a sandbox charge", s.insertIgnore()+
+		" INTO sandbox_transactions (txn_id, payment_id, amount_cents, status, reported) VALUES (?, ?, ?, ?, 0)",
+		t.ID, t.PaymentID, t.AmountCents, string(t.Status))
 }
 
 // SandboxUnreported lists at most limit transactions whose callback the merchant has neither accepted nor refused for good, in
@@ -27,7 +25,7 @@ func (s *Store) SandboxUnreported(ctx context.Context, after string, limit int) 
 
 // SandboxReported records that the merchant has accepted a transaction's callback, or has refused it for good.
 func (s *Store) SandboxReported(ctx context.Context, txnID string) error {
-	return wrap("note a sandbox report", s.write.WithContext(ctx).Exec("UPDATE sandbox_transactions SET reported = 1 WHERE txn_id = ?", txnID).Error)
+	return s.update(ctx, "note a sandbox report", "UPDATE sandbox_transactions SET reported = 1 WHERE txn_id = ?", txnID)
 }
 
 // SandboxRefund refunds a transaction, at most once. A transaction that is not recorded yet, because its callback was
@@ -37,7 +35,6 @@ func (s *Store) SandboxRefund(ctx context.Context, t model.SandboxTransaction) e
 	if err := s.SandboxCharge(ctx, t); err != nil {
 		return err
 	}
-	err := s.write.WithContext(ctx).Exec("UPDATE sandbox_transactions SET status = ?, reported = 1 WHERE txn_id = ? AND status = ?",
-		string(model.SandboxRefunded), t.ID, string(model.SandboxCharged)).Error
-	return wrap("refund a sandbox transaction", err)
+	return s.update(ctx, "refund a sandbox transaction", "UPDATE sandbox_transactions SET status = ?, reported = 1 WHERE txn_id = ? AND status = ?",
+		string(model.SandboxRefunded), t.ID, string(model.SandboxCharged))
 }

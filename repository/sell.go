@@ -40,7 +40,7 @@ type supply struct {
 	called int64            // the units behind the calls of these entries
 }
 
-// readTerms stores the terms of one sale, and the time of the read, in from. The terms are empty if there is no such sale.
+// readTerms stores the terms of one sale, none if there is no such sale, and the time of the read in from.
 func (s *Store) readTerms(db *gorm.DB, saleID string, from *supply) error {
 	offer, now, ok, err := s.offerOn(db, saleID)
 	if from.terms, from.now = map[string]terms{}, now; ok {
@@ -49,7 +49,6 @@ func (s *Store) readTerms(db *gorm.DB, saleID string, from *supply) error {
 	return err
 }
 
-// termsOf returns the terms of one sale, by its id.
 func termsOf(offer model.Offer) map[string]terms {
 	return map[string]terms{offer.ID: {offer, offer.Stock.Terms}}
 }
@@ -63,13 +62,9 @@ func (f supply) limits() map[string]int {
 	return limits
 }
 
-// errShort means that fewer units are left than the batch needs or, with byTerms, that the terms may have changed. It never
-// leaves this package.
-var errShort = errors.New("stock is short")
-
-// errNotNew means that each attempt has to be judged, for example because one is known or exceeds its user's limit. It
-// never leaves this package.
-var errNotNew = errors.New("not all entries are new and fit")
+// errShort means that fewer units are left than a batch needs or, with byTerms, that the terms may have changed. errNotNew means
+// that each attempt has to be judged, as one may be known or exceed its user's limit. Neither leaves this package.
+var errShort, errNotNew = errors.New("stock is short"), errors.New("not all entries are new and fit")
 
 // sell makes an order of each open attempt of a batch, and takes the units from the stock. No order is made anywhere else. The
 // users' rows are locked and have the units already; the stock row, which is the most contended one, is changed last. The call
@@ -124,9 +119,8 @@ func taking(sales []saleUnits, from supply) []statement {
 		return []statement{{move, []any{n, n, sale}}}
 	case byNothing:
 		left := offer.Stock.Available - n
-		return []statement{{
-			"UPDATE stock SET available = ?, held = quota - paid - ?, " + nextGateVersion + " WHERE sale_id = ?", []any{left, left, sale},
-		}}
+		const set = "UPDATE stock SET available = ?, held = quota - paid - ?, " + nextGateVersion + " WHERE sale_id = ?"
+		return []statement{{set, []any{left, left, sale}}}
 	case byCalls:
 		return endingCalls(offer.Sale, from.spent, model.EntrySpent, from.called, n)
 	case byDraw:
@@ -138,9 +132,8 @@ func taking(sales []saleUnits, from supply) []statement {
 	return nil
 }
 
-// sellNew sells to all attempts of a batch in one transaction. It changes nothing and returns errNotNew if not all attempts are
-// new and fit; its other errors are those of sell and of transact. On MySQL the statements are sent in as few calls as possible,
-// because each call takes a round trip.
+// sellNew sells to all attempts of a batch in one transaction, in as few calls as possible. It changes nothing and returns
+// errNotNew if not all attempts are new and fit; its other errors are those of sell and of transact.
 func (s *Store) sellNew(ctx context.Context, b *attemptBatch, from supply) (_ []model.Outcome, err error) {
 	if len(b.open) == 0 || len(b.open) < len(b.attempts) || slices.ContainsFunc(b.attempts, func(a model.Attempt) bool { return a.Quantity < 1 }) {
 		return nil, errNotNew
@@ -156,7 +149,9 @@ func (s *Store) sellNew(ctx context.Context, b *attemptBatch, from supply) (_ []
 		from.terms = s.knownTerms(sales)
 		defer func() {
 			if errors.Is(err, errNotNew) || errors.Is(err, errShort) {
-				s.forgetTerms(sales)
+				for _, u := range sales {
+					s.terms.Delete(u.sale)
+				}
 			}
 		}()
 	}
@@ -174,7 +169,8 @@ func (s *Store) sellNew(ctx context.Context, b *attemptBatch, from supply) (_ []
 		if err != nil {
 			return err
 		}
-		defer running.on(connection)()
+		running.on(connection)
+		defer running.on(0)
 		limits := from.limits()
 		if len(from.terms) < len(sales) || slices.ContainsFunc(units, func(u userUnits) bool { return u.n > limits[u.sale] }) {
 			return errNotNew
@@ -201,16 +197,15 @@ func (s *Store) sellNew(ctx context.Context, b *attemptBatch, from supply) (_ []
 	return b.outcomes, nil
 }
 
-// beginNew begins the transaction of sellNew: it adds the units to the users' rows, as addUnits does, and reads the clock and,
-// unless they are known, the terms of the sales. allNew is true if no user had a row before. Then none of the attempts was
-// refused before either, since a durable refusal makes a row. On SQLite, which does not tell which rows are new, allNew is
-// false. connection is the id of the transaction's connection on MySQL.
+// beginNew begins the transaction of sellNew: it adds the units to the users' rows, and reads the clock and, unless known,
+// the terms of the sales. allNew is true if no user had a row, and so none of the attempts was refused, before; on SQLite, which
+// does not tell which rows are new, it is false. connection is the id of the transaction's connection on MySQL.
 func (s *Store) beginNew(tx *gorm.DB, units []userUnits, sales []saleUnits, from *supply) (allNew bool, connection int64, err error) {
 	read := statement{query: "SELECT " + s.dialect("ROW_COUNT(), CONNECTION_ID()", "0, 0") + ", " + s.nowMillis()}
 	known := len(from.terms) > 0
 	var changed int64
 	var t terms
-	into := []any{&changed, &connection, millis(&from.now)}
+	into := []any{&changed, &connection, millis{&from.now}}
 	if !known {
 		from.terms = make(map[string]terms, len(sales))
 		read.args = each(sales, func(u saleUnits) any { return u.sale })
@@ -244,8 +239,8 @@ func (s *Store) beginNew(tx *gorm.DB, units []userUnits, sales []saleUnits, from
 }
 
 // fits returns errNotNew if one of the users has more units than a user may have in the sale or its campaign, or if one of the
-// attempts was refused before. The rows of all sales with the same limit are one list: the database finds a row in one long list
-// faster than in many short ones. The attempts are looked up only if one of the sales has refusals.
+// attempts was refused before. The rows of all sales with the same limit are one list, in which the database finds a row faster
+// than in many short ones. The attempts are looked up only if one of the sales has refusals.
 func (s *Store) fits(tx *gorm.DB, units []userUnits, from supply, sales []saleUnits, attempts []model.Attempt) error {
 	rows, limits := map[int][]any{}, from.limits() // the sale and the user of each row, by limit
 	for _, u := range units {
@@ -285,8 +280,8 @@ func holding(sales []saleUnits, of map[string]terms) statement {
 	}
 }
 
-// caseOf returns an SQL expression that has a value for each sale. Sales with the same value share a list of ids: the database
-// finds an id in a list faster than by comparing it with one case for each sale.
+// caseOf returns an SQL expression that has a value for each sale. Sales with the same value share a list of ids, in which the
+// database finds an id faster than in one case for each sale.
 func caseOf(sales []saleUnits, value func(u saleUnits) int64) (expression string, args []any) {
 	ids := map[int64][]any{} // by value
 	often := value(sales[0]) // what most sales have
@@ -308,9 +303,8 @@ func caseOf(sales []saleUnits, value func(u saleUnits) int64) (expression string
 	return expression + " ELSE ? END", append(args, often)
 }
 
-// sellJudged judges each attempt of a batch on one sale, and sells to those that fit, in one transaction. A known attempt keeps
-// its outcome. An attempt that a gate has admitted is refused durably; other refusals write nothing. The errors are those of sell
-// and of transact, and errOtherTerms also with byCalls.
+// sellJudged judges each attempt of a batch on one sale, and sells to those that fit, in one transaction. An attempt that a gate
+// has admitted is refused durably; other refusals write nothing. The errors are those of sell, transact and judgeCalls.
 func (s *Store) sellJudged(ctx context.Context, saleID string, attempts []model.Attempt, from supply) ([]model.Outcome, error) {
 	campaigns, err := s.campaignsOf(s.read.WithContext(ctx), saleID)
 	if err != nil {
@@ -344,8 +338,7 @@ func (s *Store) sellJudged(ctx context.Context, saleID string, attempts []model.
 	return b.answered(), nil
 }
 
-// judge refuses those open attempts of a batch that the sale, the limits or the supply do not allow. What it reads, the terms and
-// the calls, it adds to from.
+// judge refuses open attempts that the sale, the limits or the supply do not allow. It adds the terms and calls it reads to from.
 func (s *Store) judge(db *gorm.DB, b *attemptBatch, saleID string, from *supply) error {
 	if from.terms == nil {
 		if err := s.readTerms(db, saleID, from); err != nil {
@@ -389,8 +382,7 @@ func (s *Store) judge(db *gorm.DB, b *attemptBatch, saleID string, from *supply)
 }
 
 // lockBatch locks the rows of the attempts' users in buyers, in the order of the users, and only then reads which attempts are
-// known. campaigns are those of the attempts' sales, see campaignsOf. Every transaction that settles, refuses or deducts an
-// attempt locks these rows first, so each attempt is decided once.
+// known. Every transaction that settles, refuses or deducts an attempt locks these rows first, so each attempt is decided once.
 func (s *Store) lockBatch(tx *gorm.DB, attempts []model.Attempt, campaigns map[string]string) (*attemptBatch, error) {
 	none := each(attempts, func(a model.Attempt) userUnits { return userUnits{sale: a.SaleID, user: a.UserID} })
 	if err := s.addUnits(tx, inCampaigns(byUser(none), campaigns)); err != nil {
@@ -403,8 +395,7 @@ func (s *Store) lockBatch(tx *gorm.DB, attempts []model.Attempt, campaigns map[s
 	return newBatch(attempts, known), nil
 }
 
-// limitsOf reads how many units users hold of a sale and, if the sale belongs to one, of its campaign, and adds the limits of
-// sale.
+// limitsOf reads how many units users hold of a sale and, if the sale belongs to one, of its campaign.
 func (s *Store) limitsOf(db *gorm.DB, sale model.Sale, users []string) ([]userLimit, error) {
 	own, err := s.unitsOf(db, sale.ID, users)
 	limits := []userLimit{{sale.LimitPerUser, own}}

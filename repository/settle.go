@@ -11,10 +11,9 @@ import (
 	"flashsale/model"
 )
 
-// Settle writes admitted attempts on one sale as orders, or refuses them durably, all in one transaction. The outcomes are in the
-// order of the entries: each is an order, or a refusal with its reason. An attempt that was settled before keeps its outcome.
-// model.ErrBroken means that this batch can never be settled. After any other error the result is unknown, and the caller settles
-// the same entries again.
+// Settle writes admitted attempts on one sale as orders, or refuses them durably, in one transaction. The outcomes, orders or
+// refusals with their reasons, are in the order of the entries; an attempt that was settled before keeps its own. model.ErrBroken
+// means that this batch can never be settled. After any other error the result is unknown, and the caller tries again.
 func (s *Store) Settle(ctx context.Context, saleID string, entries []model.Entry) (outcomes []model.Outcome, err error) {
 	ctx, end := s.observe.Begin(ctx, observe.Step{
 		Name: observe.Settle, Items: len(entries), OrderID: func(i int) string { return entries[i].ID },
@@ -42,9 +41,8 @@ func (s *Store) Settle(ctx context.Context, saleID string, entries []model.Entry
 	return outcomes, nil
 }
 
-// SettleSales settles admitted attempts on several sales in one transaction, if all of them are new and fit. Otherwise it
-// changes nothing and returns model.ErrApart. After any other error the result is unknown. In both cases the caller then
-// settles the entries of each sale by Settle.
+// SettleSales settles admitted attempts on several sales in one transaction, if all of them are new and fit. Otherwise it changes
+// nothing and returns model.ErrApart. After any other error the result is unknown. Then, too, the caller settles each sale.
 func (s *Store) SettleSales(ctx context.Context, entries []model.Entry) (outcomes []model.Outcome, err error) {
 	ctx, end := s.observe.Begin(ctx, observe.Step{
 		Name: observe.Settle, Items: len(entries), OrderID: func(i int) string { return entries[i].ID },
@@ -66,22 +64,20 @@ func fromStream(entries []model.Entry) supply {
 // Refuse writes a durable refusal of an attempt that cannot be settled or was lost, unless the attempt already has an outcome. It
 // returns the outcome that then holds.
 func (s *Store) Refuse(ctx context.Context, e model.Entry, reason model.Verdict) (model.Outcome, error) {
+	var outcomes []model.Outcome
 	campaigns, err := s.campaignsOf(s.read.WithContext(ctx), e.SaleID)
-	if err != nil {
-		return model.Outcome{}, fmt.Errorf("refuse %s: %w", e.ID, err)
+	if err == nil {
+		err = s.transact(ctx, func(tx *gorm.DB) error {
+			b, err := s.lockBatch(tx, []model.Attempt{e.Attempt}, campaigns)
+			if err != nil {
+				return err
+			}
+			b.refuseRest(reason)
+			outcomes = b.answered()
+			return s.refuseDurably(tx, b)
+		})
 	}
-	var b *attemptBatch
-	err = s.transact(ctx, func(tx *gorm.DB) (err error) {
-		if b, err = s.lockBatch(tx, []model.Attempt{e.Attempt}, campaigns); err != nil {
-			return err
-		}
-		b.refuseRest(reason)
-		return s.refuseDurably(tx, b)
-	})
-	if err != nil {
-		return model.Outcome{}, fmt.Errorf("refuse %s: %w", e.ID, err)
-	}
-	return b.answered()[0], nil
+	return first(outcomes, wrap("refuse "+e.ID, err))
 }
 
 // refuseDurably stores the refusals of a locked batch on one sale. If one is sold_out, it marks the sale's gate as wrong.
@@ -92,8 +88,7 @@ func (s *Store) refuseDurably(tx *gorm.DB, b *attemptBatch) error {
 		a, reason := b.attempts[i], b.outcomes[i].Verdict
 		values = append(values, a.ID, a.SaleID, a.UserID, a.Quantity, string(reason))
 		if reason == model.SoldOut {
-			// The gate admitted more units than the stock had. Any instance that reads the mark replaces the gate, even if
-			// this instance dies.
+			// The gate admitted more units than the stock had. Any instance that reads the mark replaces it.
 			mark = statement{"UPDATE stock SET wrong_epoch = epoch WHERE sale_id = ?", []any{a.SaleID}}
 		}
 	}

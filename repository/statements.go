@@ -19,10 +19,9 @@ type statement struct {
 }
 
 // calls puts statements together into as few calls as possible, and leaves out empty ones. On MySQL, where each call takes a
-// round trip, this is one call. After a statement that fails, MySQL does not execute the rest of the call. On SQLite, which has
-// no round trips, each statement is a call of its own. On a Galera cluster, too, each statement is a call of its own: if a
-// transaction of another node aborts this one between two statements of a call, MariaDB 10.11 still confirms a COMMIT in that
-// call (see TestGalera).
+// round trip, this is one call, whose rest is not executed after a statement that fails. On SQLite, which has no round trips,
+// each statement is a call of its own, and so it is on a Galera cluster: if a transaction of another node aborts this one between
+// two statements of a call, MariaDB 10.11 still confirms a COMMIT in that call (see TestGalera).
 func (s *Store) calls(list ...statement) []statement {
 	list = slices.DeleteFunc(list, func(st statement) bool { return st.query == "" })
 	if s.sqlite || s.galera || len(list) < 2 {
@@ -35,7 +34,6 @@ func (s *Store) calls(list ...statement) []statement {
 	return []statement{{strings.Join(queries, "; "), args}}
 }
 
-// do returns a statement with its arguments.
 func do(query string, args ...any) statement { return statement{query, args} }
 
 // run executes statements, in as few calls as possible.
@@ -59,12 +57,11 @@ func (s *Store) execute(tx *gorm.DB, list ...statement) (changed int64, err erro
 	return changed, nil
 }
 
-// sqliteParameters is about the most parameters that one statement on SQLite has. For each parameter the driver searches all of
-// them, so twice as many take four times as long.
+// sqliteParameters is about the most parameters of a statement on SQLite, whose driver searches all of them for each parameter.
 const sqliteParameters = 256
 
-// inserting returns the statements that insert rows; on MySQL at most one. into is the table with its columns, row the SQL of one
-// row, and onConflict the SQL after the rows. values holds the arguments of all rows, one row after the other.
+// inserting returns the statements, on MySQL at most one, that insert rows into a table with its columns. row is the SQL of one
+// row, onConflict the SQL after the rows, and values has the arguments of all rows.
 func (s *Store) inserting(into, row string, values []any, onConflict string) (list []statement) {
 	most, columns := max(1, len(values)), strings.Count(row, "?")
 	if s.sqlite {
@@ -80,14 +77,12 @@ func (s *Store) inserting(into, row string, values []any, onConflict string) (li
 // places returns the SQL of a list of n arguments.
 func places(n int) string { return "(" + strings.Repeat(", ?", n)[len(", "):] + ")" }
 
-// begin returns the statement that begins a transaction of transactInCalls; on SQLite, nothing.
+// begin and commit begin and end a transaction of transactInCalls; on SQLite they are empty.
 func (s *Store) begin() statement { return statement{query: s.dialect("START TRANSACTION", "")} }
 
-// commit returns the statement that ends a transaction of transactInCalls; on SQLite, nothing.
 func (s *Store) commit() statement { return statement{query: s.dialect("COMMIT", "")} }
 
-// transactInCalls is transact for a function that itself executes begin first and commit last, each together with other
-// statements in one call. If the function returns an error, the transaction is rolled back.
+// transactInCalls is transact for a function that itself executes begin first and commit last, in calls with other statements.
 func (s *Store) transactInCalls(ctx context.Context, fn func(tx *gorm.DB) error) error {
 	if s.sqlite {
 		return s.transact(ctx, fn)
@@ -115,13 +110,12 @@ func (s *Store) transactInCalls(ctx context.Context, fn func(tx *gorm.DB) error)
 // endTimeout bounds a statement that kills another statement or rolls back a transaction.
 const endTimeout = time.Second
 
-// rollBack rolls back a transaction. If the server does not confirm this, the connection is closed, and then the server rolls the
-// transaction back.
+// rollBack rolls back a transaction. If the server does not confirm this, the connection is closed, which also rolls back.
 func rollBack(ctx context.Context, conn *sql.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), endTimeout)
 	defer cancel()
 	if _, err := conn.ExecContext(ctx, "ROLLBACK"); err != nil {
-		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // the pool closes the connection
+		_ = conn.Raw(func(any) error { return driver.ErrBadConn }) // the pool closes it
 	}
 }
 
@@ -131,16 +125,11 @@ type statements struct {
 	connection int64 // the server's id of the connection; 0 before and after the transaction
 }
 
-// on sets the connection. The returned function clears it, but first waits for a kill under way, which could otherwise hit the
-// connection's next transaction.
-func (r *statements) on(connection int64) (ended func()) {
-	set := func(connection int64) {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.connection = connection
-	}
-	set(connection)
-	return func() { set(0) }
+// on sets the connection. It waits for a kill under way, which could otherwise hit the connection's next transaction.
+func (r *statements) on(connection int64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.connection = connection
 }
 
 // kill ends the statement that a transaction is executing. When a context ends, the driver only closes its end of the connection:

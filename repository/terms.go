@@ -8,9 +8,9 @@ import (
 	"flashsale/model"
 )
 
-// terms are the fields of a sale on which its orders depend, with the number that the stock row had for them. Reading them for
-// each batch would cost the database more than the change of the stock row, so settles keep them in memory. The statement that
-// takes the units compares the number, under the lock on the stock row, which every change of the terms holds as well.
+// terms are the fields of a sale on which its orders depend, with the number that the stock row had for them. Settles keep them
+// in memory, because to read them costs the database more than to change the stock row. The statement that takes the units
+// compares the number, under the lock on the stock row, which every change of the terms holds as well.
 type terms struct {
 	offer   model.Offer // with the id, the price, the currency, the limits and the time to pay
 	version int64       // stock.terms
@@ -35,12 +35,6 @@ func (s *Store) knownTerms(sales []saleUnits) map[string]terms {
 	return known
 }
 
-func (s *Store) forgetTerms(sales []saleUnits) {
-	for _, u := range sales {
-		s.terms.Delete(u.sale)
-	}
-}
-
 // errOtherTerms means that an operator has changed a sale since a transaction read its terms. It never leaves this package.
 var errOtherTerms = errors.New("the sale was changed meanwhile")
 
@@ -53,14 +47,12 @@ func underTerms(transaction func() error) error {
 	}
 }
 
-// lockStock locks a stock row, and reads what transactions need of it.
 func (s *Store) lockStock(tx *gorm.DB, saleID string) (stock model.Stock, ok bool, err error) {
 	res := tx.Raw("SELECT terms, available, reserved, version, epoch, lined FROM stock WHERE sale_id = ?"+s.forUpdate(), saleID).Scan(&stock)
 	return stock, res.RowsAffected > 0, wrap("lock the stock", res.Error)
 }
 
-// lockTerms locks the stock row of a sale, so that no operator changes the sale before the commit. It returns errOtherTerms if
-// the sale was changed since the offer was read.
+// lockTerms locks the stock row of a sale. It returns errOtherTerms if the sale was changed since the offer was read.
 func (s *Store) lockTerms(tx *gorm.DB, offer model.Offer) (stock model.Stock, err error) {
 	stock, _, err = s.lockStock(tx, offer.ID)
 	if err == nil && stock.Terms != offer.Stock.Terms {

@@ -14,7 +14,6 @@ type userUnits struct {
 	n          int
 }
 
-// saleUnits are units of one sale.
 type saleUnits struct {
 	sale string
 	n    int64
@@ -52,8 +51,7 @@ func idsOfSales(sales []saleUnits) []string {
 	return each(sales, func(u saleUnits) string { return u.sale })
 }
 
-// addUnits adds units to the users' rows in buyers and locks the rows, even where it adds 0 units. units must come from
-// byUser.
+// addUnits adds units, which must come from byUser, to the users' rows in buyers and locks the rows, even where it adds 0 units.
 func (s *Store) addUnits(tx *gorm.DB, units []userUnits) error {
 	_, err := s.execute(tx, s.adding(units)...)
 	return wrap("count buyers' units", err)
@@ -71,9 +69,8 @@ func (s *Store) adding(units []userUnits) []statement {
 		" ON CONFLICT (sale_id, user_id) DO UPDATE SET units = units + excluded.units"))
 }
 
-// inCampaigns adds the same units again for the campaigns that the sales belong to. units must come from byUser. In buyers, a
-// campaign has rows like a sale, with the units of a user over all its sales. So every transaction locks these rows together with
-// those of the sales, in the order of byUser.
+// inCampaigns adds the same units for the campaigns of the sales. In buyers, a campaign has rows like a sale, with the units
+// of a user over all its sales, and every transaction locks these together with those of the sales, in the order of byUser.
 func inCampaigns(units []userUnits, campaigns map[string]string) []userUnits {
 	if len(campaigns) == 0 {
 		return units
@@ -87,21 +84,15 @@ func inCampaigns(units []userUnits, campaigns map[string]string) []userUnits {
 	return byUser(all)
 }
 
-// campaignsOf returns, by sale, the campaigns that the sales belong to. A sale that belongs to none is not in the map. A sale's
-// campaign never changes, so each instance reads it once.
+// campaignsOf returns, by sale, the campaigns of those sales that belong to one. This never changes, so it is read once.
 func (s *Store) campaignsOf(db *gorm.DB, saleIDs ...string) (campaigns map[string]string, err error) {
 	campaigns = map[string]string{}
-	add := func(saleID, campaignID string) {
-		if campaignID != "" {
-			campaigns[saleID] = campaignID
-		}
-	}
 	var unknown []string
 	for _, id := range saleIDs {
-		if campaign, known := s.campaigns.Load(id); known {
-			add(id, campaign.(string))
-		} else {
+		if campaign, known := s.campaigns.Load(id); !known {
 			unknown = append(unknown, id)
+		} else if campaign != "" {
+			campaigns[id] = campaign.(string)
 		}
 	}
 	if len(unknown) == 0 {
@@ -110,8 +101,9 @@ func (s *Store) campaignsOf(db *gorm.DB, saleIDs ...string) (campaigns map[strin
 	var rows []struct{ ID, Campaign string }
 	err = db.Raw("SELECT id, COALESCE(campaign_id, '') AS campaign FROM sales WHERE id IN ?", unknown).Scan(&rows).Error
 	for _, r := range rows {
-		s.campaigns.Store(r.ID, r.Campaign)
-		add(r.ID, r.Campaign)
+		if s.campaigns.Store(r.ID, r.Campaign); r.Campaign != "" {
+			campaigns[r.ID] = r.Campaign
+		}
 	}
 	return campaigns, wrap("read the campaigns of sales", err)
 }

@@ -140,8 +140,8 @@ var mutations = []mutation{
 	{
 		change: "the seal moves on with late entries", expected: "L4: another number of sealed entries",
 		edits: []edit{{
-			"repository/lines.go", "offer.Judge(now), model.Phase(line.Phase), line.Sealed\n",
-			"offer.Judge(now), model.Phase(line.Phase), line.Entries\n",
+			"repository/lines.go", "offer.Judge(now), line.Phase, line.Sealed\n",
+			"offer.Judge(now), line.Phase, line.Entries\n",
 		}},
 		row: "67", says: `L4: (the seal was|\d+ were sealed)`,
 	},
