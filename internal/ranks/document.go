@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/go-json-experiment/json" // the mirror of encoding/json/v2, which comes with Go 1.27
 	"github.com/go-json-experiment/json/jsontext"
@@ -160,6 +161,10 @@ func writeList[T any](out *bufio.Writer, name string, list iter.Seq2[T, error], 
 func Read(r io.Reader) (*Document, error) {
 	doc := &Document{Head: Head{N: missing}}
 	err := json.UnmarshalRead(&guard{from: r}, doc, json.RejectUnknownMembers(true), json.WithUnmarshalers(json.UnmarshalFromFunc(strict)))
+	if wrong, ok := errors.AsType[*json.SemanticError](err); ok { // without the names of Go's types
+		place := strings.ReplaceAll(strings.TrimPrefix(string(wrong.JSONPointer), "/"), "/", ".")
+		err = fmt.Errorf("%s: %w", cmp.Or(place, "the whole"), cmp.Or(wrong.Err, errors.New("has the wrong type")))
+	}
 	if err == nil {
 		err = cmp.Or(doc.complete(), doc.bounded())
 	}
