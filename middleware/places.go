@@ -18,7 +18,7 @@ type Places struct {
 	sum   int
 }
 
-// NewPlaces creates places for at most all requests at a time, of which at most each may be of one client.
+// NewPlaces creates places for all requests at a time, of which at most each may be of one client.
 func NewPlaces(all, each int) *Places {
 	return &Places{all: all, each: each, taken: map[any]int{}}
 }

@@ -10,22 +10,17 @@ import (
 	"flashsale/model"
 )
 
-// TokenBucket lets perSecond requests a second pass, and up to burst of them at once after a quiet time. With wait 0 a
-// request does not wait. Otherwise it waits for its token, at most for wait.
-//
-// Outcomes: the next stage; RateLimited with the time until a token is free; or the context's error if the client
-// disconnects while the request waits. Another request then gets the token.
-//
-// At most perSecond*wait requests wait at any time: a token that is further away than wait is not reserved.
+// TokenBucket lets perSecond requests a second pass, and up to burst of them at once after a quiet time. A request waits for its
+// token, at most for wait; so at most perSecond*wait requests wait at any time. Outcomes: the next stage; RateLimited with the
+// time until a token is free; or the context's error if the client disconnects while the request waits.
 func TokenBucket(perSecond float64, burst int, wait time.Duration) gin.HandlerFunc {
 	limiter := rate.NewLimiter(rate.Limit(perSecond), burst)
 	return func(c *gin.Context) { waitToken(c, limiter, wait) }
 }
 
-// waitToken lets the request pass if it gets a token within wait, with the outcomes of TokenBucket. It leaves the decision to
-// Limiter.Wait, which checks and reserves in one step. A reservation that is made and then cancelled would not work: its token is
-// not given back in full if another reservation was made in between, so that in a flood cancelled reservations would use up the
-// rate.
+// waitToken lets the request pass if it gets a token within wait, with the outcomes of TokenBucket. Limiter.Wait reserves no
+// token that is further away. A reservation that is made and then cancelled would not work: its token is not given back in full
+// if another was made in between, so that in a flood cancelled reservations would use up the rate.
 func waitToken(c *gin.Context, limiter *rate.Limiter, wait time.Duration) {
 	ctx, ok := c.Request.Context(), limiter.Allow()
 	if !ok && wait > 0 {
@@ -46,8 +41,5 @@ func waitToken(c *gin.Context, limiter *rate.Limiter, wait time.Duration) {
 // requests that already wait.
 func refuseRate(c *gin.Context, limiter *rate.Limiter) {
 	seconds := (1 - limiter.Tokens()) / float64(limiter.Limit())
-	Refuse(c, Refusal{
-		Verdict:    model.RateLimited,
-		RetryAfter: time.Duration(seconds * float64(time.Second)),
-	})
+	Refuse(c, Refusal{Verdict: model.RateLimited, RetryAfter: time.Duration(seconds * float64(time.Second))})
 }
