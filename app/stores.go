@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -84,10 +83,9 @@ func (st *Stores) Auditor(g *gate.Gate) *service.Auditor {
 	return &service.Auditor{Store: st.Database, Gate: g}
 }
 
-// OpenRedis makes the Redis client, which connects when it is first used. If url asks for the embedded Redis, OpenRedis
-// starts the embedded Redis first.
+// OpenRedis makes the Redis client, which connects when it is first used. If url asks for the embedded Redis, it is started first.
 func (st *Stores) OpenRedis(url string) (err error) {
-	quietRedis()
+	quietRedis() // it also returns each error, which is then logged once
 	if url == config.EmbeddedRedis {
 		if st.Embedded, err = embedded.StartRedis(); err != nil {
 			return err
@@ -138,17 +136,12 @@ func (st *Stores) Close() error {
 	return err
 }
 
-// quietRedis turns off the Redis client's own log: the client also returns each error, and the code that handles the error
-// logs it once.
 var quietRedis = sync.OnceFunc(logging.Disable)
 
-// SecretOf returns the secret of a shop: the one in the settings, else the one that its server keeps in a file. It returns an
-// error if there is neither, as before the first start of the server.
-func SecretOf(s *config.Settings) (string, error) { return secretOf(s, false) }
-
-// secretOf is SecretOf for a server, which makes the file if mayMake is set. Only a server may make a secret: if another command
-// did, no server would accept what the command signs.
-func secretOf(s *config.Settings, mayMake bool) (string, error) {
+// SecretOf returns the secret of a shop: the one in the settings, else the one that its server keeps in a file. If there is
+// neither, it makes the file for a server, which may make it, and else returns an error: no server would accept what a command
+// signs by a secret of its own.
+func SecretOf(s *config.Settings, mayMake bool) (string, error) {
 	if s.Secret != "" {
 		return s.Secret, nil
 	}
@@ -171,16 +164,15 @@ func secretOf(s *config.Settings, mayMake bool) (string, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return "", fmt.Errorf("make the folder of the secret: %w", err)
 	}
-	fresh := make([]byte, 32)
-	_, _ = rand.Read(fresh) // documented never to fail
-	made := hex.EncodeToString(fresh)
+	var fresh [32]byte
+	_, _ = rand.Read(fresh[:]) // documented never to fail
+	made := fmt.Sprintf("%x", fresh)
 	if err := os.WriteFile(path, []byte(made+"\n"), 0o600); err != nil {
 		return "", fmt.Errorf("keep the secret: %w", err)
 	}
 	return made, nil
 }
 
-// newLog makes the logger that the settings ask for.
 func newLog(s *config.Settings, w io.Writer) *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(s.LogLevel)) // an empty level, as in tests, means info
