@@ -8,9 +8,8 @@ import (
 // OrderStatus is the state of an order. transitions lists the allowed moves.
 type OrderStatus string
 
-// The statuses of an order. OrderQueued is never in the database: the attempt was admitted and is not settled yet.
 const (
-	OrderQueued    OrderStatus = "queued"
+	OrderQueued    OrderStatus = "queued" // admitted and not settled yet; never in the database
 	OrderPending   OrderStatus = "pending"
 	OrderPaid      OrderStatus = "paid"
 	OrderCancelled OrderStatus = "cancelled"
@@ -31,9 +30,7 @@ var transitions = map[OrderStatus][]OrderStatus{
 }
 
 // CanBecome reports whether an order may move from s to next.
-func (s OrderStatus) CanBecome(next OrderStatus) bool {
-	return slices.Contains(transitions[s], next)
-}
+func (s OrderStatus) CanBecome(next OrderStatus) bool { return slices.Contains(transitions[s], next) }
 
 // Order is the durable acceptance of an attempt. A queued or rejected attempt is shown as an Order too, see Status.
 type Order struct {
@@ -56,7 +53,6 @@ type Order struct {
 // Source is the way by which an order came into the database.
 type Source string
 
-// The ways into the database.
 const (
 	FromStream   Source = "stream"   // admitted by the gate, settled from its stream
 	FromDatabase Source = "database" // sold in the database itself, without the gate
@@ -81,9 +77,9 @@ type Release struct {
 	Units   int
 }
 
-// GateChange is a change of a sale's stock that did not come through its gate: units that the database sold by
-// itself, that were released, that a late payment took again, or that an operator added. The transaction that makes
-// the change records it. Instances then try to apply the recorded change to the gate until the gate has it.
+// GateChange is a change of a sale's stock that did not come through its gate: units that the database sold by itself, that were
+// released, that a late payment took again, or that an operator added. The transaction that makes the change records it, and
+// instances try to apply it to the gate until the gate has it.
 type GateChange struct {
 	Version int64  // of the stock row after this change
 	OrderID string // empty: an added quota

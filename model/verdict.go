@@ -2,9 +2,8 @@ package model
 
 import "errors"
 
-// Verdict is the answer to a request that was understood and judged: Accepted, Queued, or a refusal code.
-// A refusal is a value; an error means that something broke. The string is the stable code that
-// clients see in a problem document.
+// Verdict is the answer to a request that was understood and judged: Accepted, Queued, or a refusal code. A refusal is a value;
+// an error means that something broke. The string is the stable code that clients see in a problem document.
 type Verdict string
 
 // Accepted, and refusals of an attempt in the order in which every strategy checks for them. A closed sale has ended, even before
@@ -54,16 +53,17 @@ const (
 	CallEnded            Verdict = "call_ended"
 )
 
-// NoGate is an internal verdict that buyers never get: the sale has no open gate that could judge the attempt.
-const NoGate Verdict = "no_gate"
-
-// Reasons of a rejected order that are not verdicts on an attempt.
+// Internal verdicts that buyers never get. Unsure: the open gate can't tell whether the sale is sold out, because not all of its
+// shards could be asked for units.
 const (
-	// ReasonLost: the gate lost the queued attempt before it was settled. The attempt is refused for good; the buyer
-	// may try a new key.
-	ReasonLost Verdict = "lost"
-	// ReasonFailed: settling the attempt failed too often. The attempt is refused for good.
-	ReasonFailed Verdict = "failed"
+	NoGate Verdict = "no_gate" // no open gate could judge the attempt
+	Unsure Verdict = "unsure"
+)
+
+// Reasons of a rejected order that are not verdicts on an attempt. The attempt is refused for good; the buyer may try a new key.
+const (
+	ReasonLost   Verdict = "lost"   // the gate lost the queued attempt before it was settled
+	ReasonFailed Verdict = "failed" // settling the attempt failed too often
 )
 
 // ErrUnavailable: a store or service that the work needs does not answer, or too much work waits. Nothing was promised, and the
