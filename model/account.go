@@ -59,8 +59,7 @@ type Issuer struct {
 // Account is a built-in user: a buyer, a member of the staff, or a server of the shop, which has a key instead of a
 // password. A buyer who logs in at an issuer, or comes with a token of the shop, has no Account.
 type Account struct {
-	ID           string
-	Name         string
+	ID, Name     string
 	PasswordHash string // argon2id; for a key, its SHA-256
 	Role         Role
 	CreatedAt    time.Time

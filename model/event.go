@@ -38,8 +38,7 @@ const (
 
 // Endpoint is a URL to which events are sent.
 type Endpoint struct {
-	ID           string
-	URL          string
+	ID, URL      string
 	Rate         int // the most events per second
 	State        EndpointState
 	Reason       string // why it is off or gone

@@ -35,8 +35,7 @@ func (s OrderStatus) CanBecome(next OrderStatus) bool { return slices.Contains(t
 // Order is the durable acceptance of an attempt. A queued or rejected attempt is shown as an Order too, see Status.
 type Order struct {
 	ID             string
-	SaleID         string
-	UserID         string
+	SaleID, UserID string
 	Quantity       int
 	AmountCents    int64
 	Currency       string
@@ -62,19 +61,16 @@ const (
 
 // OrderFilter selects orders; empty fields select all.
 type OrderFilter struct {
-	ID     string
-	UserID string
-	SaleID string
-	Status OrderStatus
-	Cursor string // returned with the previous page; empty for the first page
-	Limit  int
+	ID, UserID, SaleID string
+	Status             OrderStatus
+	Cursor             string // returned with the previous page; empty for the first page
+	Limit              int
 }
 
 // Release is the return of one order's units to the stock.
 type Release struct {
-	OrderID string
-	UserID  string
-	Units   int
+	OrderID, UserID string
+	Units           int
 }
 
 // GateChange is a change of a sale's stock that did not come through its gate: units that the database sold by itself, that were

@@ -120,8 +120,7 @@ const (
 
 // SandboxTransaction is a row of the sandbox provider's table of transactions.
 type SandboxTransaction struct {
-	ID          string
-	PaymentID   string
-	AmountCents int64
-	Status      SandboxStatus
+	ID, PaymentID string
+	AmountCents   int64
+	Status        SandboxStatus
 }

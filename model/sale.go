@@ -36,16 +36,14 @@ const (
 type Sale struct {
 	ID                 string // opaque, IDLength characters of base32
 	Code               string // of the short link
-	Title              string
-	Description        string
+	Title, Description string
 	ImageURL           string
 	PriceCents         int64
 	OriginalPriceCents int64
 	Currency           string // ISO 4217
 	LimitPerUser       int    // live units that one user may hold
 	PayTimeoutSeconds  int
-	StartsAt           time.Time
-	EndsAt             time.Time
+	StartsAt, EndsAt   time.Time
 	Status             SaleStatus
 	Revision           int64 // grows with every change by an operator, and when a part of the line's seal is published
 	Shards             int   // of its gate, 1 to MaxShards; never changes
@@ -62,11 +60,9 @@ type Sale struct {
 
 // Campaign groups sales that open and close together and share a limit on each user's units.
 type Campaign struct {
-	ID           string // in the form of a sale's id; no sale that buyers see has it
-	Title        string
-	Description  string
-	ImageURL     string
-	LimitPerUser int // live units that one user may hold over all sales of the campaign
+	ID                           string // in the form of a sale's id; no sale that buyers see has it
+	Title, Description, ImageURL string
+	LimitPerUser                 int // live units that one user may hold over all sales of the campaign
 }
 
 const MaxVariants = 64 // the most sales that a campaign may have

@@ -94,10 +94,7 @@ func (s *Shop) routes() http.Handler {
 	mux.HandleFunc("GET /orders", s.showOrders)
 	mux.HandleFunc("GET /style.css", func(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, files, "pages/style.css") })
 	// Forms of other sites are refused. Requests of the engine are not, because they have neither Origin nor Sec-Fetch-Site.
-	return headers(http.NewCrossOriginProtection().Handler(mux))
-}
-
-func headers(next http.Handler) http.Handler {
+	next := http.NewCrossOriginProtection().Handler(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy(""))
@@ -109,13 +106,11 @@ func headers(next http.Handler) http.Handler {
 	})
 }
 
-// policy returns a Content-Security-Policy that lets a page load only what the shop serves. forms is another site to which the
-// page's forms may lead, or empty.
+// policy lets a page load only what the shop serves. forms is another site to which the page's forms may lead, or empty.
 func policy(forms string) string {
 	return "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'self' " + forms
 }
 
-// show answers with a page.
 func (s *Shop) show(w http.ResponseWriter, status int, page string, data any) {
 	var body bytes.Buffer
 	if err := s.pages.ExecuteTemplate(&body, page, data); err != nil {
@@ -127,7 +122,6 @@ func (s *Shop) show(w http.ResponseWriter, status int, page string, data any) {
 	_, _ = w.Write(body.Bytes()) // the browser may have left
 }
 
-// money writes cents as people read them.
 func money(cents int64, currency string) string {
 	return fmt.Sprintf("%s %d.%02d", currency, cents/100, cents%100)
 }
@@ -154,14 +148,11 @@ func serve(ctx context.Context, addr, connection string, log io.Writer) error {
 		return err
 	}
 	server := &http.Server{Handler: s.routes(), ReadTimeout: 10 * time.Second}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	go s.finishPayments(ctx)
 	fmt.Fprintf(log, "shop is at %s\n", s.url)
-	select {
-	case err := <-ended:
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
-	case <-ctx.Done():
-		return server.Close()
 	}
+	return nil
 }
