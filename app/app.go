@@ -75,7 +75,6 @@ type App struct {
 	lines    *service.Lines
 	settings config.Settings
 	options  Options
-	now      func() time.Time
 	instance string
 	secrets  string // the mark of this instance's secrets, see auth.Mark
 	accounts *service.Accounts
@@ -98,9 +97,8 @@ type App struct {
 // down, they are installed later. The settings must be valid. No request is answered before Run. After an error all is closed.
 func New(ctx context.Context, settings config.Settings, options Options) (app *App, err error) {
 	a := &App{
-		settings: settings, options: options, Log: newLog(&settings, options.Logs), now: clock,
-		instance: strings.ToLower(rand.Text()[:12]), metrics: metrics.New(clock),
-		closing: make(chan struct{}),
+		settings: settings, options: options, Log: newLog(&settings, options.Logs),
+		instance: strings.ToLower(rand.Text()[:12]), metrics: metrics.New(clock), closing: make(chan struct{}),
 	}
 	a.observe = append(observe.All{a.metrics}, failpoints()...)
 	if settings.OTLPEndpoint != "" {
@@ -191,24 +189,21 @@ func (a *App) wire(ctx context.Context) error {
 	if a.Stores.Replicas != nil {
 		shown = &service.ReplicaCatalog{CatalogStore: live, Replicas: gate.NewReplicas(a.Stores.Replicas), Log: a.Log}
 	}
-	a.Catalog = service.NewCatalog(shown, a.now)
+	a.Catalog = service.NewCatalog(shown, clock)
 	a.tally = service.NewTally(a.Catalog)
-	a.Waiters = service.NewWaiters(a.now)
+	a.Waiters = service.NewWaiters(clock)
 	lock, truth := make(chan struct{}, 1), db
 	if a.settings.Strategy == "mutex" {
 		db = db.Exclusive(lock) // every writing transaction but the strategy's own takes this lock
 	}
-	var ok bool
-	if a.kind, ok = strategy.Of(a.settings.Strategy); !ok {
-		return fmt.Errorf("unknown strategy %q", a.settings.Strategy)
-	}
+	a.kind, _ = strategy.Of(a.settings.Strategy) // valid settings name a strategy
 	a.gates = service.NewGates(db, a.gate, a.Catalog, !a.kind.UsesGate, a.Log, a.observe...)
 	var units service.Peeker
 	var counter middleware.Counter = a.gates
 	if a.kind.UsesGate {
 		units, counter = a.gate, nil // the gate counts a request in the call that judges the request
 	}
-	soldOut := &service.SoldOut{Store: db, Gate: units, Catalog: a.Catalog, Now: a.now}
+	soldOut := &service.SoldOut{Store: db, Gate: units, Catalog: a.Catalog, Now: clock}
 	var linger time.Duration
 	if a.settings.Ack == "queued" {
 		linger = queuedLinger
@@ -216,13 +211,13 @@ func (a *App) wire(ctx context.Context) error {
 	a.Settler = worker.NewSettler(worker.SettlerNeeds{
 		Stream: a.gate, Ledger: db, Live: a.Catalog.LiveGates, Instance: a.instance, Batch: a.settings.Batch, Running: a.running,
 		Queue: a.Stores.Queue, Grace: a.settings.PayGrace, Linger: linger, AckPause: ackPause,
-		Apart: a.Waiters.Apart, Wake: a.Waiters.Wake, Now: a.now, Log: a.Log,
+		Apart: a.Waiters.Apart, Wake: a.Waiters.Wake, Now: clock, Log: a.Log,
 		Lost: func(gate model.GateRef) {
 			a.gates.ReplaceGate(gate.SaleID, a.gates.Epoch(gate.SaleID), model.RebuildLost)
 		},
 	})
 	a.Strategy = a.kind.New(strategy.Needs{
-		Gate: a.gate, Database: truth, Control: a.gates, Settler: a.Settler, Log: a.Log, Now: a.now, Lock: lock, Batch: a.settings.Batch,
+		Gate: a.gate, Database: truth, Control: a.gates, Settler: a.Settler, Log: a.Log, Now: clock, Lock: lock, Batch: a.settings.Batch,
 		LocalShare: a.settings.LocalShare, LocalBuffer: a.settings.LocalBuffer,
 	})
 	if a.kind.Oversells != strategy.Never {
@@ -232,7 +227,7 @@ func (a *App) wire(ctx context.Context) error {
 	a.Sales = &service.Sales{
 		Store: db, SaleHistory: db, Gate: a.gate, Gates: a.gates, Catalog: a.Catalog, IDs: a.IDs, Takes: Takes(a.settings), Log: a.Log,
 	}
-	a.Tokens, a.Paths = auth.NewTokens(secret, a.now), auth.NewPaths(secret, a.Catalog.Now)
+	a.Tokens, a.Paths = auth.NewTokens(secret, clock), auth.NewPaths(secret, a.Catalog.Now)
 	login, err := a.trust(ctx)
 	if err != nil {
 		return err
@@ -249,9 +244,9 @@ func (a *App) wire(ctx context.Context) error {
 	a.accounts = &service.Accounts{
 		Open: builtIn == "open", Off: builtIn == "off", Outside: login, Store: db, Passwords: auth.NewPasswords(), Tokens: a.Tokens,
 	}
-	staff := &service.Staff{Off: a.accounts.Off, Store: db, Passwords: a.accounts.Passwords, Tokens: a.Tokens, Now: a.now}
+	staff := &service.Staff{Off: a.accounts.Off, Store: db, Passwords: a.accounts.Passwords, Tokens: a.Tokens, Now: clock}
 	endpoints := &service.Endpoints{
-		Store: db, Sender: webhook.NewSender(a.settings.WebhookPrivate, a.now), Seals: auth.NewSeals(secret), IDs: a.IDs, Private: a.settings.WebhookPrivate,
+		Store: db, Sender: webhook.NewSender(a.settings.WebhookPrivate, clock), Seals: auth.NewSeals(secret), IDs: a.IDs, Private: a.settings.WebhookPrivate,
 		Kept: time.Duration(a.settings.EventDays) * 24 * time.Hour, Now: a.Catalog.Now, Observe: a.observe, Log: a.Log,
 	}
 	chain := beacon.QuicknetChain()
@@ -264,7 +259,7 @@ func (a *App) wire(ctx context.Context) error {
 	}
 	a.called, a.lines = strategy.NewCalled(db), service.NewLines(db, a.Catalog, auth.NewTickets(secret), auth.NewWorks(secret, a.Catalog.Now))
 	offers, consoles := &handler.Offers{Catalog: a.Catalog, PublicURL: a.URL}, handler.NewConsoles(staff, a.closing)
-	a.streams, a.lab = handler.NewStreams(offers, a.now), &handler.Lab{Stores: labStores(&a.settings), Consoles: consoles}
+	a.streams, a.lab = handler.NewStreams(offers, clock), &handler.Lab{Stores: labStores(&a.settings), Consoles: consoles}
 	orders := &service.Orders{Desk: db, Ledger: db, IDs: a.IDs, Catalog: a.Catalog, Gate: a.gate, Gates: a.gates}
 	payments, holds, err := a.takeMoney(db, pages, orders)
 	if err != nil {
@@ -284,9 +279,9 @@ func (a *App) wire(ctx context.Context) error {
 				User:           model.Frequency{Limit: a.settings.UserRequests, Window: a.settings.UserWindow},
 				TrustedProxies: a.settings.TrustedProxies, Origins: a.settings.AllowOrigins,
 			},
-			Counter: counter, Trace: trace, Requested: a.metrics.Request, Tally: a.tally, Observe: a.observe, Now: a.now, Log: a.Log,
+			Counter: counter, Trace: trace, Requested: a.metrics.Request, Tally: a.tally, Observe: a.observe, Now: clock, Log: a.Log,
 		},
-		Health: handler.Health{Checks: a.checks(), Closing: a.closing, Now: a.now},
+		Health: handler.Health{Checks: a.checks(), Closing: a.closing, Now: clock},
 		Purchases: handler.Purchases{Offers: offers, Paths: a.Paths, Lines: a.lines, Service: &service.Purchases{
 			Catalog: a.Catalog, IDs: a.IDs, Strategy: a.Strategy, Called: a.called, Orders: db, Waiters: a.Waiters, SoldOut: soldOut,
 			Observe: a.observe, AckQueued: a.settings.Ack == "queued", AckWait: a.settings.AckWait,
@@ -332,7 +327,7 @@ func (a *App) wire(ctx context.Context) error {
 	}
 	a.workers = append(a.workers, a.Settler.Run, lines.Call, lines.AskBeacon,
 		(&worker.Expirer{
-			Store: db, Released: a.expired, Observe: a.observe, Grace: a.settings.PayGrace, Wake: wakes, Now: a.now, Log: a.Log,
+			Store: db, Released: a.expired, Observe: a.observe, Grace: a.settings.PayGrace, Wake: wakes, Now: clock, Log: a.Log,
 		}).Run,
 		(&worker.Refunder{Store: db, Provider: provider, Refund: payments.Service.Refund, Observe: a.observe, Log: a.Log}).Run,
 		(&worker.Deliverer{

@@ -19,7 +19,7 @@ func (a *App) trust(ctx context.Context) (*auth.Login, error) {
 	if err != nil || len(list) == 0 {
 		return nil, err
 	}
-	issuers := &auth.Issuers{Audience: a.settings.Audience, UserClaim: a.settings.UserClaim, Client: &http.Client{}, Now: a.now, Log: a.Log}
+	issuers := &auth.Issuers{Audience: a.settings.Audience, UserClaim: a.settings.UserClaim, Client: &http.Client{}, Now: clock, Log: a.Log}
 	for _, i := range list {
 		issuers.Add(i)
 	}

@@ -148,17 +148,14 @@ func SecretOf(s *config.Settings, mayMake bool) (string, error) {
 	database, _ := s.SQLitePath()
 	path := strings.TrimSuffix(database, filepath.Ext(database)) + ".secret"
 	kept, err := os.ReadFile(path) //nolint:gosec // the path is beside the database that the operator named
-	if err == nil {
-		secret := strings.TrimSpace(string(kept))
-		if len(secret) < config.MinSecret {
-			return "", fmt.Errorf("--secret: %s has %d bytes, needs at least %d", path, len(secret), config.MinSecret)
-		}
+	switch secret := strings.TrimSpace(string(kept)); {
+	case err == nil && len(secret) < config.MinSecret:
+		return "", fmt.Errorf("--secret: %s has %d bytes, needs at least %d", path, len(secret), config.MinSecret)
+	case err == nil:
 		return secret, nil
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
+	case !errors.Is(err, fs.ErrNotExist):
 		return "", fmt.Errorf("read the secret: %w", err)
-	}
-	if !mayMake {
+	case !mayMake:
 		return "", errors.New("--secret: not set, and no server has kept one beside the database; start one first")
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {

@@ -107,19 +107,17 @@ func (s Sale) Judge(now time.Time) Verdict {
 
 // State returns what a buyer sees of the sale at the instant now, with this many units available.
 func (s Sale) State(now time.Time, available int64) SaleState {
-	switch s.Judge(now) {
-	case Ended:
+	switch verdict := s.Judge(now); {
+	case verdict == Ended:
 		return StateEnded
-	case NotStarted:
+	case verdict == NotStarted:
 		return StateUpcoming
-	case Paused:
+	case verdict == Paused:
 		return StatePaused
-	default:
-		if available <= 0 {
-			return StateSoldOut
-		}
-		return StateOpen
+	case available <= 0:
+		return StateSoldOut
 	}
+	return StateOpen
 }
 
 // CampaignState returns what a buyer sees of a campaign at the instant now: the first of open, upcoming, paused and sold_out that
