@@ -18,7 +18,6 @@ import (
 // version is the newest version in CHANGELOG.md. A build from a tag or a commit may set another by the linker.
 var version = "0.1.0"
 
-// The exit codes.
 const (
 	exitDone   = 0
 	exitFailed = 1

@@ -67,7 +67,6 @@ func (a *App) Run(ctx context.Context) error {
 	return err
 }
 
-// start starts a part, and returns the function that stops it.
 func (p part) start(ctx context.Context) (end func() error) {
 	running, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
@@ -143,7 +142,6 @@ func (a *App) drain(ctx context.Context) error {
 	return nil
 }
 
-// leave removes this instance from the list of running instances.
 func (a *App) leave(ctx context.Context) error {
 	if err := a.gate.Leave(ctx); err != nil {
 		a.Log.Debug("can't remove this instance from the list", "error", err) // the list drops it once it stops reporting

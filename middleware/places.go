@@ -57,7 +57,6 @@ func (p *Places) Take(c *gin.Context) (leave func(), ok bool) {
 	return leave, verdict == model.Accepted
 }
 
-// Taken returns how many places are taken.
 func (p *Places) Taken() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -59,7 +59,6 @@ func Took(c *gin.Context, now func() time.Time) time.Duration {
 // Sample marks the request, so that its stages are timed.
 func Sample(c *gin.Context) { stateOf(c).sampled = true }
 
-// Sampled reports whether the stages of the request are timed.
 func Sampled(c *gin.Context) bool { return stateOf(c).sampled }
 
 // Lap returns the time from the last Lap, or from Begin, to now. The end of a stage is the beginning of the next stage, so one

@@ -79,7 +79,6 @@ const (
 	EndpointSubject = "endpoints"
 )
 
-// IsKey reports whether the account is a key.
 func (a Account) IsKey() bool { return strings.HasPrefix(a.ID, KeyPrefix) }
 
 const MaxUserID = 64 // bytes

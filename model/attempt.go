@@ -21,7 +21,6 @@ type Attempt struct {
 	Waiter         *Waiter      // of the buyer who waits on this instance; nil: nobody waits here
 }
 
-// GateRef names the gate that judges the attempt.
 func (a Attempt) GateRef() GateRef { return GateRef{a.SaleID, a.CampaignID, max(a.Shards, 1)} }
 
 // StockView is what naive and mutex read in the database about an attempt, before they write its order.

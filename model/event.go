@@ -2,7 +2,6 @@ package model
 
 import "time"
 
-// EventType names what has happened.
 type EventType string
 
 const (

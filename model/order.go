@@ -29,7 +29,6 @@ var transitions = map[OrderStatus][]OrderStatus{
 	OrderExpired: {OrderPaid},
 }
 
-// CanBecome reports whether an order may move from s to next.
 func (s OrderStatus) CanBecome(next OrderStatus) bool { return slices.Contains(transitions[s], next) }
 
 // Order is the durable acceptance of an attempt. A queued or rejected attempt is shown as an Order too, see Status.

@@ -6,7 +6,6 @@ import (
 	"time"
 )
 
-// PaymentStatus is the state of a payment.
 type PaymentStatus string
 
 const (

@@ -87,7 +87,6 @@ func (s Sale) IsCampaignLine() bool { return s.ID == s.Campaign.ID }
 // all shards can be asked when units run out.
 const MaxShards = 16
 
-// GateRef names the sale's gate.
 func (s Sale) GateRef() GateRef { return GateRef{s.ID, s.Campaign.ID, max(s.Shards, 1)} }
 
 // Judge returns whether the sale sells at the instant now of a store's clock: Accepted, NotStarted, Ended or Paused.

@@ -137,15 +137,6 @@ func serve(ctx context.Context, settings config.Settings, version string, w *buf
 	if limit, known := app.OpenFiles(); known {
 		a.Log.Info("open files", "limit", limit)
 	}
-	greet(a, version, password, w)
-	if err = w.Flush(); err == nil {
-		err = a.Run(ctx)
-	}
-	return errors.Join(err, a.Close())
-}
-
-// greet prints where the server is and what to do next, and the operator's password if this start has generated it.
-func greet(a *app.App, version, password string, w io.Writer) {
 	fmt.Fprintf(w, "flashsale %s is at %s\n", version, a.URL())
 	if ops := a.OpsURL(); ops != "" {
 		fmt.Fprintf(w, "figures for operators: %s/metrics\n", ops)
@@ -156,6 +147,10 @@ func greet(a *app.App, version, password string, w io.Writer) {
 	if live := a.Catalog.Live(); len(live) > 0 {
 		fmt.Fprintf(w, "next: open %s/sales/%s, which shows how to buy\n", a.URL(), live[0].ID)
 	}
+	if err = w.Flush(); err == nil {
+		err = a.Run(ctx)
+	}
+	return errors.Join(err, a.Close())
 }
 
 // printTokens prints signed tokens of made-up buyers, for load tools.

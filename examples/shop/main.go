@@ -42,7 +42,6 @@ type Connection struct {
 	WebhookSecret string `json:"webhook_secret"` // of the endpoint that sends to /events
 }
 
-// Shop is the whole shop.
 type Shop struct {
 	url        string // the URL under which browsers and the engine reach the shop
 	connection func() (Connection, error)
@@ -78,7 +77,6 @@ func readConnection(path string) (c Connection, err error) {
 	return c, json.Unmarshal(text, &c)
 }
 
-// routes returns the handler of all routes.
 func (s *Shop) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", s.showCatalogue)
@@ -87,7 +85,7 @@ func (s *Shop) routes() http.Handler {
 	mux.HandleFunc("GET /authorize", s.authorize)
 	mux.HandleFunc("POST /authorize", s.authorize)
 	mux.HandleFunc("POST /token", s.token)
-	mux.HandleFunc("GET /checkout", s.showCheckout)
+	mux.HandleFunc("GET /checkout", func(w http.ResponseWriter, r *http.Request) { s.atCheckout(w, r, nil) }) // from the storefront
 	mux.HandleFunc("POST /checkout", s.pay)
 	mux.HandleFunc("POST /checkout/cancel", s.cancel)
 	mux.HandleFunc("POST /events", s.hear)

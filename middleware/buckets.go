@@ -18,6 +18,24 @@ func TokenBucket(perSecond float64, burst int, wait time.Duration) gin.HandlerFu
 	return func(c *gin.Context) { waitToken(c, limiter, wait) }
 }
 
+// LeakyBucket lets requests pass one at a time, at least 1/perSecond seconds apart. Requests that come earlier wait, up to
+// capacity of them, and each for at most wait: so a burst becomes a steady stream for the stages behind, and requests that come
+// together have to wait even if the instance has nothing else to do. Outcomes: as for TokenBucket. A request that comes while
+// capacity requests wait also gets RateLimited.
+func LeakyBucket(perSecond float64, capacity int, wait time.Duration) gin.HandlerFunc {
+	limiter := rate.NewLimiter(rate.Limit(perSecond), 1) // a token bucket for one token lets one request pass at a time
+	bucket := make(chan struct{}, capacity)
+	return func(c *gin.Context) {
+		select {
+		case bucket <- struct{}{}:
+			waitToken(c, limiter, wait)
+			<-bucket
+		default:
+			refuseRate(c, limiter)
+		}
+	}
+}
+
 // waitToken lets the request pass if it gets a token within wait, with the outcomes of TokenBucket. Limiter.Wait reserves no
 // token that is further away. A reservation that is made and then cancelled would not work: its token is not given back in full
 // if another was made in between, so that in a flood cancelled reservations would use up the rate.
