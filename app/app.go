@@ -294,8 +294,7 @@ func (a *App) wire(ctx context.Context) error {
 		Payments: payments, Holds: holds, Accounts: handler.NewAccounts(a.accounts), Staff: handler.Staff{Service: staff},
 		Sales:      handler.Sales{Offers: offers, Service: a.Sales, Auditor: auditor},
 		Campaigns:  handler.Campaigns{Offers: offers, Service: &service.Campaigns{Store: db, Sales: a.Sales}},
-		Operations: handler.Operations{Offers: offers, Service: a.Sales},
-		Endpoints:  handler.Endpoints{Service: endpoints},
+		Operations: handler.Operations{Offers: offers, Service: a.Sales}, Endpoints: handler.Endpoints{Service: endpoints},
 		Live: handler.Live{
 			Offers: offers, Consoles: consoles, Instances: a.instances,
 			Service: service.NewLive(a.Catalog, live, a.gate, a.instances, metrics.Latencies()),

@@ -26,7 +26,6 @@ type Event struct {
 	Payment *Payment // of EventRefundDue
 }
 
-// EndpointState says whether an endpoint gets events.
 type EndpointState string
 
 const (

@@ -26,10 +26,9 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 )
 
-// engineTimeout bounds a call to the engine, and repeatEvery is the pause before calls that failed are repeated.
 const (
-	engineTimeout = 5 * time.Second
-	repeatEvery   = 2 * time.Second
+	engineTimeout = 5 * time.Second // of a call to the engine
+	repeatEvery   = 2 * time.Second // the pause before calls that failed are repeated
 )
 
 //go:embed pages
