@@ -85,7 +85,7 @@ func (st *Stores) Auditor(g *gate.Gate) *service.Auditor {
 
 // OpenRedis makes the Redis client, which connects when it is first used. If url asks for the embedded Redis, it is started first.
 func (st *Stores) OpenRedis(url string) (err error) {
-	quietRedis() // it also returns each error, which is then logged once
+	quietRedis() // each error in its log is also returned, and then logged by us
 	if url == config.EmbeddedRedis {
 		if st.Embedded, err = embedded.StartRedis(); err != nil {
 			return err
@@ -140,7 +140,7 @@ var quietRedis = sync.OnceFunc(logging.Disable)
 
 // SecretOf returns the secret of a shop: the one in the settings, else the one that its server keeps in a file. If there is
 // neither, it makes the file for a server, which may make it, and else returns an error: no server would accept what a command
-// signs by a secret of its own.
+// signs with a secret of its own.
 func SecretOf(s *config.Settings, mayMake bool) (string, error) {
 	if s.Secret != "" {
 		return s.Secret, nil
