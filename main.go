@@ -18,11 +18,10 @@ import (
 // version is the newest version in CHANGELOG.md. A build from a tag or a commit may set another by the linker.
 var version = "0.1.0"
 
-// The exit codes.
 const (
-	exitDone   = 0
+	exitDone   = 0 // also for help
 	exitFailed = 1
-	exitUsage  = 2
+	exitUsage  = 2 // the arguments or settings are refused
 )
 
 func main() {
@@ -31,8 +30,7 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
 }
 
-// run executes the command in args until the command is done, or has stopped because ctx ended. It returns the exit code:
-// exitDone, also for help; exitUsage if the arguments or settings are refused; or exitFailed if the command fails. Errors go to
+// run executes the command in args until it is done, or has stopped because ctx ended. It returns the exit code; errors go to
 // stderr.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	cmd, err := config.Parse(args, getenv, stdout, stderr)

@@ -43,12 +43,11 @@ const (
 	writeTimeout      = 30 * time.Second
 	idleTimeout       = 2 * time.Minute
 	maxHeaderBytes    = 32 << 10 // of which a token may have half
+)
 
-	// queuedLinger is how long an attempt waits for others to share its transaction with --ack queued, where no buyer waits.
-	queuedLinger = 20 * time.Millisecond
-	// ackPause is the settler's pause between two calls that delete settled entries from the streams. It is far shorter than
-	// the three seconds after which other instances take over the entries in the streams.
-	ackPause = 100 * time.Millisecond
+const (
+	queuedLinger = 20 * time.Millisecond  // of an attempt for others to share its transaction with --ack queued, as no buyer waits
+	ackPause     = 100 * time.Millisecond // far shorter than the three seconds after which other instances take over entries
 )
 
 // Options are what an instance gets besides its settings.
@@ -65,22 +64,20 @@ type App struct {
 	Sales    *service.Sales
 	Waiters  *service.Waiters
 	Strategy strategy.Strategy
-	called   *strategy.Called
-	lines    *service.Lines
-	kind     strategy.Kind // of Strategy
 	Settler  *worker.Settler
 	Tokens   *auth.Tokens
 	Paths    *auth.Paths
 	Stores   *Stores
 	Log      *slog.Logger
 
+	kind     strategy.Kind // of Strategy
+	called   *strategy.Called
+	lines    *service.Lines
 	settings config.Settings
 	options  Options
-	now      func() time.Time
 	instance string
 	secrets  string // the mark of this instance's secrets, see auth.Mark
 	accounts *service.Accounts
-	login    *auth.Login // nil: no issuer logs users in
 	gate     *gate.Gate
 	gates    *service.Gates
 	streams  *handler.Streams
@@ -100,9 +97,8 @@ type App struct {
 // down, they are installed later. The settings must be valid. No request is answered before Run. After an error all is closed.
 func New(ctx context.Context, settings config.Settings, options Options) (app *App, err error) {
 	a := &App{
-		settings: settings, options: options, Log: newLog(&settings, options.Logs), now: clock,
-		instance: strings.ToLower(rand.Text()[:12]), metrics: metrics.New(clock),
-		closing: make(chan struct{}),
+		settings: settings, options: options, Log: newLog(&settings, options.Logs),
+		instance: strings.ToLower(rand.Text()[:12]), metrics: metrics.New(clock), closing: make(chan struct{}),
 	}
 	a.observe = append(observe.All{a.metrics}, failpoints()...)
 	if settings.OTLPEndpoint != "" {
@@ -123,7 +119,7 @@ func New(ctx context.Context, settings config.Settings, options Options) (app *A
 	if err := a.Stores.Database.MigrateUp(ctx); err != nil {
 		return nil, fmt.Errorf("migrate: %w", err)
 	}
-	if a.settings.Secret, err = secretOf(&settings, true); err != nil {
+	if a.settings.Secret, err = SecretOf(&settings, true); err != nil {
 		return nil, err
 	}
 	a.settings.PaymentSecret = cmp.Or(settings.PaymentSecret, a.settings.Secret)
@@ -141,11 +137,10 @@ func (a *App) listen(ctx context.Context) (err error) {
 	if a.listener, err = lc.Listen(ctx, "tcp", a.settings.HTTPAddr); err != nil {
 		return fmt.Errorf("--http-addr: %w", err)
 	}
-	if a.settings.OpsAddr == "" {
-		return nil
-	}
-	if a.opsListener, err = lc.Listen(ctx, "tcp", a.settings.OpsAddr); err != nil {
-		return fmt.Errorf("--ops-addr: %w", err)
+	if a.settings.OpsAddr != "" {
+		if a.opsListener, err = lc.Listen(ctx, "tcp", a.settings.OpsAddr); err != nil {
+			return fmt.Errorf("--ops-addr: %w", err)
+		}
 	}
 	return nil
 }
@@ -175,7 +170,6 @@ func (a *App) OpsURL() string {
 	return "http://" + reachable(a.opsListener.Addr())
 }
 
-// wire creates every part and passes it the parts that it needs.
 func (a *App) wire(ctx context.Context) error {
 	db := a.Stores.Database.Observed(a.observe...)
 	idKey, err := db.DataKey(ctx, repository.OrderIDKey)
@@ -195,62 +189,64 @@ func (a *App) wire(ctx context.Context) error {
 	if a.Stores.Replicas != nil {
 		shown = &service.ReplicaCatalog{CatalogStore: live, Replicas: gate.NewReplicas(a.Stores.Replicas), Log: a.Log}
 	}
-	a.Catalog = service.NewCatalog(shown, a.now)
+	a.Catalog = service.NewCatalog(shown, clock)
 	a.tally = service.NewTally(a.Catalog)
-	a.Waiters = service.NewWaiters(a.now)
+	a.Waiters = service.NewWaiters(clock)
 	lock, truth := make(chan struct{}, 1), db
 	if a.settings.Strategy == "mutex" {
 		db = db.Exclusive(lock) // every writing transaction but the strategy's own takes this lock
 	}
-	var ok bool
-	if a.kind, ok = strategy.Of(a.settings.Strategy); !ok {
-		return fmt.Errorf("unknown strategy %q", a.settings.Strategy)
-	}
+	a.kind, _ = strategy.Of(a.settings.Strategy) // valid settings name a strategy
 	a.gates = service.NewGates(db, a.gate, a.Catalog, !a.kind.UsesGate, a.Log, a.observe...)
 	var units service.Peeker
 	var counter middleware.Counter = a.gates
 	if a.kind.UsesGate {
 		units, counter = a.gate, nil // the gate counts a request in the call that judges the request
 	}
-	soldOut := &service.SoldOut{Store: db, Gate: units, Catalog: a.Catalog, Now: a.now}
-	linger := time.Duration(0)
+	soldOut := &service.SoldOut{Store: db, Gate: units, Catalog: a.Catalog, Now: clock}
+	var linger time.Duration
 	if a.settings.Ack == "queued" {
 		linger = queuedLinger
 	}
 	a.Settler = worker.NewSettler(worker.SettlerNeeds{
-		Stream: a.gate, Ledger: db, Live: a.Catalog.LiveGates, Instance: a.instance, Batch: a.settings.Batch,
-		Running: a.running, Queue: a.Stores.Queue, Grace: a.settings.PayGrace,
-		Linger: linger, AckPause: ackPause, Apart: a.Waiters.Apart, Wake: a.Waiters.Wake, Now: a.now, Log: a.Log,
+		Stream: a.gate, Ledger: db, Live: a.Catalog.LiveGates, Instance: a.instance, Batch: a.settings.Batch, Running: a.running,
+		Queue: a.Stores.Queue, Grace: a.settings.PayGrace, Linger: linger, AckPause: ackPause,
+		Apart: a.Waiters.Apart, Wake: a.Waiters.Wake, Now: clock, Log: a.Log,
 		Lost: func(gate model.GateRef) {
 			a.gates.ReplaceGate(gate.SaleID, a.Catalog.Epoch(gate.SaleID), model.RebuildLost)
 		},
 	})
 	a.Strategy = a.kind.New(strategy.Needs{
-		Gate: a.gate, Database: truth, Control: a.gates, Settler: a.Settler, Log: a.Log, Now: a.now, Lock: lock, Batch: a.settings.Batch,
+		Gate: a.gate, Database: truth, Control: a.gates, Settler: a.Settler, Log: a.Log, Now: clock, Lock: lock, Batch: a.settings.Batch,
 		LocalShare: a.settings.LocalShare, LocalBuffer: a.settings.LocalBuffer,
 	})
 	if a.kind.Oversells != strategy.Never {
 		a.Log.Warn("this strategy oversells", "strategy", a.kind.Name, "when", a.kind.Oversells)
 	}
 	auditor := &service.Auditor{Store: live, Gate: a.gate}
-	a.Sales = &service.Sales{Store: db, SaleHistory: db, Gate: a.gate, Gates: a.gates, Catalog: a.Catalog, IDs: a.IDs, Takes: Takes(a.settings), Log: a.Log}
-	a.Tokens, a.Paths = auth.NewTokens(secret, a.now), auth.NewPaths(secret, a.Catalog.Now)
-	if err := a.trust(ctx); err != nil {
+	a.Sales = &service.Sales{
+		Store: db, SaleHistory: db, Gate: a.gate, Gates: a.gates, Catalog: a.Catalog, IDs: a.IDs, Takes: Takes(a.settings), Log: a.Log,
+	}
+	a.Tokens, a.Paths = auth.NewTokens(secret, clock), auth.NewPaths(secret, a.Catalog.Now)
+	login, err := a.trust(ctx)
+	if err != nil {
 		return err
 	}
 	assets, err := web.NewAssets()
 	if err != nil {
 		return err
 	}
-	pages, err := web.NewPages(a.Catalog.Now, assets, a.URL, web.LogIn{Register: a.settings.BuiltIn() == "open", Issuer: a.login != nil})
+	builtIn := a.settings.BuiltIn()
+	pages, err := web.NewPages(a.Catalog.Now, assets, a.URL, web.LogIn{Register: builtIn == "open", Issuer: login != nil})
 	if err != nil {
 		return err
 	}
-	builtIn := a.settings.BuiltIn()
-	a.accounts = &service.Accounts{Open: builtIn == "open", Off: builtIn == "off", Outside: a.login, Store: db, Passwords: auth.NewPasswords(), Tokens: a.Tokens}
-	staff := &service.Staff{Off: a.accounts.Off, Store: db, Passwords: a.accounts.Passwords, Tokens: a.Tokens, Now: a.now}
+	a.accounts = &service.Accounts{
+		Open: builtIn == "open", Off: builtIn == "off", Outside: login, Store: db, Passwords: auth.NewPasswords(), Tokens: a.Tokens,
+	}
+	staff := &service.Staff{Off: a.accounts.Off, Store: db, Passwords: a.accounts.Passwords, Tokens: a.Tokens, Now: clock}
 	endpoints := &service.Endpoints{
-		Store: db, Sender: webhook.NewSender(a.settings.WebhookPrivate, a.now), Seals: auth.NewSeals(secret), IDs: a.IDs, Private: a.settings.WebhookPrivate,
+		Store: db, Sender: webhook.NewSender(a.settings.WebhookPrivate, clock), Seals: auth.NewSeals(secret), IDs: a.IDs, Private: a.settings.WebhookPrivate,
 		Kept: time.Duration(a.settings.EventDays) * 24 * time.Hour, Now: a.Catalog.Now, Observe: a.observe, Log: a.Log,
 	}
 	chain := beacon.QuicknetChain()
@@ -263,7 +259,7 @@ func (a *App) wire(ctx context.Context) error {
 	}
 	a.called, a.lines = strategy.NewCalled(db), service.NewLines(db, a.Catalog, auth.NewTickets(secret), auth.NewWorks(secret, a.Catalog.Now))
 	offers, consoles := &handler.Offers{Catalog: a.Catalog, PublicURL: a.URL}, handler.NewConsoles(staff, a.closing)
-	a.streams, a.lab = handler.NewStreams(offers, a.now), &handler.Lab{Stores: labStores(&a.settings), Consoles: consoles}
+	a.streams, a.lab = handler.NewStreams(offers, clock), &handler.Lab{Stores: labStores(&a.settings), Consoles: consoles}
 	orders := &service.Orders{Desk: db, Ledger: db, IDs: a.IDs, Catalog: a.Catalog, Gate: a.gate, Gates: a.gates}
 	payments, holds, err := a.takeMoney(db, pages, orders)
 	if err != nil {
@@ -278,20 +274,17 @@ func (a *App) wire(ctx context.Context) error {
 	router, err := handler.Router(&handler.API{ //nolint:contextcheck // each request has its own context
 		Door: handler.Door{
 			Limits: handler.Limits{
-				Leaky: a.settings.LimitAlgorithm == "leaky-bucket",
-				Rate:  a.settings.LimitRate, Burst: a.settings.LimitBurst, Wait: a.settings.LimitWait,
-				AddressRate:    a.settings.IPRate,
+				Leaky: a.settings.LimitAlgorithm == "leaky-bucket", Rate: a.settings.LimitRate, Burst: a.settings.LimitBurst,
+				Wait: a.settings.LimitWait, AddressRate: a.settings.IPRate,
 				User:           model.Frequency{Limit: a.settings.UserRequests, Window: a.settings.UserWindow},
 				TrustedProxies: a.settings.TrustedProxies, Origins: a.settings.AllowOrigins,
 			},
-			Counter: counter, Trace: trace,
-			Requested: a.metrics.Request, Tally: a.tally, Observe: a.observe, Now: a.now, Log: a.Log,
+			Counter: counter, Trace: trace, Requested: a.metrics.Request, Tally: a.tally, Observe: a.observe, Now: clock, Log: a.Log,
 		},
-		Health: handler.Health{Checks: a.checks(), Closing: a.closing, Now: a.now},
+		Health: handler.Health{Checks: a.checks(), Closing: a.closing, Now: clock},
 		Purchases: handler.Purchases{Offers: offers, Paths: a.Paths, Lines: a.lines, Service: &service.Purchases{
 			Catalog: a.Catalog, IDs: a.IDs, Strategy: a.Strategy, Called: a.called, Orders: db, Waiters: a.Waiters, SoldOut: soldOut,
-			Observe:   a.observe,
-			AckQueued: a.settings.Ack == "queued", AckWait: a.settings.AckWait,
+			Observe: a.observe, AckQueued: a.settings.Ack == "queued", AckWait: a.settings.AckWait,
 		}},
 		Links: handler.Links{Service: a.Sales, PublicURL: a.URL},
 		Lines: handler.Lines{
@@ -301,15 +294,13 @@ func (a *App) wire(ctx context.Context) error {
 		Payments: payments, Holds: holds, Accounts: handler.NewAccounts(a.accounts), Staff: handler.Staff{Service: staff},
 		Sales:      handler.Sales{Offers: offers, Service: a.Sales, Auditor: auditor},
 		Campaigns:  handler.Campaigns{Offers: offers, Service: &service.Campaigns{Store: db, Sales: a.Sales}},
-		Operations: handler.Operations{Offers: offers, Service: a.Sales},
-		Endpoints:  handler.Endpoints{Service: endpoints},
+		Operations: handler.Operations{Offers: offers, Service: a.Sales}, Endpoints: handler.Endpoints{Service: endpoints},
 		Live: handler.Live{
 			Offers: offers, Consoles: consoles, Instances: a.instances,
 			Service: service.NewLive(a.Catalog, live, a.gate, a.instances, metrics.Latencies()),
 		},
-		Lab:        a.lab,
-		Rehearsals: handler.Rehearsals{Store: db, Version: a.options.Version},
-		Pages:      handler.Pages{Offers: offers, Home: pages}, Assets: assets, Streams: a.streams,
+		Lab: a.lab, Rehearsals: handler.Rehearsals{Store: db, Version: a.options.Version},
+		Pages: handler.Pages{Offers: offers, Home: pages}, Assets: assets, Streams: a.streams,
 	})
 	if err != nil {
 		return err
@@ -323,11 +314,9 @@ func (a *App) wire(ctx context.Context) error {
 	lease := func(ctx context.Context, loop string, ttl time.Duration) (bool, error) {
 		return db.Lease(ctx, loop, a.instance, ttl)
 	}
-	lines := &worker.Lines{
-		Lease:  lease,
-		Caller: &service.Caller{Store: db, Catalog: a.Catalog, IDs: a.IDs, Beacon: rounds, Observe: a.observe},
-		Log:    a.Log,
-	}
+	caller := &service.Caller{Store: db, Catalog: a.Catalog, IDs: a.IDs, Beacon: rounds, Observe: a.observe}
+	lines := &worker.Lines{Lease: lease, Caller: caller, Log: a.Log}
+	provider := payments.Service.Provider.Name()
 	changed := make(chan struct{}, 1) // by a sale's change on another instance
 	hear := func(string) {
 		select {
@@ -335,29 +324,22 @@ func (a *App) wire(ctx context.Context) error {
 		default:
 		}
 	}
-	a.workers = append(a.workers,
-		a.Settler.Run,
+	a.workers = append(a.workers, a.Settler.Run, lines.Call, lines.AskBeacon,
 		(&worker.Expirer{
-			Store: db, Released: a.expired, Observe: a.observe,
-			Grace: a.settings.PayGrace, Wake: wakes, Now: a.now, Log: a.Log,
+			Store: db, Released: a.expired, Observe: a.observe, Grace: a.settings.PayGrace, Wake: wakes, Now: clock, Log: a.Log,
 		}).Run,
-		(&worker.Refunder{
-			Store: db, Provider: payments.Service.Provider.Name(), Refund: payments.Service.Refund, Observe: a.observe, Log: a.Log,
-		}).Run,
+		(&worker.Refunder{Store: db, Provider: provider, Refund: payments.Service.Refund, Observe: a.observe, Log: a.Log}).Run,
 		(&worker.Deliverer{
-			Feed: endpoints, Events: (&service.SaleEvents{Record: db.RecordOnce, Catalog: a.Catalog}).Look,
-			Log: a.Log,
+			Feed: endpoints, Events: (&service.SaleEvents{Record: db.RecordOnce, Catalog: a.Catalog}).Look, Log: a.Log,
 		}).Run,
-		lines.Call,
-		lines.AskBeacon,
-		(&worker.Reconciler{
-			Lease: lease, Store: db, Provider: payments.Service.Provider.Name(), Check: payments.Service.Check, Log: a.Log,
-		}).Run,
+		(&worker.Reconciler{Lease: lease, Store: db, Provider: provider, Check: payments.Service.Check, Log: a.Log}).Run,
 		(&worker.Auditor{
-			Lease: lease, Audits: auditor, AuditLog: db, Catalog: a.Catalog, Replace: a.gates.ReplaceGate,
-			Observe: a.observe, Log: a.Log,
+			Lease: lease, Audits: auditor, AuditLog: db, Catalog: a.Catalog, Replace: a.gates.ReplaceGate, Observe: a.observe, Log: a.Log,
 		}).Run,
-		(&worker.Controller{Catalog: a.Catalog, Gates: a.gates, SoldOut: soldOut, Changed: changed, Report: a.report, Log: a.Log}).Run,
+		(&worker.Controller{
+			Catalog: a.Catalog, Gates: a.gates, SoldOut: soldOut, Changed: changed, Log: a.Log,
+			Report: func(ctx context.Context) error { return a.gate.Report(ctx, a.figures()) },
+		}).Run,
 		func(ctx context.Context) { a.gate.Listen(ctx, hear, a.Waiters.Look) },
 	)
 	if err := a.Catalog.Refresh(ctx); err != nil {
@@ -371,8 +353,7 @@ func (a *App) wire(ctx context.Context) error {
 
 // Furnish creates the operator's account if it is missing, or gives it the password of the settings if they have another one,
 // unless built-in accounts are off. It creates a sale to try the engine on if the settings ask for it, and the database has no
-// sale and no campaign.
-// password is the operator's if Furnish has generated it, else empty.
+// sale and no campaign. password is the operator's if Furnish has generated it, else empty.
 func (a *App) Furnish(ctx context.Context) (password string, err error) {
 	if !a.accounts.Off {
 		if password, err = a.accounts.EnsureOperator(ctx, a.settings.AdminPassword); err != nil {
@@ -402,12 +383,9 @@ func (a *App) watch() {
 		a.metrics.WatchPool(name, pool)
 	}
 	a.metrics.Watch(metrics.Sources{
-		Build:    func() (string, string) { return a.options.Version, a.settings.Strategy },
-		Sales:    a.Catalog.Live,
-		Lines:    a.Catalog.Lines,
-		Requests: a.tally.Counts, Peek: a.gate.Peek, QueueAge: a.gate.QueueAge,
-		Breaker: func() bool { return a.Strategy.Healthy() == nil },
-		Streams: a.streams.Open, Bypassed: a.Settler.Bypassed,
+		Build: func() (string, string) { return a.options.Version, a.settings.Strategy },
+		Sales: a.Catalog.Live, Lines: a.Catalog.Lines, Requests: a.tally.Counts, Peek: a.gate.Peek, QueueAge: a.gate.QueueAge,
+		Breaker: func() bool { return a.Strategy.Healthy() == nil }, Streams: a.streams.Open, Bypassed: a.Settler.Bypassed,
 	})
 }
 
@@ -435,16 +413,15 @@ func (a *App) serve(router http.Handler) {
 	timeouts := func(h http.Handler) *http.Server {
 		return &http.Server{
 			Handler: h, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, WriteTimeout: writeTimeout,
-			IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
-			ErrorLog: slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug),
+			IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes, ErrorLog: slog.NewLogLogger(a.Log.Handler(), slog.LevelDebug),
 		}
 	}
 	a.server, a.ops = timeouts(router), timeouts(opsHandler(a.metrics))
 	a.ops.WriteTimeout = 0 // a CPU profile takes as long as its request asks for
 }
 
-// Kill closes the connections to buyers and stores in the middle of their work. To buyers and stores this looks like a
-// crash: statements under way may fail or succeed.
+// Kill closes the connections to buyers and stores in the middle of their work, as a crash would: statements under way may fail
+// or succeed.
 func (a *App) Kill() {
 	_ = a.server.Close()
 	_ = a.Stores.Close()

@@ -12,14 +12,14 @@ import (
 	"flashsale/service/auth"
 )
 
-// trust makes the instance accept tokens of the issuers that the settings name, and sets up the log-in at the first of them if
-// there is a client id. An issuer that is away is asked for its keys again when one of its tokens comes.
-func (a *App) trust(ctx context.Context) error {
+// trust makes the instance accept tokens of the issuers that the settings name, and returns the log-in at the first of them, nil
+// without a client id. An issuer that is away is asked for its keys again when one of its tokens comes.
+func (a *App) trust(ctx context.Context) (*auth.Login, error) {
 	list, err := a.settings.Outside()
 	if err != nil || len(list) == 0 {
-		return err
+		return nil, err
 	}
-	issuers := &auth.Issuers{Audience: a.settings.Audience, UserClaim: a.settings.UserClaim, Client: &http.Client{}, Now: a.now, Log: a.Log}
+	issuers := &auth.Issuers{Audience: a.settings.Audience, UserClaim: a.settings.UserClaim, Client: &http.Client{}, Now: clock, Log: a.Log}
 	for _, i := range list {
 		issuers.Add(i)
 	}
@@ -32,21 +32,21 @@ func (a *App) trust(ctx context.Context) error {
 	}
 	err = issuers.Fetch(ctx)
 	if errors.Is(err, auth.ErrOtherIssuer) { // asking again would not help
-		return fmt.Errorf("--issuer: %w", err)
+		return nil, fmt.Errorf("--issuer: %w", err)
 	}
 	if err != nil {
 		a.Log.Warn("the keys of an issuer can't be fetched yet", "error", err)
 	}
 	a.Tokens.Outside = issuers
-	if a.settings.ClientID != "" {
-		scopes := "openid profile"
-		if a.settings.UserClaim == "email" {
-			scopes += " email"
-		}
-		a.login = &auth.Login{
-			Issuers: issuers, Issuer: list[0].Name, ClientID: a.settings.ClientID, ClientSecret: a.settings.ClientSecret,
-			RedirectURL: func() string { return a.URL() + "/login" }, Scopes: cmp.Or(a.settings.Scopes, scopes),
-		}
+	if a.settings.ClientID == "" {
+		return nil, nil
 	}
-	return nil
+	scopes := "openid profile"
+	if a.settings.UserClaim == "email" {
+		scopes += " email"
+	}
+	return &auth.Login{
+		Issuers: issuers, Issuer: list[0].Name, ClientID: a.settings.ClientID, ClientSecret: a.settings.ClientSecret,
+		RedirectURL: func() string { return a.URL() + "/login" }, Scopes: cmp.Or(a.settings.Scopes, scopes),
+	}, nil
 }

@@ -14,8 +14,7 @@ import (
 // answers as if the lab's routes did not exist.
 func (a *App) OpenLab(desk *lab.Desk) { a.lab.Desk = desk }
 
-// credentials matches the user and password in each URL of an address. An address may have several URLs, with commas between
-// them.
+// credentials matches the user and password in each of the URLs of an address, which have commas between them.
 var credentials = regexp.MustCompile(`//[^/]*@`)
 
 // labStores returns the addresses of the lab's stores in a form that operators may see.

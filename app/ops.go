@@ -27,17 +27,13 @@ func opsHandler(m *metrics.Metrics) http.Handler {
 	return mux
 }
 
-// figures returns this instance's own figures.
 func (a *App) figures() model.Instance {
 	return model.Instance{
-		URL: a.URL(), Version: a.options.Version, Secrets: a.secrets, Strategy: a.settings.Strategy, GateReachable: a.Strategy.Healthy() == nil,
-		Purchases: a.metrics.Purchases(), Sales: a.tally.Counts(), Stages: a.metrics.Stages(),
-		ReportedAtMs: a.Catalog.Now().UnixMilli(),
+		URL: a.URL(), Version: a.options.Version, Secrets: a.secrets, Strategy: a.settings.Strategy,
+		GateReachable: a.Strategy.Healthy() == nil, Purchases: a.metrics.Purchases(), Sales: a.tally.Counts(),
+		Stages: a.metrics.Stages(), ReportedAtMs: a.Catalog.Now().UnixMilli(),
 	}
 }
-
-// report publishes this instance's figures for the other instances.
-func (a *App) report(ctx context.Context) error { return a.gate.Report(ctx, a.figures()) }
 
 // running returns the ids of the instances that have reported within a time before now, or none if Redis does not answer.
 func (a *App) running(ctx context.Context, within time.Duration) (ids []string) {
@@ -54,8 +50,7 @@ func (a *App) running(ctx context.Context, within time.Duration) (ids []string) 
 	return ids
 }
 
-// instances returns the figures of the running instances. While Redis does not answer, it returns those of this
-// instance alone.
+// instances returns the figures of the running instances, or those of this instance alone while Redis does not answer.
 func (a *App) instances(ctx context.Context) map[string]model.Instance {
 	all, err := a.gate.Instances(ctx, a.Catalog.Now())
 	if err != nil {

@@ -26,7 +26,7 @@ type part struct {
 	name  string
 	run   []func(context.Context)
 	stop  func(context.Context) error
-	limit time.Duration // of stop; 0: stop has limits of its own
+	limit time.Duration // of stop; 0: stop has limits of its own, and its context is over
 }
 
 // parts returns the parts in the order in which they stop. They start in the reverse order. fail stops the app.
@@ -67,7 +67,6 @@ func (a *App) Run(ctx context.Context) error {
 	return err
 }
 
-// start starts a part, and returns the function that stops it.
 func (p part) start(ctx context.Context) (end func() error) {
 	running, cancel := context.WithCancel(ctx)
 	var work sync.WaitGroup
@@ -75,13 +74,10 @@ func (p part) start(ctx context.Context) (end func() error) {
 		work.Go(func() { run(running) })
 	}
 	return func() (err error) {
-		if p.limit > 0 {
+		if p.stop != nil {
 			limited, free := context.WithTimeout(ctx, p.limit)
 			defer free()
-			ctx = limited
-		}
-		if p.stop != nil {
-			err = p.stop(ctx)
+			err = p.stop(limited)
 		}
 		cancel()
 		work.Wait()
@@ -146,10 +142,9 @@ func (a *App) drain(ctx context.Context) error {
 	return nil
 }
 
-// leave removes this instance from the list of running instances.
 func (a *App) leave(ctx context.Context) error {
 	if err := a.gate.Leave(ctx); err != nil {
-		a.Log.Debug("can't remove this instance from the list", "error", err) // Redis is down; the list drops this instance once it stops reporting
+		a.Log.Debug("can't remove this instance from the list", "error", err) // the list drops it once it stops reporting
 	}
 	return nil
 }

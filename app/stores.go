@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -84,10 +83,9 @@ func (st *Stores) Auditor(g *gate.Gate) *service.Auditor {
 	return &service.Auditor{Store: st.Database, Gate: g}
 }
 
-// OpenRedis makes the Redis client, which connects when it is first used. If url asks for the embedded Redis, OpenRedis
-// starts the embedded Redis first.
+// OpenRedis makes the Redis client, which connects when it is first used. If url asks for the embedded Redis, it is started first.
 func (st *Stores) OpenRedis(url string) (err error) {
-	quietRedis()
+	quietRedis() // each error in its log is also returned, and then logged by us
 	if url == config.EmbeddedRedis {
 		if st.Embedded, err = embedded.StartRedis(); err != nil {
 			return err
@@ -138,49 +136,40 @@ func (st *Stores) Close() error {
 	return err
 }
 
-// quietRedis turns off the Redis client's own log: the client also returns each error, and the code that handles the error
-// logs it once.
 var quietRedis = sync.OnceFunc(logging.Disable)
 
-// SecretOf returns the secret of a shop: the one in the settings, else the one that its server keeps in a file. It returns an
-// error if there is neither, as before the first start of the server.
-func SecretOf(s *config.Settings) (string, error) { return secretOf(s, false) }
-
-// secretOf is SecretOf for a server, which makes the file if mayMake is set. Only a server may make a secret: if another command
-// did, no server would accept what the command signs.
-func secretOf(s *config.Settings, mayMake bool) (string, error) {
+// SecretOf returns the secret of a shop: the one in the settings, else the one that its server keeps in a file. If there is
+// neither, it makes the file for a server, which may make it, and else returns an error: no server would accept what a command
+// signs with a secret of its own.
+func SecretOf(s *config.Settings, mayMake bool) (string, error) {
 	if s.Secret != "" {
 		return s.Secret, nil
 	}
 	database, _ := s.SQLitePath()
 	path := strings.TrimSuffix(database, filepath.Ext(database)) + ".secret"
 	kept, err := os.ReadFile(path) //nolint:gosec // the path is beside the database that the operator named
-	if err == nil {
-		secret := strings.TrimSpace(string(kept))
-		if len(secret) < config.MinSecret {
-			return "", fmt.Errorf("--secret: %s has %d bytes, needs at least %d", path, len(secret), config.MinSecret)
-		}
+	switch secret := strings.TrimSpace(string(kept)); {
+	case err == nil && len(secret) < config.MinSecret:
+		return "", fmt.Errorf("--secret: %s has %d bytes, needs at least %d", path, len(secret), config.MinSecret)
+	case err == nil:
 		return secret, nil
-	}
-	if !errors.Is(err, fs.ErrNotExist) {
+	case !errors.Is(err, fs.ErrNotExist):
 		return "", fmt.Errorf("read the secret: %w", err)
-	}
-	if !mayMake {
+	case !mayMake:
 		return "", errors.New("--secret: not set, and no server has kept one beside the database; start one first")
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return "", fmt.Errorf("make the folder of the secret: %w", err)
 	}
-	fresh := make([]byte, 32)
-	_, _ = rand.Read(fresh) // documented never to fail
-	made := hex.EncodeToString(fresh)
+	var fresh [32]byte
+	_, _ = rand.Read(fresh[:]) // documented never to fail
+	made := fmt.Sprintf("%x", fresh)
 	if err := os.WriteFile(path, []byte(made+"\n"), 0o600); err != nil {
 		return "", fmt.Errorf("keep the secret: %w", err)
 	}
 	return made, nil
 }
 
-// newLog makes the logger that the settings ask for.
 func newLog(s *config.Settings, w io.Writer) *slog.Logger {
 	var level slog.Level
 	_ = level.UnmarshalText([]byte(s.LogLevel)) // an empty level, as in tests, means info

@@ -139,7 +139,7 @@ func TestAccessLogSamples(t *testing.T) {
 // Concurrent requests are each written or counted, and no second has too many lines.
 func TestAccessLogAtOnce(t *testing.T) {
 	const callers, requests = 8, 500
-	kinds := newLogKinds()
+	kinds := newLogBudgets()
 	var lines atomic.Int64
 	check.Together(callers, func(int) {
 		for i := range requests {

@@ -12,10 +12,9 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// maxAddresses bounds the number of limiters, and so their memory to some 20 MB. When there are more addresses, the least used
-// limiters are dropped, and their addresses may send a burst again. The instance's token bucket bounds a flood from so
-// many addresses. Limiters have no expiry, since that would cost each request a clock reading, a queue and now and then a
-// goroutine.
+// maxAddresses bounds the limiters, and so their memory to some 20 MB. With more addresses, the least used limiters are dropped,
+// and their addresses may send a burst again; the instance's token bucket bounds such a flood. Limiters have no expiry, since
+// that would cost each request a clock reading, a queue and now and then a goroutine.
 const maxAddresses = 1 << 16
 
 // AddressLimit lets perSecond requests a second of each client address pass, and as many at once; 0 turns it off. All addresses
@@ -38,9 +37,9 @@ func AddressLimit(perSecond float64) gin.HandlerFunc {
 }
 
 // TrustProxies makes gin believe X-Forwarded-For, and no other header, if it comes from these addresses or networks. Proxies
-// write the header in several forms, so its lines are first made one list of addresses without ports, brackets and zones. The
-// first entry that is no address is logged. If such an entry hides a request's client, the request counts as one of the proxy's
-// address. TrustProxies returns an error if one of proxies is neither an address nor a network.
+// write the header in several forms, so its lines are first made one list of addresses without ports, brackets and zones. If an
+// entry that is no address hides a request's client, the request counts as one of the proxy's address.
+// The error means that one of proxies is neither an address nor a network.
 func TrustProxies(r *gin.Engine, proxies []string, log *slog.Logger) error {
 	r.RemoteIPHeaders = []string{"X-Forwarded-For"}
 	if len(proxies) > 0 {
@@ -89,9 +88,9 @@ func newAddressLimiters() *otter.Cache[netip.Prefix, *rate.Limiter] {
 	return otter.Must(&otter.Options[netip.Prefix, *rate.Limiter]{MaximumSize: maxAddresses})
 }
 
-// clientNetwork returns the network of c.ClientIP(). If the request has no X-Forwarded-For, it parses the address of the connection
-// itself, and so avoids the strings that ClientIP allocates. All texts that are not an address share the zero value, and so one
-// limiter.
+// clientNetwork returns the network of c.ClientIP(). If the request has no X-Forwarded-For, it parses the address of the
+// connection itself, and so avoids the strings that ClientIP allocates. All texts that are not an address share the zero value,
+// and so one limiter.
 func clientNetwork(c *gin.Context) netip.Prefix {
 	remote, err := netip.ParseAddrPort(c.Request.RemoteAddr)
 	address := remote.Addr()

@@ -15,9 +15,8 @@ type TokenVerifier interface {
 	Verify(token string) (model.Identity, error)
 }
 
-// Authenticate lets requests with a valid bearer token pass and stores the identity for IdentityOf. If the token can't be checked
-// now, the request fails with model.ErrUnavailable. All others get the same Unauthenticated, so that the answer does not help a
-// forger.
+// Authenticate lets requests with a valid bearer token pass and stores the identity for IdentityOf. All others get the same
+// Unauthenticated, which does not help a forger; or model.ErrUnavailable, if the token can't be checked now.
 func Authenticate(v TokenVerifier) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		identity, err := identify(c, v)
@@ -32,16 +31,13 @@ func Authenticate(v TokenVerifier) gin.HandlerFunc {
 	}
 }
 
-// shadowed are the names of the routes' parameters that have the id of a sale, a campaign or an order.
-var shadowed = []string{"sale", "campaign", "id"}
-
 // Shadows shows shadow sales and their orders only to the crowd of a rehearsal. Other sales and orders are shown to everybody
 // but a user who is logged in as one of the crowd. If the sender may not see the id in the route, unseen answers as if nothing
 // had that id. On routes with a log-in, Shadows comes after the log-in. On other routes Shadows checks the request's token
 // itself, and only if the id is that of a shadow sale.
 func Shadows(v TokenVerifier, unseen gin.HandlerFunc) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		for _, name := range shadowed {
+		for _, name := range [...]string{"sale", "campaign", "id"} { // the parameters with the id of a sale, a campaign or an order
 			id, ok := c.Params.Get(name)
 			if !ok {
 				continue
@@ -63,13 +59,11 @@ func Shadows(v TokenVerifier, unseen gin.HandlerFunc) gin.HandlerFunc {
 	}
 }
 
-var errNotBearer = errors.New("the scheme is not Bearer")
-
 func identify(c *gin.Context, v TokenVerifier) (model.Identity, error) {
 	scheme, token, _ := strings.Cut(HeaderOf(c, "Authorization"), " ")
 	identity, err := v.Verify(token)
 	if err == nil && !strings.EqualFold(scheme, "Bearer") {
-		err = errNotBearer
+		err = errors.New("the scheme is not Bearer")
 	}
 	return identity, err
 }
@@ -84,15 +78,14 @@ func StillMay(c *gin.Context, v TokenVerifier, least model.Role) bool {
 // IdentityOf returns the identity of the user who makes the request, or the zero value if nobody was authenticated.
 func IdentityOf(c *gin.Context) model.Identity { return stateOf(c).identity }
 
-// RequireBuyer lets only users pass who may act as buyers. All others get Forbidden: a server with a key, and a user whose role
-// may not buy.
+// RequireBuyer lets only users pass who may act as buyers. All others get Forbidden.
 func RequireBuyer(c *gin.Context) {
 	if !IdentityOf(c).MayBuy() {
 		Refuse(c, Refusal{Verdict: model.Forbidden})
 	}
 }
 
-// RequireRole lets only users pass who may do what needs this role. All others, authenticated or not, get Forbidden.
+// RequireRole lets only users pass who may do what needs the role least. All others get Forbidden.
 func RequireRole(least model.Role) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		if !IdentityOf(c).Role.May(least) {

@@ -6,20 +6,15 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// apiPrefix is the prefix of the routes whose answers no browser shows as a page.
-const apiPrefix = "/api/"
-
-// Headers sets the headers that every answer has. Browsers must not guess content types, and must not send our URLs as
-// Referer, since a URL may contain a path token. Caches must not store an answer unless its handler overrides
-// Cache-Control.
+// Headers sets the headers that every answer has. Browsers must not guess content types, and must not send our URLs as Referer,
+// since a URL may contain a path token. Caches must not store an answer unless its handler overrides Cache-Control.
 //
 // Answers outside of the API may be shown as pages. Other sites may not show them in a frame, where they could trick visitors
 // into pressing buttons. Such a page loads nothing unless its handler sets another Content-Security-Policy. Answers of the API
 // have neither this header nor X-Frame-Options, which would not protect them: they are not shown as pages, and are either public
 // or only for a client that sends an Authorization header.
 func Headers() gin.HandlerFunc {
-	// All answers share these slices, and nothing writes into them: Set replaces a slice, and Add copies it because it
-	// is full.
+	// All answers share these slices, and nothing writes into them: Set replaces a slice, and Add copies it because it is full.
 	nosniff, noReferrer, noStore := []string{"nosniff"}, []string{"no-referrer"}, []string{"no-store"}
 	deny, nothing := []string{"DENY"}, []string{"default-src 'none'; frame-ancestors 'none'"}
 	return func(c *gin.Context) {
@@ -27,15 +22,15 @@ func Headers() gin.HandlerFunc {
 		header["X-Content-Type-Options"] = nosniff
 		header["Referrer-Policy"] = noReferrer
 		header["Cache-Control"] = noStore
-		if !strings.HasPrefix(c.FullPath(), apiPrefix) {
+		if !strings.HasPrefix(c.FullPath(), "/api/") {
 			header["X-Frame-Options"] = deny
 			header["Content-Security-Policy"] = nothing
 		}
 	}
 }
 
-// HeaderOf returns the first value of a request header, or "". name must be in canonical form. gin's GetHeader would
-// first convert the name to that form.
+// HeaderOf returns the first value of a request header, or "". name must be in the canonical form, to which GetHeader would
+// convert it first.
 func HeaderOf(c *gin.Context, name string) string {
 	if values := c.Request.Header[name]; len(values) > 0 {
 		return values[0]

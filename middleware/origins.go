@@ -9,8 +9,7 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// preflightAge is how long a browser may remember that an origin is allowed.
-const preflightAge = 10 * time.Minute
+const preflightAge = 10 * time.Minute // how long a browser may remember that an origin is allowed
 
 // exposedHeaders are the headers of answers that pages of other origins may read.
 var exposedHeaders = []string{"Content-Language", "ETag", "Idempotent-Replayed", "Location", "Retry-After", "X-Request-ID"}
@@ -20,14 +19,12 @@ var exposedHeaders = []string{"Content-Language", "ETag", "Idempotent-Replayed",
 // so pages of these origins can't read them.
 func Origins(allowed []string) gin.HandlerFunc {
 	admit := cors.New(cors.Config{
-		AllowOrigins: allowed,
-		AllowMethods: []string{"GET", "HEAD", "POST", "DELETE"},
+		AllowOrigins: allowed, AllowMethods: []string{"GET", "HEAD", "POST", "DELETE"},
 		AllowHeaders: []string{
 			"Accept-Language", "Authorization", "Content-Type", "Idempotency-Key", "If-None-Match", "Last-Event-ID",
 			"Line-Ticket", "Prefer", "X-Request-ID",
 		},
-		ExposeHeaders: exposedHeaders,
-		MaxAge:        preflightAge,
+		ExposeHeaders: exposedHeaders, MaxAge: preflightAge,
 	})
 	return func(c *gin.Context) {
 		path := c.Request.URL.Path

@@ -18,7 +18,7 @@ type Places struct {
 	sum   int
 }
 
-// NewPlaces creates places for at most all requests at a time, of which at most each may be of one client.
+// NewPlaces creates places for all requests at a time, of which at most each may be of one client.
 func NewPlaces(all, each int) *Places {
 	return &Places{all: all, each: each, taken: map[any]int{}}
 }
@@ -57,7 +57,6 @@ func (p *Places) Take(c *gin.Context) (leave func(), ok bool) {
 	return leave, verdict == model.Accepted
 }
 
-// Taken returns how many places are taken.
 func (p *Places) Taken() int {
 	p.mu.Lock()
 	defer p.mu.Unlock()

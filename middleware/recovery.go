@@ -16,14 +16,13 @@ func Recovery() gin.HandlerFunc {
 	return func(c *gin.Context) {
 		defer func() {
 			p := recover()
-			if p == nil {
-				return
+			err, _ := p.(error)
+			switch {
+			case errors.Is(err, http.ErrAbortHandler):
+				panic(p) // not a bug: it asks net/http to close the connection
+			case p != nil:
+				Fail(c, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
 			}
-			// This panic is not a bug: it asks net/http to close the connection.
-			if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-				panic(p)
-			}
-			Fail(c, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
 		}()
 		c.Next()
 	}

@@ -28,7 +28,6 @@ type Turn struct {
 	Serving int64  `json:"serving"`        // all ranks below this one have been called
 }
 
-// Error returns the verdict's code.
 func (r Refusal) Error() string { return string(r.Verdict) }
 
 // Refuse ends the request with a refusal. The caller must return at once.

@@ -9,8 +9,8 @@ import (
 	"flashsale/model"
 )
 
-// Counter counts a user's request to a sale. If the user has made more requests than f allows in its window of time, ok
-// is false and retryAfter is the time until the window ends. An error means that the request could not be counted.
+// Counter counts a user's request to a sale. If the user has made more requests than f allows, ok is false, and retryAfter is the
+// time until the window ends. An error means that the request could not be counted.
 type Counter interface {
 	Count(ctx context.Context, saleID, userID string, f model.Frequency) (retryAfter time.Duration, ok bool, err error)
 }
@@ -22,11 +22,9 @@ const countLimit = 10 * time.Second
 // UserCounter limits how often a user may send a request to the route's :sale. A zero freq.Limit turns the limit off.
 // Outcomes: the next stage, or TooFrequent with the time until the window ends.
 //
-// With a nil counter the stage only stores freq for FrequencyOf. Strategies that ask the gate count in the same script
-// that admits attempts, which saves each purchase a round trip. The other strategies need a counter.
-//
-// If counting fails, the request passes and onError is called: a limit that can't be counted must not stop a sale, and
-// the stock and the limit per user are still checked where the units are taken.
+// With a nil counter the stage only stores freq for FrequencyOf: strategies that ask the gate count in the same script that
+// admits attempts, which saves each purchase a round trip. If counting fails, the request passes and onError is called: a limit
+// that can't be counted must not stop a sale, and the stock and the limit per user are still checked where the units are taken.
 func UserCounter(freq model.Frequency, counter Counter, onError func(error)) gin.HandlerFunc {
 	switch {
 	case freq.Limit == 0:

@@ -7,28 +7,23 @@ import (
 	"time"
 )
 
-// Role says what a user may do.
+// Role says what a user may do. Of buyer, viewer, support and operator, each may do all that the ones before it may.
 type Role string
 
-// The roles. Of buyer, viewer, support and operator, each may do all that the ones before it may. RoleHolds may only use the
-// routes /holds, by which the shop's checkout settles and releases orders; an operator may use them too. RoleCrowd may only buy
-// shadow sales.
 const (
 	RoleBuyer    Role = "buyer"
 	RoleViewer   Role = "viewer"   // reads all that the console shows
 	RoleSupport  Role = "support"  // refunds orders and cancels them
 	RoleOperator Role = "operator" // everything
-	RoleHolds    Role = "holds"    // of the key with which the shop's checkout settles and releases orders
+	RoleHolds    Role = "holds"    // only settles and releases orders, by the key of the shop's checkout; operators may too
 	RoleCrowd    Role = "crowd"    // an invented buyer of a rehearsal, who sees shadow sales only
 )
 
 // ranks are the roles in their order. An unknown role has the rank 0.
 var ranks = map[Role]int{RoleHolds: 1, RoleBuyer: 2, RoleCrowd: 2, RoleViewer: 3, RoleSupport: 4, RoleOperator: 5}
 
-// Roles returns all roles.
 func Roles() []Role { return slices.Sorted(maps.Keys(ranks)) }
 
-// Valid reports whether the role exists.
 func (r Role) Valid() bool { return ranks[r] > 0 }
 
 // May reports whether a user with this role may do what needs at least the role least.
@@ -64,8 +59,7 @@ type Issuer struct {
 // Account is a built-in user: a buyer, a member of the staff, or a server of the shop, which has a key instead of a
 // password. A buyer who logs in at an issuer, or comes with a token of the shop, has no Account.
 type Account struct {
-	ID           string
-	Name         string
+	ID, Name     string
 	PasswordHash string // argon2id; for a key, its SHA-256
 	Role         Role
 	CreatedAt    time.Time
@@ -79,17 +73,15 @@ const (
 	KeyPrefix      = "key:"
 )
 
-// In the log of operations, these are the subjects of changes to the staff and to endpoints.
+// The subjects, in the log of operations, of changes to the staff and to endpoints.
 const (
 	StaffSubject    = "staff"
 	EndpointSubject = "endpoints"
 )
 
-// IsKey reports whether the account is a key.
 func (a Account) IsKey() bool { return strings.HasPrefix(a.ID, KeyPrefix) }
 
-// MaxUserID is how long a user's id may be, in bytes.
-const MaxUserID = 64
+const MaxUserID = 64 // bytes
 
 // ValidUserID reports whether s has the form of a user's id: 1 to MaxUserID letters, digits and . _ : - of ASCII. Ids stay
 // strings everywhere: Lua in Redis stores numbers as doubles, so the number 2^53+1 would become another user's id.

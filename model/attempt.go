@@ -21,10 +21,9 @@ type Attempt struct {
 	Waiter         *Waiter      // of the buyer who waits on this instance; nil: nobody waits here
 }
 
-// GateRef names the gate that judges the attempt.
 func (a Attempt) GateRef() GateRef { return GateRef{a.SaleID, a.CampaignID, max(a.Shards, 1)} }
 
-// StockView is what the strategies naive and mutex read in the database about an attempt, before they write its order.
+// StockView is what naive and mutex read in the database about an attempt, before they write its order.
 type StockView struct {
 	Offer   Offer
 	Now     time.Time // by the database's clock

@@ -2,12 +2,10 @@ package model
 
 import "time"
 
-// EventType names what has happened.
 type EventType string
 
-// The types of events. EventConfirmed means that the order is in the database; it is not paid yet.
 const (
-	EventConfirmed  EventType = "order.confirmed"
+	EventConfirmed  EventType = "order.confirmed" // the order is in the database, and not paid yet
 	EventPaid       EventType = "order.paid"
 	EventCancelled  EventType = "order.cancelled"
 	EventExpired    EventType = "order.expired"
@@ -28,10 +26,8 @@ type Event struct {
 	Payment *Payment // of EventRefundDue
 }
 
-// EndpointState says whether an endpoint gets events.
 type EndpointState string
 
-// The states of an endpoint.
 const (
 	EndpointOn   EndpointState = "on"
 	EndpointOff  EndpointState = "off"  // an operator has switched it off, or it failed for too long
@@ -40,8 +36,7 @@ const (
 
 // Endpoint is a URL to which events are sent.
 type Endpoint struct {
-	ID           string
-	URL          string
+	ID, URL      string
 	Rate         int // the most events per second
 	State        EndpointState
 	Reason       string // why it is off or gone
@@ -57,14 +52,13 @@ type Endpoint struct {
 
 // Delivery is one try to send a batch of events to an endpoint.
 type Delivery struct {
-	ID         int64
-	EndpointID string
-	First      int64 // number of the first event
-	Last       int64 // number of the last event
-	At         time.Time
-	Took       time.Duration
-	Status     int    // of the HTTP answer; 0: no answer came
-	Answer     string // the beginning of the answer's body; without an answer, what went wrong
+	ID          int64
+	EndpointID  string
+	First, Last int64 // numbers of the first and the last event
+	At          time.Time
+	Took        time.Duration
+	Status      int    // of the HTTP answer; 0: no answer came
+	Answer      string // the beginning of the answer's body; without an answer, what went wrong
 }
 
 // Delivered reports whether the endpoint has taken the events.

@@ -6,15 +6,12 @@ import (
 	"iter"
 )
 
-// GateRef names the gate of a sale. The sale's campaign, if any, and the number of the gate's shards, at least 1, never
-// change.
+// GateRef names the gate of a sale. None of these ever changes.
 type GateRef struct {
-	SaleID     string
-	CampaignID string
-	Shards     int
+	SaleID, CampaignID string // CampaignID is empty without a campaign
+	Shards             int    // at least 1
 }
 
-// GateRefs names the gates of sales.
 func GateRefs(sales []Offer) []GateRef {
 	gates := make([]GateRef, len(sales))
 	for i, o := range sales {
@@ -39,7 +36,6 @@ type GateState struct {
 // RebuildReason is why a gate is installed. It appears in the log and as the label of a metric.
 type RebuildReason string
 
-// The reasons of a rebuild.
 const (
 	RebuildPreheat    RebuildReason = "preheat"            // the sale is new
 	RebuildMissing    RebuildReason = "missing"            // the sale has no gate
@@ -53,8 +49,8 @@ const (
 	RebuildMiscounted RebuildReason = "miscounted"         // the gate's counts of users' units are wrong
 )
 
-// GateContents is a snapshot of the database with all that a new gate of a sale needs. Buyers and Known return pages,
-// since a sale may have millions of orders. Each call starts from the first page. The caller must call Close.
+// GateContents is a snapshot of the database with all that a new gate of a sale needs. Buyers and Known return pages, from the
+// first on, since a sale may have millions of orders. The caller must call Close.
 type GateContents interface {
 	Offer() Offer
 	Buyers(ctx context.Context) iter.Seq2[[]Buyer, error] // the users with live units
@@ -73,10 +69,6 @@ type Known struct {
 	ID, UserID string
 	Quantity   int
 }
-
-// Unsure is an internal verdict that buyers never get: the sale's gate is open, but not all of its shards could be
-// asked for units, so the gate can't tell whether the sale is sold out.
-const Unsure Verdict = "unsure"
 
 // ErrStreamMoved: after the stream was measured and before the gate was installed, an entry was settled or the staged keys
 // expired. The caller has to start again with measuring the stream.

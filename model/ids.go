@@ -12,19 +12,17 @@ import (
 	"sync"
 )
 
-// IDLength is the length of a sale's id and of each part of an order's id: 16 characters of base32, 80 bits.
-const IDLength = 16
-
-// OrderIDLength is the length of an order's id: the sale's id, the attempt's part and the owner's tag.
-const OrderIDLength = 3 * IDLength
-
-// ShadowPrefix begins the ids of shadow sales, and thereby of their orders. No other sale has an id that begins so.
-const ShadowPrefix = "SHADOW"
+// The lengths of ids in characters of base32, and the prefix of the ids of shadow sales, and thereby of their orders.
+const (
+	IDLength        = 16           // of a sale's id, and of each part of an order's id; 80 bits
+	OrderIDLength   = 3 * IDLength // the sale's id, the attempt's part and the owner's tag
+	PaymentIDLength = 26
+	ShadowPrefix    = "SHADOW" // no other sale has an id that begins so
+)
 
 // NewSaleID makes an id that can't be guessed: of a sale, a campaign or an endpoint.
 func NewSaleID() string { return outOfShadow(rand.Text()[:IDLength]) }
 
-// NewShadowID makes the id of a shadow sale.
 func NewShadowID() string { return ShadowPrefix + rand.Text()[:IDLength-len(ShadowPrefix)] }
 
 // IsShadow reports whether this is the id of a shadow sale or of one of its orders.
@@ -76,9 +74,6 @@ func (o OrderIDs) Issued(userID, orderID string) bool {
 	return subtle.ConstantTimeCompare([]byte(tag), m.append(nil, "owner", userID, body)) == 1
 }
 
-// PaymentIDLength is the length of a payment's id.
-const PaymentIDLength = 26
-
 // ValidID reports whether s has the form of an engine's id of this length: the letters A to Z and the digits 2 to 7.
 // Other strings are not looked up, because databases differ in how they compare unusual characters.
 func ValidID(s string, length int) bool {
@@ -90,8 +85,7 @@ func ValidID(s string, length int) bool {
 	return len(s) == length
 }
 
-// SaleOf returns the id of the sale that an order's id belongs to, or an empty string if orderID has another length
-// than an order's id.
+// SaleOf returns the id of the sale that an order's id belongs to, or "" if orderID does not have the length of an order's id.
 func SaleOf(orderID string) string {
 	if len(orderID) != OrderIDLength {
 		return ""

@@ -8,8 +8,7 @@ type Instance struct {
 	Strategy      string            `json:"strategy"`
 	GateReachable bool              `json:"gate_reachable"`
 	Purchases     map[Verdict]int64 `json:"purchases"` // requests that reached the engine, by verdict
-	// Sales counts, by verdict, the purchase requests to each sale in the instance's memory, including requests that the
-	// middleware refused.
+	// Sales counts, by verdict, the purchase requests to each sale in memory, with those that the middleware refused.
 	Sales map[string]map[Verdict]int64 `json:"sales"`
 	// Stages has a list of counts for each stage: for each bound of the latency, how many purchases passed the stage within
 	// the bound, and as the last element how many passed it in all.

@@ -5,20 +5,17 @@ import "time"
 // Mode is how the buyers of a sale get their turn.
 type Mode string
 
-// The modes.
 const (
 	ModeRush Mode = "rush" // first come, first served
 	ModeLine Mode = "line" // the start shuffles the entries, later ones queue behind them; entrants are called to buy
 	ModeDraw Mode = "draw" // the start draws winners from the entries; winners get orders or, in a campaign, calls
 )
 
-// Modes lists the modes.
 var Modes = []Mode{ModeRush, ModeLine, ModeDraw}
 
-// Phase is how far a sale's line is.
+// Phase is how far a sale's line is. A waiting list begins with PhaseCalling.
 type Phase string
 
-// The phases of a line. A waiting list begins with PhaseCalling.
 const (
 	PhaseEntering Phase = "entering" // before the seal
 	PhaseSealed   Phase = "sealed"   // the number of entries is fixed; their order is not yet fixed, or a draw is under way
@@ -26,10 +23,9 @@ const (
 	PhaseOver     Phase = "over"
 )
 
-// Lined says where units go that come back to a sale or are added to it.
+// Lined says where units go that come back to a sale or are added to it. A sale that is InLine stays so.
 type Lined int
 
-// The values of Lined. A sale that is InLine never again has units that are open to all.
 const (
 	Unlined        Lined = 0 // to all
 	LinedAtSoldOut Lined = 1 // to all, until the sale is sold out; the first entry or return after that makes it InLine
@@ -55,18 +51,16 @@ type Line struct {
 // AwaitsSeed reports whether the root is public and the seed is not yet, because the seed follows from a round of the beacon.
 func (l Line) AwaitsSeed() bool { return l.Round > 0 && l.Seed == "" }
 
-// EntryState is the state of an entry.
+// EntryState is the state of an entry. EntryCalled and EntryLost are not in the database.
 type EntryState string
 
-// The states of an entry. Only waiting, spent, lapsed, left, void and voided are in the database: an entry is called while it
-// has a call, and lost if it still waits when the line is over.
 const (
 	EntryWaiting EntryState = "waiting"
-	EntryCalled  EntryState = "called"
+	EntryCalled  EntryState = "called" // it has a call
 	EntrySpent   EntryState = "spent"  // it has become an order
 	EntryLapsed  EntryState = "lapsed" // its call ended without an order
 	EntryLeft    EntryState = "left"
-	EntryLost    EntryState = "lost"
+	EntryLost    EntryState = "lost"   // it still waited when the line was over
 	EntryVoid    EntryState = "void"   // the user has left before the seal; shown as left
 	EntryVoided  EntryState = "voided" // an operator has removed it before the seal
 )
@@ -98,8 +92,7 @@ type Sealing struct {
 	DrawLimit       int   // the limit of DrawQuantity; 0 before the seal, and without a draw
 }
 
-// DrawQuantity returns how many units a drawn entry gets: as many as it wants, but at most limit, which is the sale's limit per
-// user at the seal. A limit of 0 means no limit.
+// DrawQuantity returns how many units a drawn entry gets. limit is the sale's limit per user at the seal, 0 for no limit.
 func DrawQuantity(wanted, limit int) int {
 	if limit == 0 {
 		return wanted

@@ -8,9 +8,8 @@ import (
 // OrderStatus is the state of an order. transitions lists the allowed moves.
 type OrderStatus string
 
-// The statuses of an order. OrderQueued is never in the database: the attempt was admitted and is not settled yet.
 const (
-	OrderQueued    OrderStatus = "queued"
+	OrderQueued    OrderStatus = "queued" // admitted and not settled yet; never in the database
 	OrderPending   OrderStatus = "pending"
 	OrderPaid      OrderStatus = "paid"
 	OrderCancelled OrderStatus = "cancelled"
@@ -30,16 +29,12 @@ var transitions = map[OrderStatus][]OrderStatus{
 	OrderExpired: {OrderPaid},
 }
 
-// CanBecome reports whether an order may move from s to next.
-func (s OrderStatus) CanBecome(next OrderStatus) bool {
-	return slices.Contains(transitions[s], next)
-}
+func (s OrderStatus) CanBecome(next OrderStatus) bool { return slices.Contains(transitions[s], next) }
 
 // Order is the durable acceptance of an attempt. A queued or rejected attempt is shown as an Order too, see Status.
 type Order struct {
 	ID             string
-	SaleID         string
-	UserID         string
+	SaleID, UserID string
 	Quantity       int
 	AmountCents    int64
 	Currency       string
@@ -56,7 +51,6 @@ type Order struct {
 // Source is the way by which an order came into the database.
 type Source string
 
-// The ways into the database.
 const (
 	FromStream   Source = "stream"   // admitted by the gate, settled from its stream
 	FromDatabase Source = "database" // sold in the database itself, without the gate
@@ -66,24 +60,21 @@ const (
 
 // OrderFilter selects orders; empty fields select all.
 type OrderFilter struct {
-	ID     string
-	UserID string
-	SaleID string
-	Status OrderStatus
-	Cursor string // returned with the previous page; empty for the first page
-	Limit  int
+	ID, UserID, SaleID string
+	Status             OrderStatus
+	Cursor             string // returned with the previous page; empty for the first page
+	Limit              int
 }
 
 // Release is the return of one order's units to the stock.
 type Release struct {
-	OrderID string
-	UserID  string
-	Units   int
+	OrderID, UserID string
+	Units           int
 }
 
-// GateChange is a change of a sale's stock that did not come through its gate: units that the database sold by
-// itself, that were released, that a late payment took again, or that an operator added. The transaction that makes
-// the change records it. Instances then try to apply the recorded change to the gate until the gate has it.
+// GateChange is a change of a sale's stock that did not come through its gate: units that the database sold by itself, that were
+// released, that a late payment took again, or that an operator added. The transaction that makes the change records it, and
+// instances try to apply it to the gate until the gate has it.
 type GateChange struct {
 	Version int64  // of the stock row after this change
 	OrderID string // empty: an added quota

@@ -6,20 +6,16 @@ import (
 	"time"
 )
 
-// PaymentStatus is the state of a payment.
 type PaymentStatus string
 
-// The statuses of a payment. RefundDue means that the money has to go back, because no order could keep it or because
-// its order was refunded. RefundDue becomes Refunded when the provider has confirmed that it sent the money back.
 const (
 	PaymentOpen      PaymentStatus = "open"
 	PaymentSucceeded PaymentStatus = "succeeded"
 	PaymentFailed    PaymentStatus = "failed"
-	PaymentRefundDue PaymentStatus = "refund_due"
-	PaymentRefunded  PaymentStatus = "refunded"
+	PaymentRefundDue PaymentStatus = "refund_due" // the money has to go back: no order could keep it, or its order was refunded
+	PaymentRefunded  PaymentStatus = "refunded"   // the provider has confirmed that it sent the money back
 )
 
-// PaymentStatuses lists all statuses.
 var PaymentStatuses = []PaymentStatus{PaymentOpen, PaymentSucceeded, PaymentFailed, PaymentRefundDue, PaymentRefunded}
 
 // Money is an amount of one currency. Two amounts can be compared by ==.
@@ -51,8 +47,7 @@ func TakesAll(currency string) (amounts AmountRange, ok bool) { return AllAmount
 
 // Payment is one payment for an order, open or finished.
 type Payment struct {
-	ID            string
-	OrderID       string
+	ID, OrderID   string
 	UserID        string // the order's
 	Quantity      int    // the order's
 	Provider      string
@@ -69,7 +64,6 @@ type Payment struct {
 	Tries int
 }
 
-// Money returns AmountCents and Currency.
 func (p Payment) Money() Money { return Money{Cents: p.AmountCents, Currency: p.Currency} }
 
 // Report is what a payment provider says about a payment. Only NewReport makes a Report, so that none lacks a part of what
@@ -89,20 +83,11 @@ func NewReport(paymentID, reference, txnID string, result PaymentStatus, money M
 	return Report{paymentID: paymentID, reference: reference, txnID: txnID, result: result, money: money}
 }
 
-// PaymentID returns the id of the payment.
-func (r Report) PaymentID() string { return r.paymentID }
-
-// Reference returns the provider's id of what it has opened for the payment.
-func (r Report) Reference() string { return r.reference }
-
-// TxnID returns the provider's id of the transaction.
-func (r Report) TxnID() string { return r.txnID }
-
-// Result returns what became of the transaction.
+func (r Report) PaymentID() string     { return r.paymentID }
+func (r Report) Reference() string     { return r.reference }
+func (r Report) TxnID() string         { return r.txnID }
 func (r Report) Result() PaymentStatus { return r.result }
-
-// Money returns what the transaction moved, or would have moved.
-func (r Report) Money() Money { return r.money }
+func (r Report) Money() Money          { return r.money }
 
 // Free returns the report of a payment of 0, for which no money moves.
 func (p Payment) Free() Report {
@@ -117,7 +102,6 @@ func (p Payment) Unpaid() Report {
 	return NewReport(p.ID, p.Reference, "ended-"+p.ID, PaymentFailed, p.Money())
 }
 
-// PaymentFilter selects payments.
 type PaymentFilter struct {
 	Status PaymentStatus
 	Cursor string // returned with the previous page; empty for the first page
@@ -127,7 +111,6 @@ type PaymentFilter struct {
 // SandboxStatus is the result of a card payment at the sandbox provider.
 type SandboxStatus string
 
-// The statuses of a sandbox transaction.
 const (
 	SandboxCharged  SandboxStatus = "charged"
 	SandboxDeclined SandboxStatus = "declined"
@@ -136,8 +119,7 @@ const (
 
 // SandboxTransaction is a row of the sandbox provider's table of transactions.
 type SandboxTransaction struct {
-	ID          string
-	PaymentID   string
-	AmountCents int64
-	Status      SandboxStatus
+	ID, PaymentID string
+	AmountCents   int64
+	Status        SandboxStatus
 }

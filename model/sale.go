@@ -12,7 +12,6 @@ import (
 // SaleStatus is the operator's decision about a sale. Time and stock decide the rest, see State.
 type SaleStatus string
 
-// The operator's decisions.
 const (
 	SaleLive   SaleStatus = "live"
 	SalePaused SaleStatus = "paused"
@@ -25,7 +24,6 @@ const (
 // SaleState is what a buyer sees of a sale at one instant.
 type SaleState string
 
-// The states of a sale.
 const (
 	StateUpcoming SaleState = "upcoming"
 	StateOpen     SaleState = "open"
@@ -38,16 +36,14 @@ const (
 type Sale struct {
 	ID                 string // opaque, IDLength characters of base32
 	Code               string // of the short link
-	Title              string
-	Description        string
+	Title, Description string
 	ImageURL           string
 	PriceCents         int64
 	OriginalPriceCents int64
 	Currency           string // ISO 4217
 	LimitPerUser       int    // live units that one user may hold
 	PayTimeoutSeconds  int
-	StartsAt           time.Time
-	EndsAt             time.Time
+	StartsAt, EndsAt   time.Time
 	Status             SaleStatus
 	Revision           int64 // grows with every change by an operator, and when a part of the line's seal is published
 	Shards             int   // of its gate, 1 to MaxShards; never changes
@@ -64,15 +60,12 @@ type Sale struct {
 
 // Campaign groups sales that open and close together and share a limit on each user's units.
 type Campaign struct {
-	ID           string // in the form of a sale's id; no sale that buyers see has it
-	Title        string
-	Description  string
-	ImageURL     string
-	LimitPerUser int // live units that one user may hold over all sales of the campaign
+	ID                           string // in the form of a sale's id; no sale that buyers see has it
+	Title, Description, ImageURL string
+	LimitPerUser                 int // live units that one user may hold over all sales of the campaign
 }
 
-// MaxVariants is the most sales that a campaign may have.
-const MaxVariants = 64
+const MaxVariants = 64 // the most sales that a campaign may have
 
 // CommonLimit is the limit of a campaign, as the gates of its sales need it.
 type CommonLimit struct {
@@ -83,8 +76,8 @@ type CommonLimit struct {
 // HasLine reports whether the sale has a line, or may get one.
 func (s Sale) HasLine() bool { return s.WaitingList || s.Mode == ModeLine || s.Mode == ModeDraw }
 
-// LineID returns the id of the sale to which the sale's line belongs. The sales of a campaign share one line. This
-// line belongs to a sale with the campaign's id, which has no units of its own to sell and is in no list.
+// LineID returns the id of the sale to which the sale's line belongs. The sales of a campaign share one line, which belongs to a
+// sale with the campaign's id, without units to sell and in no list.
 func (s Sale) LineID() string { return cmp.Or(s.Campaign.ID, s.ID) }
 
 // IsCampaignLine reports whether this is not a sale for buyers, but the one to which the line of a campaign belongs, see LineID.
@@ -94,11 +87,9 @@ func (s Sale) IsCampaignLine() bool { return s.ID == s.Campaign.ID }
 // all shards can be asked when units run out.
 const MaxShards = 16
 
-// GateRef names the sale's gate.
 func (s Sale) GateRef() GateRef { return GateRef{s.ID, s.Campaign.ID, max(s.Shards, 1)} }
 
-// Judge returns whether the sale sells at the instant now of a store's clock: Accepted, NotStarted, Ended or Paused. A closed
-// sale is Ended even before its start. Every strategy makes these checks in the same order.
+// Judge returns whether the sale sells at the instant now of a store's clock: Accepted, NotStarted, Ended or Paused.
 func (s Sale) Judge(now time.Time) Verdict {
 	switch {
 	case s.Status == SaleClosed:
@@ -115,19 +106,17 @@ func (s Sale) Judge(now time.Time) Verdict {
 
 // State returns what a buyer sees of the sale at the instant now, with this many units available.
 func (s Sale) State(now time.Time, available int64) SaleState {
-	switch s.Judge(now) {
-	case Ended:
+	switch verdict := s.Judge(now); {
+	case verdict == Ended:
 		return StateEnded
-	case NotStarted:
+	case verdict == NotStarted:
 		return StateUpcoming
-	case Paused:
+	case verdict == Paused:
 		return StatePaused
-	default:
-		if available <= 0 {
-			return StateSoldOut
-		}
-		return StateOpen
+	case available <= 0:
+		return StateSoldOut
 	}
+	return StateOpen
 }
 
 // CampaignState returns what a buyer sees of a campaign at the instant now: the first of open, upcoming, paused and sold_out that
@@ -142,7 +131,6 @@ func CampaignState(sales []Offer, now time.Time) SaleState {
 	return StateEnded
 }
 
-// StatesOf returns the states of sales at the instant now.
 func StatesOf(sales []Offer, now time.Time) []SaleState {
 	states := make([]SaleState, len(sales))
 	for i, o := range sales {
@@ -162,12 +150,12 @@ type Stock struct {
 	Paid      int64 // units in paid orders
 	Version   int64 // grows with every change of the row's units, of the epoch and of the sale by an operator
 	Epoch     int64 // the generation of the sale's gate
-	// GateVersion is the Version as of the newest change that the gate has to be told, see GateChange.
-	GateVersion int64
+
+	GateVersion int64 // the Version as of the newest change that the gate has to be told, see GateChange
 	WrongEpoch  int64 // a gate of this epoch or an older one admitted more units than the stock had, and must be replaced
 	Terms       int64 // changes whenever an operator changes the sale
 	Lined       Lined
-	// How many calls became orders, and how many lapsed without an order. The share of the lapsed calls is the no-show rate.
+	// How many calls became orders, and how many lapsed without one. The share of the lapsed calls is the no-show rate.
 	SpentCalls, LapsedCalls int64
 }
 
@@ -191,7 +179,7 @@ type Offer struct {
 	Line  Line
 }
 
-// NewSale is a sale to be created, and its quota.
+// NewSale is a sale to be created.
 type NewSale struct {
 	Sale
 	Quota int64

@@ -2,9 +2,8 @@ package model
 
 import "errors"
 
-// Verdict is the answer to a request that was understood and judged: Accepted, Queued, or a refusal code.
-// A refusal is a value; an error means that something broke. The string is the stable code that
-// clients see in a problem document.
+// Verdict is the answer to a request that was understood and judged: Accepted, Queued, or a refusal code. A refusal is a value;
+// an error means that something broke. The string is the stable code that clients see in a problem document.
 type Verdict string
 
 // Accepted, and refusals of an attempt in the order in which every strategy checks for them. A closed sale has ended, even before
@@ -54,47 +53,43 @@ const (
 	CallEnded            Verdict = "call_ended"
 )
 
-// NoGate is an internal verdict that buyers never get: the sale has no open gate that could judge the attempt.
-const NoGate Verdict = "no_gate"
-
-// Reasons of a rejected order that are not verdicts on an attempt.
+// Internal verdicts that buyers never get. Unsure: the open gate can't tell whether the sale is sold out, because not all of its
+// shards could be asked for units.
 const (
-	// ReasonLost: the gate lost the queued attempt before it was settled. The attempt is refused for good; the buyer
-	// may try a new key.
-	ReasonLost Verdict = "lost"
-	// ReasonFailed: settling the attempt failed too often. The attempt is refused for good.
-	ReasonFailed Verdict = "failed"
+	NoGate Verdict = "no_gate" // no open gate could judge the attempt
+	Unsure Verdict = "unsure"
 )
 
-// ErrUnavailable: a store or service that the work needs does not answer, or too much work waits. Nothing was promised, and the
-// caller may retry.
-var ErrUnavailable = errors.New("unavailable")
+// Reasons of a rejected order that are not verdicts on an attempt. The attempt is refused for good; the buyer may try a new key.
+const (
+	ReasonLost   Verdict = "lost"   // the gate lost the queued attempt before it was settled
+	ReasonFailed Verdict = "failed" // settling the attempt failed too often
+)
 
-// ErrLostRace: another writer changed the stock row first; nothing was written.
-var ErrLostRace = errors.New("lost the race for the stock row")
+var (
+	// ErrUnavailable: a store or service that the work needs does not answer, or too much work waits. Nothing was promised, and the
+	// caller may retry.
+	ErrUnavailable = errors.New("unavailable")
+	// ErrLostRace: another writer changed the stock row first; nothing was written.
+	ErrLostRace = errors.New("lost the race for the stock row")
+	// ErrBroken: the work can't succeed as it is, now or later, for example because the schema lacks a column.
+	ErrBroken = errors.New("broken")
+	// ErrApart: the work on several sales has to be done for each sale by itself.
+	ErrApart = errors.New("each sale has to be settled by itself")
+	// ErrBadCursor: the engine did not issue this page cursor.
+	ErrBadCursor = errors.New("bad cursor")
+)
 
-// ErrBroken: the work can't succeed as it is, now or later, for example because the schema lacks a column.
-var ErrBroken = errors.New("broken")
-
-// ErrApart: the work on several sales has to be done for each sale by itself.
-var ErrApart = errors.New("each sale has to be settled by itself")
-
-// ErrBadNotice: a notice does not have a payment provider's valid signature, or the signature is too old.
-var ErrBadNotice = errors.New("bad notice")
-
-// ErrForeignNotice: a payment provider has sent this notice, but it is about another account or mode, or in a form that the
-// engine does not read.
-var ErrForeignNotice = errors.New("foreign notice")
-
-// ErrNotOpened: a payment provider has answered that it does not open a payment. It would give this answer again to a request
-// with the same idempotency key.
-var ErrNotOpened = errors.New("the provider does not open the payment")
-
-// ErrPaymentRefused: a payment provider refuses a payment, for example because of its amount, and will not take it later either.
-var ErrPaymentRefused = errors.New("the provider refuses the payment")
-
-// ErrRefundRefused: a payment provider will not send this money back, however often it is asked.
-var ErrRefundRefused = errors.New("the provider refuses the refund")
-
-// ErrBadCursor: the engine did not issue this page cursor.
-var ErrBadCursor = errors.New("bad cursor")
+// Errors of a payment provider.
+var (
+	// ErrBadNotice: the notice does not have the provider's valid signature, or the signature is too old.
+	ErrBadNotice = errors.New("bad notice")
+	// ErrForeignNotice: the notice is about another account or mode, or in a form that the engine does not read.
+	ErrForeignNotice = errors.New("foreign notice")
+	// ErrNotOpened: the provider does not open a payment, and would say so again to a request with the same idempotency key.
+	ErrNotOpened = errors.New("the provider does not open the payment")
+	// ErrPaymentRefused: the provider refuses a payment, for example because of its amount, and will not take it later either.
+	ErrPaymentRefused = errors.New("the provider refuses the payment")
+	// ErrRefundRefused: the provider will not send this money back, however often it is asked.
+	ErrRefundRefused = errors.New("the provider refuses the refund")
+)

@@ -6,9 +6,8 @@ import (
 	"time"
 )
 
-// Waiter carries the outcome of an attempt to the buyer who waits for it. A Waiter travels with the attempt to the gate and with
-// the entry to the settler, and whoever decides the attempt calls Tell. Only the first answer counts. The methods are safe for
-// concurrent use.
+// Waiter carries the outcome of an attempt to the buyer who waits. It travels with the attempt to the gate and with the entry to
+// the settler. Whoever decides the attempt calls Tell; only the first answer counts. The methods are safe for concurrent use.
 type Waiter struct {
 	gone     <-chan struct{}
 	answer   chan answer // of capacity 1
@@ -35,7 +34,6 @@ func (b *Waiter) Hurry() {
 	b.queued()
 }
 
-// Hurried reports whether the buyer does not wait for the settler.
 func (b *Waiter) Hurried() bool { return b.hurried.Load() }
 
 // Admit notes that the gate has admitted the attempt. It is called once, before a settler gets the entry.
@@ -67,7 +65,6 @@ func (b *Waiter) Tell(o Outcome, err error) {
 	}
 }
 
-// Answered reports whether the buyer has an answer.
 func (b *Waiter) Answered() bool { return b.answered.Load() }
 
 // GiveUp ends the wait. The answer is Queued if the gate has admitted the attempt, and otherwise err: the gate may still admit

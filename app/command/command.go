@@ -89,15 +89,15 @@ func Validate(cmd *config.Command) error {
 	if err := cmd.Settings.ValidateStores(); err != nil {
 		return err
 	}
+	var err error
 	switch cmd.Name {
 	case "preflight":
-		if err := preflight.Validate(cmd.Preflight); err != nil {
-			return err
-		}
+		err = preflight.Validate(cmd.Preflight)
 	case "rehearse":
-		if err := rehearsal.Validate(cmd.Rehearse, &cmd.Settings); err != nil {
-			return err
-		}
+		err = rehearsal.Validate(cmd.Rehearse, &cmd.Settings)
+	}
+	if err != nil {
+		return err
 	}
 	if path, isFile := cmd.Settings.SQLitePath(); isFile && cmd.Name != "migrate up" {
 		if _, err := os.Stat(path); err != nil {
@@ -107,10 +107,9 @@ func Validate(cmd *config.Command) error {
 	return nil
 }
 
-// gcPercent lets the heap grow to five times the live memory before a garbage collection. The live memory is some ten
-// megabytes of sales and tokens, while each request leaves a few kilobytes of garbage. Near memoryLimit, as with ten
-// thousand connections, the collector runs more often. In the environment, GOGC replaces gcPercent, and GOMEMLIMIT replaces
-// memoryLimit.
+// gcPercent lets the heap grow to five times the live memory before a garbage collection. The live memory is some ten megabytes
+// of sales and tokens, while each request leaves a few kilobytes of garbage. Near memoryLimit, as with ten thousand connections,
+// the collector runs more often. In the environment, GOGC replaces gcPercent, and GOMEMLIMIT replaces memoryLimit.
 const (
 	gcPercent   = 400
 	memoryLimit = 400 << 20
@@ -135,18 +134,9 @@ func serve(ctx context.Context, settings config.Settings, version string, w *buf
 	if err := trial.Tidy(&settings); err != nil {
 		a.Log.Warn("stores of the lab were left behind", "error", err)
 	}
-	if limit, known := app.OpenFiles(); known { // the Go runtime has raised the soft limit to the hard limit
+	if limit, known := app.OpenFiles(); known {
 		a.Log.Info("open files", "limit", limit)
 	}
-	greet(a, version, password, w)
-	if err = w.Flush(); err == nil {
-		err = a.Run(ctx)
-	}
-	return errors.Join(err, a.Close())
-}
-
-// greet prints where the server is and what to do next, and the operator's password if this start has generated it.
-func greet(a *app.App, version, password string, w io.Writer) {
 	fmt.Fprintf(w, "flashsale %s is at %s\n", version, a.URL())
 	if ops := a.OpsURL(); ops != "" {
 		fmt.Fprintf(w, "figures for operators: %s/metrics\n", ops)
@@ -157,11 +147,15 @@ func greet(a *app.App, version, password string, w io.Writer) {
 	if live := a.Catalog.Live(); len(live) > 0 {
 		fmt.Fprintf(w, "next: open %s/sales/%s, which shows how to buy\n", a.URL(), live[0].ID)
 	}
+	if err = w.Flush(); err == nil {
+		err = a.Run(ctx)
+	}
+	return errors.Join(err, a.Close())
 }
 
 // printTokens prints signed tokens of made-up buyers, for load tools.
 func printTokens(cmd config.Command, w io.Writer) error {
-	secret, err := app.SecretOf(&cmd.Settings)
+	secret, err := app.SecretOf(&cmd.Settings, false)
 	if err != nil {
 		return err
 	}

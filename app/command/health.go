@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// healthTimeout bounds the wait for the answer. It is shorter than the usual period of health checks, which is a few seconds.
-const healthTimeout = 2 * time.Second
+const healthTimeout = 2 * time.Second // shorter than the usual period of health checks
 
 // askHealth asks the server that listens on addr on this machine whether it lives, and returns an error if it does not answer
 // 200. The command exists because an image without a shell has no other program for a health check.

@@ -14,8 +14,7 @@ import (
 	"flashsale/service/auth"
 )
 
-// commandActor is the actor that the audit log shows for keys that were made or revoked by a command.
-const commandActor = "command"
+const commandActor = "command" // in the audit log
 
 // manageKeys makes, lists or revokes keys of the shop's servers. Running instances know a change within a second.
 func manageKeys(ctx context.Context, cmd config.Command, db *repository.Store, w io.Writer) error {

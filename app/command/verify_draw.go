@@ -13,7 +13,6 @@ import (
 	"flashsale/internal/ranks"
 )
 
-// validateVerifyDraw checks the options of `verify-draw`.
 func validateVerifyDraw(options config.VerifyDraw) error {
 	info, err := os.Stat(options.File)
 	key, odd := hex.DecodeString(options.BeaconKey)
@@ -54,7 +53,6 @@ func verifyDraw(options config.VerifyDraw, w io.Writer) error {
 	return nil
 }
 
-// checkedDocument reads a document and checks it.
 func checkedDocument(options config.VerifyDraw) (doc *ranks.Document, err error) {
 	file, err := os.Open(options.File)
 	if err != nil {

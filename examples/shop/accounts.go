@@ -34,9 +34,7 @@ var customers = map[string]string{"ann": "tea for two", "ben": "milk first", "ev
 // has an issuer, such as Keycloak, needs nothing of this file.
 
 // grant is a log-in whose code was not exchanged yet.
-type grant struct {
-	customer, redirect, challenge, nonce string
-}
+type grant struct{ customer, redirect, challenge, nonce string }
 
 // discovery answers with the addresses of the issuer's endpoints. The engine reads them when it starts.
 func (s *Shop) discovery(w http.ResponseWriter, _ *http.Request) {
@@ -48,7 +46,6 @@ func (s *Shop) discovery(w http.ResponseWriter, _ *http.Request) {
 	})
 }
 
-// keys answers with the keys by which the shop's tokens are checked.
 func (s *Shop) keys(w http.ResponseWriter, _ *http.Request) {
 	public := jose.JSONWebKey{Key: s.key.Public(), KeyID: keyID, Algorithm: "RS256", Use: "sig"}
 	answer(w, http.StatusOK, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{public}})
@@ -130,7 +127,6 @@ func (s *Shop) token(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// sign makes a token that says who a customer is.
 func (s *Shop) sign(forWhom, customer, nonce string) (string, error) {
 	now := time.Now()
 	claims := jwt.MapClaims{

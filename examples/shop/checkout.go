@@ -81,9 +81,6 @@ func (s *Shop) verify(ctx context.Context, token string) (h hold, c Connection, 
 	return h, c, checked.Claims(&h)
 }
 
-// showCheckout shows the order and the amount of a hold. Buyers come here from the engine's storefront.
-func (s *Shop) showCheckout(w http.ResponseWriter, r *http.Request) { s.atCheckout(w, r, nil) }
-
 // pay takes the customer's money, once for each order, and settles the order.
 func (s *Shop) pay(w http.ResponseWriter, r *http.Request) {
 	s.atCheckout(w, r, func(ctx context.Context, c Connection, p *payment) error {
@@ -108,8 +105,7 @@ func (s *Shop) cancel(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// atCheckout verifies the hold token of a request, calls do, unless that is nil, with the payment of the hold, and shows the
-// payment.
+// atCheckout verifies the hold token of a request, calls do with the payment of the hold, unless do is nil, and shows the payment.
 func (s *Shop) atCheckout(w http.ResponseWriter, r *http.Request, do func(context.Context, Connection, *payment) error) {
 	token := r.FormValue("hold")
 	h, c, err := s.verify(r.Context(), token)

@@ -26,10 +26,9 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 )
 
-// engineTimeout bounds a call to the engine, and repeatEvery is the pause before calls that failed are repeated.
 const (
-	engineTimeout = 5 * time.Second
-	repeatEvery   = 2 * time.Second
+	engineTimeout = 5 * time.Second // of a call to the engine
+	repeatEvery   = 2 * time.Second // the pause before calls that failed are repeated
 )
 
 //go:embed pages
@@ -42,7 +41,6 @@ type Connection struct {
 	WebhookSecret string `json:"webhook_secret"` // of the endpoint that sends to /events
 }
 
-// Shop is the whole shop.
 type Shop struct {
 	url        string // the URL under which browsers and the engine reach the shop
 	connection func() (Connection, error)
@@ -78,7 +76,6 @@ func readConnection(path string) (c Connection, err error) {
 	return c, json.Unmarshal(text, &c)
 }
 
-// routes returns the handler of all routes.
 func (s *Shop) routes() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", s.showCatalogue)
@@ -87,17 +84,14 @@ func (s *Shop) routes() http.Handler {
 	mux.HandleFunc("GET /authorize", s.authorize)
 	mux.HandleFunc("POST /authorize", s.authorize)
 	mux.HandleFunc("POST /token", s.token)
-	mux.HandleFunc("GET /checkout", s.showCheckout)
+	mux.HandleFunc("GET /checkout", func(w http.ResponseWriter, r *http.Request) { s.atCheckout(w, r, nil) }) // from the storefront
 	mux.HandleFunc("POST /checkout", s.pay)
 	mux.HandleFunc("POST /checkout/cancel", s.cancel)
 	mux.HandleFunc("POST /events", s.hear)
 	mux.HandleFunc("GET /orders", s.showOrders)
 	mux.HandleFunc("GET /style.css", func(w http.ResponseWriter, r *http.Request) { http.ServeFileFS(w, r, files, "pages/style.css") })
 	// Forms of other sites are refused. Requests of the engine are not, because they have neither Origin nor Sec-Fetch-Site.
-	return headers(http.NewCrossOriginProtection().Handler(mux))
-}
-
-func headers(next http.Handler) http.Handler {
+	next := http.NewCrossOriginProtection().Handler(mux)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy(""))
@@ -109,13 +103,11 @@ func headers(next http.Handler) http.Handler {
 	})
 }
 
-// policy returns a Content-Security-Policy that lets a page load only what the shop serves. forms is another site to which the
-// page's forms may lead, or empty.
+// policy lets a page load only what the shop serves. forms is another site to which the page's forms may lead, or empty.
 func policy(forms string) string {
 	return "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'self' " + forms
 }
 
-// show answers with a page.
 func (s *Shop) show(w http.ResponseWriter, status int, page string, data any) {
 	var body bytes.Buffer
 	if err := s.pages.ExecuteTemplate(&body, page, data); err != nil {
@@ -127,7 +119,6 @@ func (s *Shop) show(w http.ResponseWriter, status int, page string, data any) {
 	_, _ = w.Write(body.Bytes()) // the browser may have left
 }
 
-// money writes cents as people read them.
 func money(cents int64, currency string) string {
 	return fmt.Sprintf("%s %d.%02d", currency, cents/100, cents%100)
 }
@@ -154,14 +145,11 @@ func serve(ctx context.Context, addr, connection string, log io.Writer) error {
 		return err
 	}
 	server := &http.Server{Handler: s.routes(), ReadTimeout: 10 * time.Second}
-	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
 	go s.finishPayments(ctx)
 	fmt.Fprintf(log, "shop is at %s\n", s.url)
-	select {
-	case err := <-ended:
+	if err := server.Serve(listener); !errors.Is(err, http.ErrServerClosed) {
 		return err
-	case <-ctx.Done():
-		return server.Close()
 	}
+	return nil
 }

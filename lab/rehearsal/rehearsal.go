@@ -121,7 +121,7 @@ func open(ctx context.Context, cmd config.Command, version string, now func() ti
 	if r.shape, err = ReadShape(r.options.Shape); err != nil {
 		return nil, err
 	}
-	secret, err := app.SecretOf(&r.settings)
+	secret, err := app.SecretOf(&r.settings, false)
 	if err != nil {
 		return nil, err
 	}

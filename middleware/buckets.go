@@ -1,0 +1,63 @@
+package middleware
+
+import (
+	"context"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"golang.org/x/time/rate"
+
+	"flashsale/model"
+)
+
+// TokenBucket lets perSecond requests a second pass, and up to burst of them at once after a quiet time. A request waits for its
+// token, at most for wait; so at most perSecond*wait requests wait at any time. Outcomes: the next stage; RateLimited with the
+// time until a token is free; or the context's error if the client disconnects while the request waits.
+func TokenBucket(perSecond float64, burst int, wait time.Duration) gin.HandlerFunc {
+	limiter := rate.NewLimiter(rate.Limit(perSecond), burst)
+	return func(c *gin.Context) { waitToken(c, limiter, wait) }
+}
+
+// LeakyBucket lets requests pass one at a time, at least 1/perSecond seconds apart. Requests that come earlier wait, up to
+// capacity of them, and each for at most wait: so a burst becomes a steady stream for the stages behind, and requests that come
+// together have to wait even if the instance has nothing else to do. Outcomes: as for TokenBucket. A request that comes while
+// capacity requests wait also gets RateLimited.
+func LeakyBucket(perSecond float64, capacity int, wait time.Duration) gin.HandlerFunc {
+	limiter := rate.NewLimiter(rate.Limit(perSecond), 1) // a token bucket for one token lets one request pass at a time
+	bucket := make(chan struct{}, capacity)
+	return func(c *gin.Context) {
+		select {
+		case bucket <- struct{}{}:
+			waitToken(c, limiter, wait)
+			<-bucket
+		default:
+			refuseRate(c, limiter)
+		}
+	}
+}
+
+// waitToken lets the request pass if it gets a token within wait, with the outcomes of TokenBucket. Limiter.Wait reserves no
+// token that is further away. A reservation that is made and then cancelled would not work: its token is not given back in full
+// if another was made in between, so that in a flood cancelled reservations would use up the rate.
+func waitToken(c *gin.Context, limiter *rate.Limiter, wait time.Duration) {
+	ctx, ok := c.Request.Context(), limiter.Allow()
+	if !ok && wait > 0 {
+		waiting, cancel := context.WithTimeout(ctx, wait)
+		defer cancel()
+		ok = limiter.Wait(waiting) == nil
+	}
+	switch {
+	case ok:
+	case ctx.Err() != nil:
+		Fail(c, ctx.Err())
+	default:
+		refuseRate(c, limiter)
+	}
+}
+
+// refuseRate refuses the request as RateLimited, with the time until the limiter has a free token after it has served the
+// requests that already wait.
+func refuseRate(c *gin.Context, limiter *rate.Limiter) {
+	seconds := (1 - limiter.Tokens()) / float64(limiter.Limit())
+	Refuse(c, Refusal{Verdict: model.RateLimited, RetryAfter: time.Duration(seconds * float64(time.Second))})
+}
