@@ -85,15 +85,11 @@ func (a *Accounts) showOutside(c *gin.Context) {
 	}}, model.Accepted, err)
 }
 
-func (a *Accounts) logInByCode(c *gin.Context) {
-	var body struct {
-		Code     string `json:"code"`
-		Verifier string `json:"verifier"`
-		Nonce    string `json:"nonce"`
-	}
-	if !decode(c, maxBodyBytes, &body) {
-		return
-	}
+func (a *Accounts) logInByCode(c *gin.Context, body struct {
+	Code     string `json:"code"`
+	Verifier string `json:"verifier"`
+	Nonce    string `json:"nonce"`
+}) {
 	leave, ok := a.issuing.Take(c)
 	if !ok {
 		return

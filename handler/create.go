@@ -6,7 +6,6 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"flashsale/middleware"
 	"flashsale/model"
 	"flashsale/service"
 )
@@ -57,7 +56,7 @@ func create[T any](
 	if !ok {
 		return
 	}
-	actor, id := middleware.IdentityOf(c).UserID, ""
+	actor, id := userOf(c), ""
 	find := func() (T, model.Verdict, error) {
 		if key == "" {
 			return *new(T), model.NotFound, nil

@@ -62,6 +62,16 @@ func decode(c *gin.Context, most int64, into any) bool {
 	return true
 }
 
+// takes returns a handler that decodes the request's body for next, or refuses the request as decode does.
+func takes[B any](most int64, next func(c *gin.Context, body B)) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		var body B
+		if decode(c, most, &body) {
+			next(c, body)
+		}
+	}
+}
+
 // readBody returns the raw body of a request. If the body has another media type or more than most bytes, or can't be read,
 // readBody refuses the request as decode does, and returns false.
 func readBody(c *gin.Context, mediaType string, most int64) ([]byte, bool) {
@@ -99,6 +109,9 @@ func isOf(contentType, mediaType string) bool {
 	given, _, err := mime.ParseMediaType(contentType)
 	return err == nil && given == mediaType
 }
+
+// userOf returns the id of the user who is logged in.
+func userOf(c *gin.Context) string { return middleware.IdentityOf(c).UserID }
 
 func refuse(c *gin.Context, v model.Verdict) { middleware.Refuse(c, middleware.Refusal{Verdict: v}) }
 

@@ -25,20 +25,11 @@ func (l *Lab) there(c *gin.Context) {
 	}
 }
 
-func (l *Lab) start(c *gin.Context) {
-	var body struct {
-		Strategies  []string `json:"strategies"`
-		Buyers      int      `json:"buyers"`
-		Stock       int      `json:"stock"`
-		Concurrency int      `json:"concurrency"`
-		WhileOpen   bool     `json:"while_open"`
-	}
-	if !decode(c, maxOperatorBodyBytes, &body) {
-		return
-	}
-	run, verdict, invalid := l.Desk.Start(model.LabPlan{
-		Strategies: body.Strategies, Buyers: body.Buyers, Stock: body.Stock, Concurrency: body.Concurrency,
-	}, body.WhileOpen)
+func (l *Lab) start(c *gin.Context, body struct {
+	model.LabPlan
+	WhileOpen bool `json:"while_open"`
+}) {
+	run, verdict, invalid := l.Desk.Start(body.LabPlan, body.WhileOpen)
 	answerChange(c, http.StatusAccepted, gin.H{"run": viewLabRun(run)}, verdict, invalid, nil)
 }
 

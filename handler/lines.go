@@ -91,7 +91,7 @@ func (l *Lines) enter(c *gin.Context) {
 	if !decode(c, maxBodyBytes, &body) {
 		return
 	}
-	e, ticket, verdict, err := l.Service.Enter(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("sale"), body.Quantity, body.Altcha)
+	e, ticket, verdict, err := l.Service.Enter(c.Request.Context(), userOf(c), c.Param("sale"), body.Quantity, body.Altcha)
 	status := http.StatusOK
 	if e.New {
 		status = http.StatusCreated
@@ -102,7 +102,7 @@ func (l *Lines) enter(c *gin.Context) {
 
 // challenge answers with the work that the user has to do before entering.
 func (l *Lines) challenge(c *gin.Context) {
-	challenge, verdict, err := l.Service.Challenge(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("sale"))
+	challenge, verdict, err := l.Service.Challenge(c.Request.Context(), userOf(c), c.Param("sale"))
 	answer(c, http.StatusOK, challenge, verdict, err)
 }
 
@@ -117,12 +117,12 @@ type entryView struct {
 }
 
 func (l *Lines) mine(c *gin.Context) {
-	e, rank, verdict, err := l.Service.Mine(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("sale"))
+	e, rank, verdict, err := l.Service.Mine(c.Request.Context(), userOf(c), c.Param("sale"))
 	answer(c, http.StatusOK, entryView{e.Number, known(rank), e.Quantity, e.State, e.Units, optional(e.Until)}, verdict, err)
 }
 
 func (l *Lines) leave(c *gin.Context) {
-	verdict, err := l.Service.Leave(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("sale"))
+	verdict, err := l.Service.Leave(c.Request.Context(), userOf(c), c.Param("sale"))
 	answer(c, http.StatusOK, gin.H{"state": model.EntryLeft}, verdict, err)
 }
 
@@ -155,19 +155,15 @@ func (l *Lines) draw() gin.HandlerFunc {
 
 // proof answers with the hashes that prove that the user's entry is in the Merkle tree whose root the line has published.
 func (l *Lines) proof(c *gin.Context) {
-	number, tag, path, verdict, err := l.Proofs.Path(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("sale"))
+	number, tag, path, verdict, err := l.Proofs.Path(c.Request.Context(), userOf(c), c.Param("sale"))
 	answer(c, http.StatusOK, gin.H{"number": number, "tag": tag, "path": path}, verdict, err)
 }
 
 // extend makes the calls of a sale's line end later.
-func (l *Lines) extend(c *gin.Context) {
-	var body struct {
-		Seconds int `json:"seconds"`
-	}
-	if !decode(c, maxOperatorBodyBytes, &body) {
-		return
-	}
-	calls, verdict, invalid, err := l.Sales.ExtendCalls(c.Request.Context(), c.Param("sale"), body.Seconds, middleware.IdentityOf(c).UserID)
+func (l *Lines) extend(c *gin.Context, body struct {
+	Seconds int `json:"seconds"`
+}) {
+	calls, verdict, invalid, err := l.Sales.ExtendCalls(c.Request.Context(), c.Param("sale"), body.Seconds, userOf(c))
 	answerChange(c, http.StatusOK, gin.H{"calls": calls}, verdict, invalid, err)
 }
 
@@ -177,7 +173,7 @@ func (l *Lines) void(c *gin.Context) {
 	if !decode(c, maxOperatorBodyBytes, &rule) {
 		return
 	}
-	voided, verdict, invalid, err := l.Sales.VoidEntries(c.Request.Context(), c.Param("sale"), rule, middleware.IdentityOf(c).UserID)
+	voided, verdict, invalid, err := l.Sales.VoidEntries(c.Request.Context(), c.Param("sale"), rule, userOf(c))
 	answerChange(c, http.StatusOK, gin.H{"voided": voided}, verdict, invalid, err)
 }
 

@@ -31,28 +31,24 @@ type Orders struct {
 }
 
 func (o *Orders) get(c *gin.Context) {
-	order, verdict, err := o.Service.Order(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("id"))
-	answer(c, http.StatusOK, viewOrder(order), verdict, err)
+	show(c, viewOrder)(o.Service.Order(c.Request.Context(), userOf(c), c.Param("id")))
 }
 
 func (o *Orders) cancel(c *gin.Context) {
-	order, verdict, err := o.Service.Cancel(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("id"))
-	answer(c, http.StatusOK, viewOrder(order), verdict, err)
+	show(c, viewOrder)(o.Service.Cancel(c.Request.Context(), userOf(c), c.Param("id")))
 }
 
 func (o *Orders) cancelAny(c *gin.Context) {
-	order, verdict, err := o.Service.CancelAny(c.Request.Context(), c.Param("id"), middleware.IdentityOf(c).UserID)
-	answer(c, http.StatusOK, viewOrder(order), verdict, err)
+	show(c, viewOrder)(o.Service.CancelAny(c.Request.Context(), c.Param("id"), userOf(c)))
 }
 
 func (o *Orders) refund(c *gin.Context) {
-	order, verdict, err := o.Service.Refund(c.Request.Context(), c.Param("id"), middleware.IdentityOf(c).UserID)
-	answer(c, http.StatusOK, viewOrder(order), verdict, err)
+	show(c, viewOrder)(o.Service.Refund(c.Request.Context(), c.Param("id"), userOf(c)))
 }
 
 func (o *Orders) list(c *gin.Context) {
 	answerPage(c, "orders", viewOrder, func(cursor string, limit int) ([]model.Order, string, error) {
-		return o.Service.List(c.Request.Context(), model.OrderFilter{UserID: middleware.IdentityOf(c).UserID, Cursor: cursor, Limit: limit}, "")
+		return o.Service.List(c.Request.Context(), model.OrderFilter{UserID: userOf(c), Cursor: cursor, Limit: limit}, "")
 	})
 }
 

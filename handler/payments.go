@@ -29,7 +29,7 @@ type Payments struct {
 }
 
 func (p *Payments) start(c *gin.Context) {
-	payment, page, verdict, err := p.Service.Start(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("id"))
+	payment, page, verdict, err := p.Service.Start(c.Request.Context(), userOf(c), c.Param("id"))
 	answer(c, http.StatusCreated, gin.H{
 		"payment_id": payment.ID, "pay_url": page, "expires_at": stamp(payment.ExpiresAt),
 	}, verdict, err)

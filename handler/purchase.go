@@ -42,7 +42,7 @@ func (p *Purchases) purchase(c *gin.Context) {
 		return
 	}
 	request := service.Request{
-		UserID: middleware.IdentityOf(c).UserID, SaleID: c.Param("sale"), Quantity: quantity,
+		UserID: userOf(c), SaleID: c.Param("sale"), Quantity: quantity,
 		Key: key, Frequency: middleware.FrequencyOf(c), Prefer: prefer,
 	}
 	outcome, err := p.Service.Purchase(c.Request.Context(), request)
@@ -197,7 +197,7 @@ func (p *Purchases) issuePath(c *gin.Context) {
 		}
 		lifetime = min(lifetime, max(until.Sub(now), 0)+callGrace)
 	}
-	path, expiresAt := p.Paths.Issue(middleware.IdentityOf(c).UserID, offer.ID, lifetime)
+	path, expiresAt := p.Paths.Issue(userOf(c), offer.ID, lifetime)
 	c.JSON(http.StatusOK, gin.H{"path": path, "expires_at": stamp(expiresAt)})
 }
 
@@ -205,7 +205,7 @@ func (p *Purchases) issuePath(c *gin.Context) {
 // it ends the request and returns false. With a valid ticket in the header Line-Ticket, the database need not be asked while the
 // user's rank was not called yet.
 func (p *Purchases) turn(c *gin.Context, offer model.Offer) (until time.Time, ok bool) {
-	until, rank, verdict, err := p.Lines.Turn(c.Request.Context(), middleware.IdentityOf(c).UserID, offer, middleware.HeaderOf(c, "Line-Ticket"))
+	until, rank, verdict, err := p.Lines.Turn(c.Request.Context(), userOf(c), offer, middleware.HeaderOf(c, "Line-Ticket"))
 	switch {
 	case err != nil:
 		middleware.Fail(c, err)

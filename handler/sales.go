@@ -9,7 +9,6 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"flashsale/internal/prepared"
-	"flashsale/middleware"
 	"flashsale/model"
 	"flashsale/service"
 )
@@ -93,18 +92,14 @@ func (s *Sales) create(c *gin.Context) {
 	})
 }
 
-func (s *Sales) patch(c *gin.Context) {
-	var patch service.SalePatch
-	if !decode(c, maxOperatorBodyBytes, &patch) {
-		return
-	}
-	offer, verdict, invalid, err := s.Service.Patch(c.Request.Context(), c.Param("sale"), patch, middleware.IdentityOf(c).UserID)
+func (s *Sales) patch(c *gin.Context, patch service.SalePatch) {
+	offer, verdict, invalid, err := s.Service.Patch(c.Request.Context(), c.Param("sale"), patch, userOf(c))
 	answerChange(c, http.StatusOK, s.operatorSaleView(offer), verdict, invalid, err)
 }
 
 func (s *Sales) setStatus(status model.SaleStatus, action string) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		offer, verdict, err := s.Service.SetStatus(c.Request.Context(), c.Param("sale"), status, action, middleware.IdentityOf(c).UserID)
+		offer, verdict, err := s.Service.SetStatus(c.Request.Context(), c.Param("sale"), status, action, userOf(c))
 		answerChange(c, http.StatusOK, s.operatorSaleView(offer), verdict, &service.Invalid{Field: "status", Reason: service.OfCampaign}, err)
 	}
 }
