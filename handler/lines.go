@@ -3,7 +3,6 @@ package handler
 import (
 	"context"
 	"net/http"
-	"strconv"
 
 	"github.com/gin-gonic/gin"
 
@@ -14,16 +13,14 @@ import (
 )
 
 const (
-	// proofReaders is how many proofs an instance sends at the same time. Each takes about 100 KB, for a page of entries.
-	proofReaders = 500
-	// proofReadersOfOne is how many of these proofs go to one address.
-	proofReadersOfOne = 10
+	// proofReaders is how many proofs an instance sends at the same time, and proofReadersOfOne how many of them to one address. Each
+	// takes about 100 KB, for a page of entries.
+	proofReaders, proofReadersOfOne = 500, 10
+	// drawMaxAge is the Cache-Control of a proof, which does not change.
+	drawMaxAge = "public, max-age=3600"
 )
 
-// drawMaxAge is how long caches may keep a proof, in seconds. A proof does not change.
-const drawMaxAge = 3600
-
-// lineView is the public state of a sale's line, from which each entrant can compute their place.
+// lineView is the public state of a line, from which each entrant can compute their place.
 type lineView struct {
 	Mode       model.Mode  `json:"mode"`
 	Phase      model.Phase `json:"phase"`
@@ -126,8 +123,7 @@ func (l *Lines) leave(c *gin.Context) {
 	answer(c, http.StatusOK, gin.H{"state": model.EntryLeft}, verdict, err)
 }
 
-// draw answers with the document that proves the order of a line and the winners of a draw. The document is long, so it is sent
-// in parts, as it is read.
+// draw sends the long document that proves the order of a line and the winners of a draw, in parts, as it is read.
 func (l *Lines) draw() gin.HandlerFunc {
 	readers := middleware.NewPlaces(proofReaders, proofReadersOfOne)
 	return func(c *gin.Context) {
@@ -138,9 +134,7 @@ func (l *Lines) draw() gin.HandlerFunc {
 		defer leave()
 		ctx, cancel := context.WithTimeout(c.Request.Context(), exportLimit)
 		defer cancel()
-		out := &download{c: c, closing: l.Closing, header: http.Header{
-			"Content-Type": {jsonType}, "Cache-Control": {"public, max-age=" + strconv.Itoa(drawMaxAge)},
-		}}
+		out := &download{c: c, closing: l.Closing, header: http.Header{"Content-Type": {jsonType}, "Cache-Control": {drawMaxAge}}}
 		if !isHead(c) {
 			out.end(l.Proofs.Write(ctx, out, c.Param("sale")))
 			return
