@@ -44,10 +44,9 @@ func (b termsBody) sale() model.Sale {
 	}
 }
 
-// create answers with the view of the thing that insert makes, and with its path if it has one. With an Idempotency-Key, the id of
-// the thing follows from the operator, the kind of the thing and the key. If an earlier request with this key has made the thing,
-// the answer shows the existing thing, or is IdempotencyMismatch if it differs from what this request asks for. repeated finds a
-// thing by its id; its verdict is NotFound if there is none.
+// create answers with the view of the thing that insert makes, and its path if it has one. With an Idempotency-Key, the thing's
+// id follows from the operator, the kind of the thing and the key: if there is such a thing, the answer shows it, or is
+// IdempotencyMismatch if another was asked for. repeated finds a thing by its id; its verdict is NotFound if there is none.
 func create[T any](
 	c *gin.Context, view func(T) (view any, path string), ids model.OrderIDs, kind string,
 	repeated func(id string) (T, model.Verdict, error), insert func(id, actor string) (T, model.Verdict, *service.Invalid, error),

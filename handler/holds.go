@@ -21,7 +21,7 @@ func (h *Holds) keys(c *gin.Context) {
 	c.Data(http.StatusOK, "application/jwk-set+json", h.Keys)
 }
 
-// get shows an order with its buyer, as all answers here do: the shop's server asks about the orders of all buyers.
+// get answers with an order and its buyer, as all handlers here do: the shop's server asks about the orders of all buyers.
 func (h *Holds) get(c *gin.Context) {
 	show(c, viewBuyersOrder)(h.Service.Hold(c.Request.Context(), c.Param("id")))
 }

@@ -148,8 +148,8 @@ func skipSpace(b []byte) []byte {
 	return b
 }
 
-// parsePrefer reads the preferences respond-async and wait (RFC 7240), without their parameters, and ignores others. ok is false if
-// wait is not a whole number of seconds up to 65,535, plain or in quotes.
+// parsePrefer reads the preferences respond-async and wait (RFC 7240), without their parameters, and ignores others. ok is false
+// if wait is not a whole number of seconds up to 65,535, plain or in quotes.
 func parsePrefer(headers []string) (p service.Preference, ok bool) {
 	for _, header := range headers {
 		for preference := range strings.SplitSeq(header, ",") {

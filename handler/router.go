@@ -14,8 +14,8 @@ import (
 	"flashsale/model"
 )
 
-// requestLimit bounds all requests but streams, exports and proofs. It is the longest wait that a buyer may ask for, and well within
-// the server's write timeout.
+// requestLimit bounds all requests but streams, exports and proofs. It is the longest wait that a buyer may ask for, and well
+// within the server's write timeout.
 const requestLimit = 10 * time.Second
 
 // Signed callbacks, requests of the shop's checkout and requests of the staff have token buckets of their own, against a sender
@@ -54,8 +54,8 @@ type API struct {
 	Rehearsals Rehearsals
 }
 
-// Router returns the handler of all routes. The stages run in the order of their cost, so that the cheapest one refuses a request.
-// Router returns an error if a trusted proxy is malformed.
+// Router returns the handler of all routes. The stages run in the order of their cost, so that the cheapest one refuses a
+// request. Router returns an error if a trusted proxy is malformed.
 func Router(a *API) (http.Handler, error) {
 	r, d := gin.New(), &a.Door
 	r.HandleMethodNotAllowed, r.RedirectTrailingSlash = true, false

@@ -120,9 +120,9 @@ func (c cell) text() string {
 }
 
 // readRows reads CSV (RFC 4180) as Excel, Numbers, LibreOffice and pandas write it: in UTF-8 or UTF-16, with any line ends, and
-// commas, semicolons or tabs between the cells. A first line such as "sep=;" may name the separator. Empty rows are skipped, empty
-// cells at the end of a row cut off, and rows filled up to the length of the first. A longer row is invalid. decimal is the sign
-// before the fraction of a number: a comma if semicolons separate the cells, otherwise a point.
+// commas, semicolons or tabs between the cells. A first line such as "sep=;" may name the separator. Empty rows are skipped,
+// empty cells at the end of a row cut off, and rows filled up to the length of the first. A longer row is invalid. decimal is the
+// sign before the fraction of a number: a comma if semicolons separate the cells, otherwise a point.
 func readRows(raw []byte) (rows []sheetRow, decimal string, invalid *service.Invalid) {
 	raw, _, _ = transform.Bytes(unicode.BOMOverride(transform.Nop), raw) // from UTF-16 if a mark says so; in memory it can't fail
 	if !utf8.Valid(raw) {
@@ -175,8 +175,8 @@ type sheetRow struct {
 	cells  []string
 }
 
-// readSheet reads a sheet into a new campaign: a row with the names of the columns, in any order, then one row for each sale, where
-// the columns of the campaign may be empty, or as in the row of the first sale. It returns what is wrong, or nil.
+// readSheet reads a sheet into a new campaign: a row with the names of the columns, in any order, then one row for each sale,
+// where the columns of the campaign may be empty, or as in the row of the first sale. It returns what is wrong, or nil.
 func readSheet(raw []byte, b *campaignBody) *service.Invalid {
 	rows, decimal, invalid := readRows(raw)
 	if invalid != nil {
