@@ -42,8 +42,7 @@ const (
 	streamsFull = 5 * time.Second
 )
 
-// stockEvent is one event, encoded once for all streams: the stock of a sale, or of a campaign's sales, and the state of their
-// line.
+// stockEvent is an event, encoded once for all streams: the stock of a sale or of a campaign's sales, and the state of the line.
 type stockEvent struct {
 	id    string // the same on every instance for the same figures
 	frame []byte
