@@ -16,12 +16,10 @@ import (
 
 // Bounds of the costly work that anonymous requests cause. See middleware.Places.
 const (
-	// hashesOfOne is how many passwords from one address may be hashed, or wait to be hashed, at a time: half of the number
-	// that auth.Passwords lets wait.
+	// hashesOfOne bounds the passwords from one address that are hashed or wait for that: half of what auth.Passwords lets wait.
 	hashesOfOne = 16
-	// issuerCalls is how many calls to an issuer may be under way: enough for a hundred log-ins in a second at an issuer that
-	// takes 300 ms, and few enough that a flood does not overload the issuer. issuerCallsOfOne is how many of these calls may
-	// come from the log-ins of one address.
+	// issuerCalls bounds the calls to an issuer that are under way, and issuerCallsOfOne those for log-ins from one address: enough
+	// for a hundred log-ins a second at an issuer that takes 300 ms, and few enough that a flood does not overload the issuer.
 	issuerCalls      = 32
 	issuerCallsOfOne = 8
 )
@@ -85,15 +83,11 @@ func (a *Accounts) showOutside(c *gin.Context) {
 	}}, model.Accepted, err)
 }
 
-func (a *Accounts) logInByCode(c *gin.Context) {
-	var body struct {
-		Code     string `json:"code"`
-		Verifier string `json:"verifier"`
-		Nonce    string `json:"nonce"`
-	}
-	if !decode(c, maxBodyBytes, &body) {
-		return
-	}
+func (a *Accounts) logInByCode(c *gin.Context, body struct {
+	Code     string `json:"code"`
+	Verifier string `json:"verifier"`
+	Nonce    string `json:"nonce"`
+}) {
 	leave, ok := a.issuing.Take(c)
 	if !ok {
 		return

@@ -100,22 +100,17 @@ func (s *Campaigns) add(c *gin.Context) {
 		return
 	}
 	sale := body.of(model.Sale{LimitPerUser: sales[0].Campaign.LimitPerUser, PayTimeoutSeconds: sales[0].PayTimeoutSeconds})
-	list, verdict, invalid, err := s.Service.Add(c.Request.Context(), c.Param("campaign"), sale, middleware.IdentityOf(c).UserID)
+	list, verdict, invalid, err := s.Service.Add(c.Request.Context(), c.Param("campaign"), sale, userOf(c))
 	answerChange(c, http.StatusCreated, s.viewOperatorCampaign(list), verdict, invalid, err)
 }
 
-func (s *Campaigns) patch(c *gin.Context) {
-	var patch service.CampaignPatch
-	if !decode(c, maxOperatorBodyBytes, &patch) {
-		return
-	}
-	list, verdict, invalid, err := s.Service.Patch(c.Request.Context(), c.Param("campaign"), patch, middleware.IdentityOf(c).UserID)
+func (s *Campaigns) patch(c *gin.Context, patch service.CampaignPatch) {
+	list, verdict, invalid, err := s.Service.Patch(c.Request.Context(), c.Param("campaign"), patch, userOf(c))
 	answerChange(c, http.StatusOK, s.viewOperatorCampaign(list), verdict, invalid, err)
 }
 
 func (s *Campaigns) setStatus(status model.SaleStatus, action string) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		list, verdict, err := s.Service.SetStatus(c.Request.Context(), c.Param("campaign"), status, action, middleware.IdentityOf(c).UserID)
-		answer(c, http.StatusOK, s.viewOperatorCampaign(list), verdict, err)
+		show(c, s.viewOperatorCampaign)(s.Service.SetStatus(c.Request.Context(), c.Param("campaign"), status, action, userOf(c)))
 	}
 }

@@ -13,18 +13,14 @@ import (
 )
 
 const (
-	// consolePause is the wait between a change and the event that shows it, so that changes in quick succession share one
-	// event: nobody can follow more than five events a second.
+	// consolePause is the wait between a change and the event that shows it: nobody can follow more than five events a second.
 	consolePause = 200 * time.Millisecond
-	// consoleCheck is how often a stream checks that its user may still see it, and still listens: only a write shows that a
-	// client has left, since the connection reads nothing meanwhile. The writes also keep proxies from closing the stream.
+	// consoleCheck is how often a stream checks that its user may still see it, and writes: only a write shows that a client has
+	// left. The writes also keep proxies from closing the stream.
 	consoleCheck = time.Second
-	// maxConsoles is how many streams an instance may have open for the staff. A shop's staff needs far fewer.
-	maxConsoles = 100
-	// operatorConsoles is how many of these streams only operators get, so that others can't keep operators out.
-	operatorConsoles = 20
-	// consolesOfOne is how many of these streams one user gets: more than anybody looks at.
-	consolesOfOne = 20
+	// maxConsoles is how many streams an instance may have open for the staff: far more than a shop needs. operatorConsoles of them
+	// are only for operators, so that others can't keep these out, and one user gets at most consolesOfOne.
+	maxConsoles, operatorConsoles, consolesOfOne = 100, 20, 20
 )
 
 // Consoles are the streams that are open for the staff.
@@ -59,10 +55,9 @@ func (s *Consoles) enter(who model.Identity) (leave func(), verdict model.Verdic
 	return func() { leaveAll(); leaveOthers() }, verdict
 }
 
-// stream sends server-sent events to a member of the staff until the client disconnects, the user may no longer see them, or
-// the server stops. next returns the frames to send now, empty if there is no news, and a channel that closes when there is
-// news. A client that takes longer than sendTimeout for a write is disconnected; other streams do not wait for that client. If
-// there is no place for the stream, stream refuses the request as enter says.
+// stream sends server-sent events to a member of the staff until the client disconnects or takes longer than sendTimeout for a
+// write, the user may no longer see them, or the server stops. next returns the frames to send now, empty if there is no news,
+// and a channel that closes when there is news. Without a place, stream refuses the request as enter says.
 func (s *Consoles) stream(c *gin.Context, next func() (frames []byte, changed <-chan struct{})) {
 	leave, verdict := s.enter(middleware.IdentityOf(c))
 	if verdict != model.Accepted {
@@ -119,9 +114,8 @@ func sendToConsole(c *gin.Context, frames []byte) bool {
 	return control.Flush() == nil
 }
 
-// appendEvent appends a server-sent event. The encoding of view never fails, since a view holds only texts, times and finite
-// numbers.
+// appendEvent appends a server-sent event.
 func appendEvent(frames []byte, name string, view any) []byte {
-	data, _ := json.Marshal(view)
+	data, _ := json.Marshal(view) // texts, times and finite numbers always encode
 	return fmt.Appendf(frames, "event: %s\ndata: %s\n\n", name, data)
 }

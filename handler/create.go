@@ -6,7 +6,6 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"flashsale/middleware"
 	"flashsale/model"
 	"flashsale/service"
 )
@@ -45,10 +44,9 @@ func (b termsBody) sale() model.Sale {
 	}
 }
 
-// create answers with the view of the thing that insert makes, and with its path if it has one. With an Idempotency-Key, the id of
-// the thing follows from the operator, the kind of the thing and the key. If an earlier request with this key has made the thing,
-// the answer shows the existing thing, or is IdempotencyMismatch if it differs from what this request asks for. repeated finds a
-// thing by its id; its verdict is NotFound if there is none.
+// create answers with the view of the thing that insert makes, and its path if it has one. With an Idempotency-Key, the thing's
+// id follows from the operator, the kind of the thing and the key: if there is such a thing, the answer shows it, or is
+// IdempotencyMismatch if another was asked for. repeated finds a thing by its id; its verdict is NotFound if there is none.
 func create[T any](
 	c *gin.Context, view func(T) (view any, path string), ids model.OrderIDs, kind string,
 	repeated func(id string) (T, model.Verdict, error), insert func(id, actor string) (T, model.Verdict, *service.Invalid, error),
@@ -57,7 +55,7 @@ func create[T any](
 	if !ok {
 		return
 	}
-	actor, id := middleware.IdentityOf(c).UserID, ""
+	actor, id := userOf(c), ""
 	find := func() (T, model.Verdict, error) {
 		if key == "" {
 			return *new(T), model.NotFound, nil

@@ -24,8 +24,7 @@ import (
 	"flashsale/service"
 )
 
-// Media types of request bodies. No handler reads multipart/form-data: no form uploads files, and the parser would
-// write large parts to temporary files.
+// Media types of request bodies. No handler reads multipart/form-data, whose parser would write large parts to temporary files.
 const (
 	jsonBody = "application/json"
 	formBody = "application/x-www-form-urlencoded"
@@ -34,36 +33,41 @@ const (
 const (
 	// maxBodyBytes bounds most bodies. The largest of them is a log-in with an authorization code of up to 3 KiB.
 	maxBodyBytes = 4 << 10
-	// maxOperatorBodyBytes fits the longest sale in Chinese, even if the client escapes each character as six bytes of
-	// ASCII: a description and a title of together 2,200 characters then take 13,200 bytes.
+	// maxOperatorBodyBytes fits the longest sale in Chinese: description and title, 2,200 characters, each escaped as six bytes.
 	maxOperatorBodyBytes = 16 << 10
-	// maxNoticeBytes fits a payment provider's notices, which have many fields that the engine does not read. Stripe names no
-	// bound of their size.
+	// maxNoticeBytes fits a payment provider's notices, with the many fields that the engine does not read. Stripe names no bound.
 	maxNoticeBytes = 256 << 10
-	// smallBodyBytes is the largest announced length (Content-Length) for which the body is read into one buffer of
-	// exactly that size. Most bodies belong to purchases and are that small.
+	// smallBodyBytes is the largest Content-Length for which the body, mostly of a purchase, is read into one buffer of that size.
 	smallBodyBytes = 64
 	// maxQuotedBytes bounds the part of a client's body that a refusal repeats, so that the refusal stays one readable line.
 	maxQuotedBytes = 100
 )
 
 // decode reads the request's body, a JSON object of no more than most bytes, into the value that into points to. If that fails,
-// decode refuses the request and returns false. The refusal is UnsupportedMediaType with the right type, TooLarge with the
-// bound, or BadRequest with the reason. into may then be partly filled.
+// it refuses the request as UnsupportedMediaType, TooLarge or BadRequest, with the right type, the bound or the reason.
 func decode(c *gin.Context, most int64, into any) bool {
 	body, ok := readBody(c, jsonBody, most)
 	if !ok {
 		return false
 	}
-	if invalid := decodeObject(body, into); invalid != nil {
+	invalid := decodeObject(body, into)
+	if invalid != nil {
 		refuseInvalid(c, invalid)
-		return false
 	}
-	return true
+	return invalid == nil
 }
 
-// readBody returns the raw body of a request. If the body has another media type or more than most bytes, or can't be read,
-// readBody refuses the request as decode does, and returns false.
+// takes returns a handler that decodes the request's body for next, or refuses the request as decode does.
+func takes[B any](most int64, next func(c *gin.Context, body B)) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		var body B
+		if decode(c, most, &body) {
+			next(c, body)
+		}
+	}
+}
+
+// readBody returns the raw body of a request, or refuses the request as decode does.
 func readBody(c *gin.Context, mediaType string, most int64) ([]byte, bool) {
 	if !isOf(middleware.HeaderOf(c, "Content-Type"), mediaType) {
 		middleware.Refuse(c, middleware.Refusal{Verdict: model.UnsupportedMediaType, Invalid: &service.Invalid{Reason: otherType, Value: mediaType}})
@@ -100,6 +104,9 @@ func isOf(contentType, mediaType string) bool {
 	return err == nil && given == mediaType
 }
 
+// userOf returns the id of the user who is logged in.
+func userOf(c *gin.Context) string { return middleware.IdentityOf(c).UserID }
+
 func refuse(c *gin.Context, v model.Verdict) { middleware.Refuse(c, middleware.Refusal{Verdict: v}) }
 
 // refuseInvalid refuses a request as BadRequest, with what is wrong in it.
@@ -107,8 +114,8 @@ func refuseInvalid(c *gin.Context, invalid *service.Invalid) {
 	middleware.Refuse(c, middleware.Refusal{Verdict: model.BadRequest, Invalid: invalid})
 }
 
-// strict are the rules for bodies. Unknown fields are refused; the package itself refuses repeated ones, and tells capital from
-// small letters. A null leaves a field as it was, and an escape of half a surrogate pair becomes U+FFFD.
+// strict are the rules for bodies: unknown and repeated fields are refused, capitals and small letters differ, null leaves a
+// field as it was, and an escape of half a surrogate pair becomes U+FFFD.
 var strict = json.JoinOptions(
 	json.RejectUnknownMembers(true), jsonv1.MergeWithLegacySemantics(true),
 	jsontext.AllowInvalidUTF8(true), jsonv1.ParseTimeWithLooseRFC3339(true),
@@ -176,8 +183,7 @@ func integer[N int | int64](value []byte, n *N) error {
 	return wrong
 }
 
-// quoted returns a part of a client's body in the form in which a refusal repeats it: escaped, on one line, and cut
-// after maxQuotedBytes.
+// quoted returns a part of a client's body as a refusal repeats it: escaped, on one line, and cut after maxQuotedBytes.
 func quoted(s string) string {
 	s = strings.Trim(strconv.Quote(s), `"`)
 	if len(s) > maxQuotedBytes {

@@ -41,8 +41,7 @@ type Limits struct {
 	Origins        []string // of pages that may call the API from a browser
 }
 
-// methods are the methods that have their own figures in the metrics. All others are counted as "other", so that
-// clients can't create metrics.
+// methods have their own figures in the metrics. All others are counted as "other", so that clients can't create metrics.
 var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPatch, http.MethodDelete, http.MethodOptions}
 
 // observe measures every request by the pattern of its route, never by its path, which may contain a buyer's path token.
@@ -90,13 +89,11 @@ func verdictOf(c *gin.Context) model.Verdict {
 	return internalError
 }
 
-// stageSample is the sampling of stages: only one request in stageSample has its stages timed, since reading the clock after
-// each stage costs more than most of the stages do.
+// One request in stageSample has its stages timed, since reading the clock costs more than most stages.
 const stageSample = 8
 
-// timed measures a stage, for one request in stageSample. The stage must return before the next one begins, so that its time
-// does not include that of the next. The time of the first stage includes the few steps that every request takes before that
-// stage.
+// timed measures a stage, for one request in stageSample. The stage must return before the next one begins. The time of the first
+// stage includes the few steps before it.
 func (d *Door) timed(stage string, h gin.HandlerFunc) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		h(c)

@@ -20,8 +20,7 @@ const (
 	exportPatience = 10 * time.Second
 )
 
-// download sends a long answer in parts, as they are made. The headers go out with the first part, so that an error before the
-// first part can still be answered with a problem.
+// download sends a long answer in parts. The headers go out with the first part, so that an error before can be answered.
 type download struct {
 	c       *gin.Context
 	closing <-chan struct{} // closed when the server stops: the answer ends
@@ -54,8 +53,8 @@ func (d *download) Write(part []byte) (int, error) {
 	return n, err
 }
 
-// end ends the answer, as a refusal or a failure if there is one, unless the client is gone. If the answer has begun and can't
-// be finished, net/http closes the connection, so that nobody takes a part for the whole.
+// end ends the answer, as a refusal or a failure if there is one, unless the client is gone. An answer that has begun and can't
+// be finished breaks off, so that nobody takes a part for the whole.
 func (d *download) end(verdict model.Verdict, err error) {
 	switch {
 	case d.lost:

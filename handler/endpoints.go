@@ -59,14 +59,10 @@ func (e *Endpoints) list(c *gin.Context) {
 	answer(c, http.StatusOK, gin.H{"endpoints": each(list, view)}, model.Accepted, err)
 }
 
-func (e *Endpoints) create(c *gin.Context) {
-	var body struct {
-		URL  string `json:"url"`
-		Rate int    `json:"rate"`
-	}
-	if !decode(c, maxBodyBytes, &body) {
-		return
-	}
+func (e *Endpoints) create(c *gin.Context, body struct {
+	URL  string `json:"url"`
+	Rate int    `json:"rate"`
+}) {
 	view := func(made endpointView) (any, string) { return made, "" }
 	create(c, view, e.Service.IDs, "endpoint ", func(id string) (endpointView, model.Verdict, error) {
 		made, secret, verdict, err := e.Service.Repeated(c.Request.Context(), id, body.URL, body.Rate)
@@ -77,26 +73,22 @@ func (e *Endpoints) create(c *gin.Context) {
 	})
 }
 
-func (e *Endpoints) change(c *gin.Context) {
-	var change model.EndpointChange
-	if !decode(c, maxBodyBytes, &change) {
-		return
-	}
+func (e *Endpoints) change(c *gin.Context, change model.EndpointChange) {
 	if change.State != "" && change.State != model.EndpointOn && change.State != model.EndpointOff {
 		refuseInvalid(c, &service.Invalid{Field: "state", Reason: notAChoice, Value: "on, off"})
 		return
 	}
-	changed, verdict, invalid, err := e.Service.Change(c.Request.Context(), c.Param("endpoint"), change, middleware.IdentityOf(c).UserID)
+	changed, verdict, invalid, err := e.Service.Change(c.Request.Context(), c.Param("endpoint"), change, userOf(c))
 	answerChange(c, http.StatusOK, viewEndpoint(changed, ""), verdict, invalid, err)
 }
 
 func (e *Endpoints) renewSecret(c *gin.Context) {
-	changed, secret, verdict, err := e.Service.NewSecret(c.Request.Context(), c.Param("endpoint"), middleware.IdentityOf(c).UserID)
+	changed, secret, verdict, err := e.Service.NewSecret(c.Request.Context(), c.Param("endpoint"), userOf(c))
 	answer(c, http.StatusOK, viewEndpoint(changed, secret), verdict, err)
 }
 
 func (e *Endpoints) remove(c *gin.Context) {
-	verdict, err := e.Service.Remove(c.Request.Context(), c.Param("endpoint"), middleware.IdentityOf(c).UserID)
+	verdict, err := e.Service.Remove(c.Request.Context(), c.Param("endpoint"), userOf(c))
 	answer(c, http.StatusOK, gin.H{"id": c.Param("endpoint")}, verdict, err)
 }
 
@@ -117,25 +109,22 @@ func viewDelivery(d model.Delivery) deliveryView {
 
 // deliveries answers with a page of an endpoint's deliveries, the newest first.
 func (e *Endpoints) deliveries(c *gin.Context) {
-	cursor, limit, ok := readPage(c)
-	if !ok {
-		return
-	}
-	below := int64(math.MaxInt64)
-	if cursor != "" {
-		var err error
-		if below, err = strconv.ParseInt(cursor, 10, 64); err != nil {
-			refuseInvalid(c, &service.Invalid{Field: "cursor", Reason: notACursor})
-			return
+	answerPage(c, "deliveries", viewDelivery, func(cursor string, limit int) (list []model.Delivery, next string, err error) {
+		below := int64(math.MaxInt64)
+		if cursor != "" {
+			if below, err = strconv.ParseInt(cursor, 10, 64); err != nil {
+				return nil, "", model.ErrBadCursor
+			}
 		}
-	}
-	list, verdict, err := e.Service.Deliveries(c.Request.Context(), c.Param("endpoint"), below, limit+1)
-	next := ""
-	if len(list) > limit {
-		list = list[:limit]
-		next = strconv.FormatInt(list[limit-1].ID, 10)
-	}
-	answer(c, http.StatusOK, gin.H{"deliveries": each(list, viewDelivery), "next_cursor": next}, verdict, err)
+		list, verdict, err := e.Service.Deliveries(c.Request.Context(), c.Param("endpoint"), below, limit+1)
+		if err == nil && verdict != model.Accepted {
+			err = middleware.Refusal{Verdict: verdict}
+		}
+		if len(list) > limit {
+			list, next = list[:limit], strconv.FormatInt(list[limit-1].ID, 10)
+		}
+		return list, next, err
+	})
 }
 
 // redeliver sends the events of a delivery once more, and answers with the new delivery.
@@ -145,6 +134,5 @@ func (e *Endpoints) redeliver(c *gin.Context) {
 		refuse(c, model.NotFound)
 		return
 	}
-	d, verdict, err := e.Service.Redeliver(c.Request.Context(), c.Param("endpoint"), id)
-	answer(c, http.StatusOK, viewDelivery(d), verdict, err)
+	show(c, viewDelivery)(e.Service.Redeliver(c.Request.Context(), c.Param("endpoint"), id))
 }

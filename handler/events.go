@@ -25,39 +25,32 @@ import (
 const (
 	// heartbeat is how often a stream sends the unchanged stock, so that proxies do not close the stream.
 	heartbeat = 15 * time.Second
-	// eventPause is the pause after an event of a sale, unless the sale starts or ends: nobody can read figures that
-	// change faster.
+	// eventPause is the pause after an event, unless the sale starts or ends: nobody can read figures that change faster.
 	eventPause = 200 * time.Millisecond
-	// sendsPerSecond bounds the events that an instance sends to all its streams together: one event to one stream
-	// takes some ten microseconds. While stock changes all the time, a larger crowd gets events less often.
+	// sendsPerSecond bounds the events that an instance sends to all its streams together, at some ten microseconds each. While
+	// stock changes all the time, a larger crowd gets events less often.
 	sendsPerSecond = 5_000
-	// sendsAtOnce is the size of a batch of sends. Batches are spread over time, and each is small enough to leave time
-	// for purchases.
+	// sendsAtOnce is the size of a batch of sends, small enough to leave time for purchases.
 	sendsAtOnce = 100
-	// sendTimeout is how long a client may take to accept an event before it is disconnected. A stop of the server may
-	// wait as long.
+	// sendTimeout is how long a client may take to accept an event, and so how long a stop of the server may wait.
 	sendTimeout = 2 * time.Second
-	// sendBuffer bounds the kernel's send buffer for a client that reads slowly. Until the client has read the buffer,
-	// it sees old figures.
+	// sendBuffer bounds the kernel's send buffer. A client that reads slowly sees figures as old as the buffer.
 	sendBuffer = 8 << 10
-	// maxStreams is how many streams an instance may have open for buyers. It bounds their memory, and how long an event takes
-	// to reach all of them.
+	// maxStreams bounds the streams for buyers: their memory, and how long an event takes to reach all of them.
 	maxStreams = 20_000
-	// streamsFull is the Retry-After of a request for a stream when there is no room. Streams end as soon as visitors leave the
-	// pages that show them.
+	// streamsFull is the Retry-After when there is no room for a stream. Streams end as visitors leave the pages that show them.
 	streamsFull = 5 * time.Second
 )
 
-// stockEvent is one event: the stock of a sale, or of a campaign's sales, and the state of their line if they are in line. The
-// event is encoded once for all streams.
+// stockEvent is an event, encoded once for all streams: the stock of a sale or of a campaign's sales, and the state of the line.
 type stockEvent struct {
 	id    string // the same on every instance for the same figures
 	frame []byte
 	over  bool // the sale can't be read any more; a client that connects again gets the reason
 }
 
-// Streams are the open event streams of an instance. Their connections are hijacked from net/http, which would keep
-// buffers and a deep stack for each, some 30 KiB. A small goroutine for each is enough.
+// Streams are the open event streams of an instance. Their connections are hijacked from net/http, which would keep some 30 KiB
+// of buffers and stack for each. A small goroutine for each is enough.
 type Streams struct {
 	*Offers
 	now     func() time.Time
@@ -126,8 +119,8 @@ func (s *Streams) leave() {
 	s.running.Done()
 }
 
-// ofSale streams a sale's stock, and the state of its line, as server-sent events: at the beginning, unless the client has the
-// figures already, on each change, and at each heartbeat.
+// ofSale streams a sale's stock and line as server-sent events: at the beginning, unless the client has the figures already, on
+// each change, and at each heartbeat.
 func (s *Streams) ofSale(c *gin.Context) {
 	if offer, ok := s.offer(c); ok {
 		s.answer(c, offer.ID)
@@ -217,9 +210,8 @@ func (s *Streams) part(saleID string, one *stream) {
 	}
 }
 
-// send writes the newest event to the client, unless it was already sent. If another call is running, send returns at
-// once, and the running call looks for a newer event. If the client does not take the event in time, or the sale can't be read
-// any more, send closes the connection, which also ends serve.
+// send writes the newest event to the client, unless it was already sent. If another call is running, that call does it. If the
+// client does not take the event in time, or the sale can't be read any more, send closes the connection, which ends serve.
 func (one *stream) send() {
 	if one.calls.Add(1) > 1 {
 		return
@@ -246,8 +238,7 @@ func (one *stream) write(part []byte) bool {
 	return err == nil
 }
 
-// tell sends the newest event to all streams of a sale or campaign. Each send has its own goroutine, so that a slow client
-// does not delay the others.
+// tell sends the newest event to all streams of a sale or campaign, each in a goroutine, so that a slow client delays no others.
 func (s *Streams) tell(ctx context.Context, saleID string) {
 	s.mu.Lock()
 	crowd := slices.Collect(maps.Keys(s.crowds[saleID]))
@@ -301,8 +292,7 @@ func (s *Streams) watch(ctx context.Context, id string, to *service.Newest[*stoc
 	}
 }
 
-// read returns the sale or the sales of the campaign that has the id. The list is empty if nothing has the id, or if the
-// database is needed and does not answer.
+// read returns the sale, or the sales of the campaign, that has the id: none if nothing has it, or the database does not answer.
 func (s *Streams) read(ctx context.Context, id string) []model.Offer {
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
@@ -349,8 +339,8 @@ func eventOf(id string, sales []model.Offer, now time.Time) *stockEvent {
 		}
 	}
 	if first.Stock.Lined == model.InLine {
-		// The id leaves out the number of entries: while a line fills up, new entries would cause events all the time. Everything
-		// else that is public about a line changes together with one of these values.
+		// The id leaves out the number of entries, which would cause events all the time while a line fills up. Everything else that
+		// is public about a line changes together with one of these values.
 		event.id = fmt.Sprintf("%s-%s-%d-%d", event.id, first.Line.Phase, first.Line.Serving, first.Revision)
 		event.frame = appendEvent(nil, "line", viewLine(first, first.State(now, first.Stock.Free())))
 	}

@@ -12,8 +12,7 @@ import (
 const (
 	// checkTimeout bounds the checks of all dependencies for one answer of /readyz.
 	checkTimeout = time.Second
-	// readyAge is how long the results of the checks are reused, so that a flood of /readyz runs them at most five
-	// times a second.
+	// readyAge is how long results are reused, so that a flood of /readyz runs the checks at most five times a second.
 	readyAge = 200 * time.Millisecond
 )
 
@@ -33,8 +32,7 @@ type Health struct {
 
 func (h *Health) live(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"status": "ok"}) }
 
-// ready answers with the results of the checks, at most readyAge old. A request that comes while checks run waits for their
-// results. The answer does not say why a check failed, since anybody may read it.
+// ready answers with the results of the checks, at most readyAge old, without why a check failed: anybody may read the answer.
 func (h *Health) ready() gin.HandlerFunc {
 	var mu sync.Mutex
 	var states gin.H

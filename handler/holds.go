@@ -5,7 +5,6 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"flashsale/middleware"
 	"flashsale/model"
 	"flashsale/service"
 )
@@ -22,54 +21,41 @@ func (h *Holds) keys(c *gin.Context) {
 	c.Data(http.StatusOK, "application/jwk-set+json", h.Keys)
 }
 
+// get answers with an order and its buyer, as all handlers here do: the shop's server asks about the orders of all buyers.
 func (h *Holds) get(c *gin.Context) {
-	order, verdict, err := h.Service.Hold(c.Request.Context(), c.Param("id"))
-	answerHold(c, order, verdict, err)
+	show(c, viewBuyersOrder)(h.Service.Hold(c.Request.Context(), c.Param("id")))
 }
 
-func (h *Holds) settle(c *gin.Context) {
-	var body struct {
-		Reference   string `json:"reference"`
-		AmountCents *int64 `json:"amount_cents"`
-	}
-	if !decode(c, maxBodyBytes, &body) || !isID(c, "reference", body.Reference) {
-		return
-	}
-	if body.AmountCents == nil {
+func (h *Holds) settle(c *gin.Context, body struct {
+	Reference   string `json:"reference"`
+	AmountCents *int64 `json:"amount_cents"`
+}) {
+	switch {
+	case !isID(c, "reference", body.Reference):
+	case body.AmountCents == nil:
 		refuseInvalid(c, &service.Invalid{Field: "amount_cents", Reason: missingField})
-		return
+	default:
+		show(c, viewBuyersOrder)(h.Service.Settle(c.Request.Context(), c.Param("id"), body.Reference, *body.AmountCents))
 	}
-	order, verdict, err := h.Service.Settle(c.Request.Context(), c.Param("id"), body.Reference, *body.AmountCents)
-	answerHold(c, order, verdict, err)
 }
 
-func (h *Holds) refunded(c *gin.Context) {
-	var body struct {
-		Reference string `json:"reference"`
+func (h *Holds) refunded(c *gin.Context, body struct {
+	Reference string `json:"reference"`
+}) {
+	if isID(c, "reference", body.Reference) {
+		show(c, viewBuyersOrder)(h.Service.Refunded(c.Request.Context(), c.Param("id"), body.Reference))
 	}
-	if !decode(c, maxBodyBytes, &body) || !isID(c, "reference", body.Reference) {
-		return
-	}
-	order, verdict, err := h.Service.Refunded(c.Request.Context(), c.Param("id"), body.Reference)
-	answerHold(c, order, verdict, err)
 }
 
 func (h *Holds) release(c *gin.Context) {
-	order, verdict, err := h.Service.Release(c.Request.Context(), c.Param("id"), middleware.IdentityOf(c).UserID)
-	answerHold(c, order, verdict, err)
+	show(c, viewBuyersOrder)(h.Service.Release(c.Request.Context(), c.Param("id"), userOf(c)))
 }
 
-// isID reports whether a field has the form of a user's id: 1 to 64 letters, digits and . _ : - of ASCII. If not, it refuses the
-// request.
+// isID reports whether a field has the form of a user's id. If not, it refuses the request.
 func isID(c *gin.Context, field, id string) bool {
 	ok := model.ValidUserID(id)
 	if !ok {
 		refuseInvalid(c, &service.Invalid{Field: field, Reason: notAnID, Min: 1, Max: model.MaxUserID})
 	}
 	return ok
-}
-
-// answerHold shows the order with its buyer: the shop's server asks about the orders of all buyers.
-func answerHold(c *gin.Context, order model.Order, verdict model.Verdict, err error) {
-	answer(c, http.StatusOK, viewBuyersOrder(order), verdict, err)
 }

@@ -25,20 +25,11 @@ func (l *Lab) there(c *gin.Context) {
 	}
 }
 
-func (l *Lab) start(c *gin.Context) {
-	var body struct {
-		Strategies  []string `json:"strategies"`
-		Buyers      int      `json:"buyers"`
-		Stock       int      `json:"stock"`
-		Concurrency int      `json:"concurrency"`
-		WhileOpen   bool     `json:"while_open"`
-	}
-	if !decode(c, maxOperatorBodyBytes, &body) {
-		return
-	}
-	run, verdict, invalid := l.Desk.Start(model.LabPlan{
-		Strategies: body.Strategies, Buyers: body.Buyers, Stock: body.Stock, Concurrency: body.Concurrency,
-	}, body.WhileOpen)
+func (l *Lab) start(c *gin.Context, body struct {
+	model.LabPlan
+	WhileOpen bool `json:"while_open"`
+}) {
+	run, verdict, invalid := l.Desk.Start(body.LabPlan, body.WhileOpen)
 	answerChange(c, http.StatusAccepted, gin.H{"run": viewLabRun(run)}, verdict, invalid, nil)
 }
 
@@ -57,8 +48,7 @@ func (l *Lab) running() *labRunView {
 	return viewLabRun(run)
 }
 
-// show answers with the strategies, stores and limits of the lab, the run under way, and the reports of earlier
-// runs.
+// show answers with the strategies, stores and limits of the lab, the run under way, and the reports of earlier runs.
 func (l *Lab) show(c *gin.Context) {
 	reports := each(l.Desk.Reports(), func(r lab.Shelved) gin.H {
 		return gin.H{
@@ -89,8 +79,8 @@ func viewLabRun(r *lab.State) *labRunView {
 	return &labRunView{stamp(r.StartedAt), r}
 }
 
-// events streams the run under way: a progress event at once and on each change, and a done event at the end. A client that
-// connects while no run is under way gets the last run, if there was one, and then the next run.
+// events streams the run under way, or else the last one and then the next: a progress event at once and on each change, and a
+// done event at the end.
 func (l *Lab) events(c *gin.Context) {
 	var said *lab.State
 	l.Consoles.stream(c, func() (frames []byte, changed <-chan struct{}) {
@@ -111,8 +101,7 @@ func (l *Lab) events(c *gin.Context) {
 	})
 }
 
-// report answers with a report as a page, or as JSON if the id has the suffix .json. It needs no log-in: whoever has
-// the id may read the report.
+// report answers with a report as a page, or as JSON if the id ends in .json. Whoever has the id may read the report.
 func (l *Lab) report(c *gin.Context) {
 	id, figures := strings.CutSuffix(c.Param("report"), ".json")
 	report, ok, err := l.Desk.Report(id)

@@ -3,7 +3,6 @@ package handler
 import (
 	"context"
 	"net/http"
-	"strconv"
 
 	"github.com/gin-gonic/gin"
 
@@ -14,16 +13,14 @@ import (
 )
 
 const (
-	// proofReaders is how many proofs an instance sends at the same time. Each takes about 100 KB, for a page of entries.
-	proofReaders = 500
-	// proofReadersOfOne is how many of these proofs go to one address.
-	proofReadersOfOne = 10
+	// proofReaders is how many proofs an instance sends at the same time, and proofReadersOfOne how many of them to one address.
+	// Each takes about 100 KB, for a page of entries.
+	proofReaders, proofReadersOfOne = 500, 10
+	// drawMaxAge is the Cache-Control of a proof, which does not change.
+	drawMaxAge = "public, max-age=3600"
 )
 
-// drawMaxAge is how long caches may keep a proof, in seconds. A proof does not change.
-const drawMaxAge = 3600
-
-// lineView is the public state of a sale's line, from which each entrant can compute their place.
+// lineView is the public state of a line, from which each entrant can compute their place.
 type lineView struct {
 	Mode       model.Mode  `json:"mode"`
 	Phase      model.Phase `json:"phase"`
@@ -91,7 +88,7 @@ func (l *Lines) enter(c *gin.Context) {
 	if !decode(c, maxBodyBytes, &body) {
 		return
 	}
-	e, ticket, verdict, err := l.Service.Enter(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("sale"), body.Quantity, body.Altcha)
+	e, ticket, verdict, err := l.Service.Enter(c.Request.Context(), userOf(c), c.Param("sale"), body.Quantity, body.Altcha)
 	status := http.StatusOK
 	if e.New {
 		status = http.StatusCreated
@@ -102,7 +99,7 @@ func (l *Lines) enter(c *gin.Context) {
 
 // challenge answers with the work that the user has to do before entering.
 func (l *Lines) challenge(c *gin.Context) {
-	challenge, verdict, err := l.Service.Challenge(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("sale"))
+	challenge, verdict, err := l.Service.Challenge(c.Request.Context(), userOf(c), c.Param("sale"))
 	answer(c, http.StatusOK, challenge, verdict, err)
 }
 
@@ -117,17 +114,16 @@ type entryView struct {
 }
 
 func (l *Lines) mine(c *gin.Context) {
-	e, rank, verdict, err := l.Service.Mine(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("sale"))
+	e, rank, verdict, err := l.Service.Mine(c.Request.Context(), userOf(c), c.Param("sale"))
 	answer(c, http.StatusOK, entryView{e.Number, known(rank), e.Quantity, e.State, e.Units, optional(e.Until)}, verdict, err)
 }
 
 func (l *Lines) leave(c *gin.Context) {
-	verdict, err := l.Service.Leave(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("sale"))
+	verdict, err := l.Service.Leave(c.Request.Context(), userOf(c), c.Param("sale"))
 	answer(c, http.StatusOK, gin.H{"state": model.EntryLeft}, verdict, err)
 }
 
-// draw answers with the document that proves the order of a line and the winners of a draw. The document is long, so it is sent
-// in parts, as it is read.
+// draw sends the long document that proves the order of a line and the winners of a draw, in parts, as it is read.
 func (l *Lines) draw() gin.HandlerFunc {
 	readers := middleware.NewPlaces(proofReaders, proofReadersOfOne)
 	return func(c *gin.Context) {
@@ -138,9 +134,7 @@ func (l *Lines) draw() gin.HandlerFunc {
 		defer leave()
 		ctx, cancel := context.WithTimeout(c.Request.Context(), exportLimit)
 		defer cancel()
-		out := &download{c: c, closing: l.Closing, header: http.Header{
-			"Content-Type": {jsonType}, "Cache-Control": {"public, max-age=" + strconv.Itoa(drawMaxAge)},
-		}}
+		out := &download{c: c, closing: l.Closing, header: http.Header{"Content-Type": {jsonType}, "Cache-Control": {drawMaxAge}}}
 		if !isHead(c) {
 			out.end(l.Proofs.Write(ctx, out, c.Param("sale")))
 			return
@@ -155,19 +149,15 @@ func (l *Lines) draw() gin.HandlerFunc {
 
 // proof answers with the hashes that prove that the user's entry is in the Merkle tree whose root the line has published.
 func (l *Lines) proof(c *gin.Context) {
-	number, tag, path, verdict, err := l.Proofs.Path(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("sale"))
+	number, tag, path, verdict, err := l.Proofs.Path(c.Request.Context(), userOf(c), c.Param("sale"))
 	answer(c, http.StatusOK, gin.H{"number": number, "tag": tag, "path": path}, verdict, err)
 }
 
 // extend makes the calls of a sale's line end later.
-func (l *Lines) extend(c *gin.Context) {
-	var body struct {
-		Seconds int `json:"seconds"`
-	}
-	if !decode(c, maxOperatorBodyBytes, &body) {
-		return
-	}
-	calls, verdict, invalid, err := l.Sales.ExtendCalls(c.Request.Context(), c.Param("sale"), body.Seconds, middleware.IdentityOf(c).UserID)
+func (l *Lines) extend(c *gin.Context, body struct {
+	Seconds int `json:"seconds"`
+}) {
+	calls, verdict, invalid, err := l.Sales.ExtendCalls(c.Request.Context(), c.Param("sale"), body.Seconds, userOf(c))
 	answerChange(c, http.StatusOK, gin.H{"calls": calls}, verdict, invalid, err)
 }
 
@@ -177,7 +167,7 @@ func (l *Lines) void(c *gin.Context) {
 	if !decode(c, maxOperatorBodyBytes, &rule) {
 		return
 	}
-	voided, verdict, invalid, err := l.Sales.VoidEntries(c.Request.Context(), c.Param("sale"), rule, middleware.IdentityOf(c).UserID)
+	voided, verdict, invalid, err := l.Sales.VoidEntries(c.Request.Context(), c.Param("sale"), rule, userOf(c))
 	answerChange(c, http.StatusOK, gin.H{"voided": voided}, verdict, invalid, err)
 }
 

@@ -39,8 +39,7 @@ func (l *Live) figures(c *gin.Context) {
 	})
 }
 
-// figuresView holds the figures of a sale for the console. If a store does not answer, the figures from it keep
-// their last values.
+// figuresView holds the figures of a sale for the console. If a store does not answer, its figures keep their last values.
 type figuresView struct {
 	Now       stamp                       `json:"now"`
 	State     model.SaleState             `json:"state"`
@@ -57,7 +56,7 @@ type figuresView struct {
 	Units     map[model.OrderStatus]int64 `json:"units"`
 	BooksAt   *stamp                      `json:"books_at"` // when orders, units and ok were read; null: not yet
 	OK        bool                        `json:"ok"`       // the books balanced at that time
-	Database  reachableView               `json:"database"`
+	Database  gin.H                       `json:"database"`
 	Gate      gateView                    `json:"gate"`
 	Drift     int64                       `json:"drift"`
 	DriftAt   *stamp                      `json:"drift_at"` // when drift was measured, while the stock stood still; null: not yet
@@ -65,8 +64,7 @@ type figuresView struct {
 	Instances []instanceView              `json:"instances"`
 }
 
-// lineFiguresView holds the figures of a line. An entry that its user gave up, or that an operator removed, counts as waiting
-// until its rank is served.
+// lineFiguresView holds the figures of a line. An entry that was given up or removed counts as waiting until its rank is served.
 type lineFiguresView struct {
 	Phase       model.Phase `json:"phase"`
 	Entries     int64       `json:"entries"`
@@ -77,10 +75,6 @@ type lineFiguresView struct {
 	Spent       int64       `json:"spent"`    // calls that became orders
 	Lapsed      int64       `json:"lapsed"`   // calls that ended without an order
 	CallSeconds int         `json:"call_seconds"`
-}
-
-type reachableView struct {
-	Reachable bool `json:"reachable"`
 }
 
 type gateView struct {
@@ -115,7 +109,7 @@ func viewFigures(f *service.SaleFigures) figuresView {
 		Purchases: map[model.Verdict]int64{},
 		Orders:    f.Books.Orders, Units: f.Books.Units, BooksAt: optional(f.BooksAt),
 		OK:       !f.BooksAt.IsZero() && len(f.Books.Violations()) == 0,
-		Database: reachableView{f.Database},
+		Database: gin.H{"reachable": f.Database},
 		Gate: gateView{
 			Reachable: f.Reachable, Epoch: f.Gate.Epoch, Open: f.Gate.Open, Left: f.Gate.Left, Inflight: f.Gate.Inflight, Stream: f.Gate.Stream,
 		},
@@ -133,9 +127,8 @@ func viewFigures(f *service.SaleFigures) figuresView {
 	}
 	for _, id := range slices.Sorted(maps.Keys(f.Instances)) {
 		i := f.Instances[id]
-		view := instanceView{
-			ID: id, URL: i.URL, Strategy: i.Strategy, GateReachable: i.GateReachable, ReportedAt: stamp(time.UnixMilli(i.ReportedAtMs)),
-		}
+		at := stamp(time.UnixMilli(i.ReportedAtMs))
+		view := instanceView{ID: id, URL: i.URL, Strategy: i.Strategy, GateReachable: i.GateReachable, ReportedAt: at}
 		for verdict, n := range i.Sales[f.Offer.ID] {
 			v.Purchases[verdict] += n
 			view.Requests += n
@@ -148,8 +141,7 @@ func viewFigures(f *service.SaleFigures) figuresView {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// stats answers with what the running instances report. It leaves out what figures sums up: requests by
-// sale, and latencies.
+// stats answers with what the running instances report, without what figures sums up: requests by sale, and latencies.
 func (l *Live) stats(c *gin.Context) {
 	views := map[string]gin.H{}
 	for id, i := range l.Instances(c.Request.Context()) {

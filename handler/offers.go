@@ -19,8 +19,7 @@ type Offers struct {
 	PublicURL func() string
 }
 
-// offer returns the route's sale. If there is no such sale or the database does not answer, it ends the request and
-// returns false.
+// offer returns the route's sale. If it is not found, offer ends the request as found does.
 func (f *Offers) offer(c *gin.Context) (model.Offer, bool) {
 	if offer := f.Catalog.InMemory(c.Param("sale")); offer != nil {
 		return *offer, true
@@ -31,8 +30,7 @@ func (f *Offers) offer(c *gin.Context) (model.Offer, bool) {
 	return offer, found(c, ok, err)
 }
 
-// campaign returns the sales of the route's campaign. If there is no such campaign or the database does not answer, it ends
-// the request and returns false.
+// campaign returns the sales of the route's campaign. If it is not found, campaign ends the request as found does.
 func (f *Offers) campaign(c *gin.Context) ([]model.Offer, bool) {
 	ctx, cancel := context.WithTimeout(c.Request.Context(), requestLimit)
 	defer cancel()
@@ -93,8 +91,8 @@ func (f *Offers) saleView(o model.Offer) saleView {
 	}
 }
 
-// operatorSaleView adds the status that the operator has set: before the start, the state does not say whether the sale
-// is paused. It also adds the number of shards, and the units in orders, which buyers do not see.
+// operatorSaleView adds what buyers do not see: the number of shards, the units in orders, and the status that the operator has
+// set, since before the start the state does not say whether the sale is paused.
 type operatorSaleView struct {
 	saleView
 	Status model.SaleStatus `json:"status"`

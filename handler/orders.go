@@ -16,8 +16,7 @@ import (
 	"flashsale/service"
 )
 
-// Page sizes of all lists that have pages. The largest page of sales has some 8 MB: 500 sales with the longest texts. A page of
-// campaigns may have 64 times as much.
+// Page sizes of all lists. The largest page of sales, with the longest texts, has some 8 MB; one of campaigns 64 times as much.
 const (
 	usualPage = 50
 	maxPage   = 500
@@ -31,28 +30,24 @@ type Orders struct {
 }
 
 func (o *Orders) get(c *gin.Context) {
-	order, verdict, err := o.Service.Order(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("id"))
-	answer(c, http.StatusOK, viewOrder(order), verdict, err)
+	show(c, viewOrder)(o.Service.Order(c.Request.Context(), userOf(c), c.Param("id")))
 }
 
 func (o *Orders) cancel(c *gin.Context) {
-	order, verdict, err := o.Service.Cancel(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("id"))
-	answer(c, http.StatusOK, viewOrder(order), verdict, err)
+	show(c, viewOrder)(o.Service.Cancel(c.Request.Context(), userOf(c), c.Param("id")))
 }
 
 func (o *Orders) cancelAny(c *gin.Context) {
-	order, verdict, err := o.Service.CancelAny(c.Request.Context(), c.Param("id"), middleware.IdentityOf(c).UserID)
-	answer(c, http.StatusOK, viewOrder(order), verdict, err)
+	show(c, viewOrder)(o.Service.CancelAny(c.Request.Context(), c.Param("id"), userOf(c)))
 }
 
 func (o *Orders) refund(c *gin.Context) {
-	order, verdict, err := o.Service.Refund(c.Request.Context(), c.Param("id"), middleware.IdentityOf(c).UserID)
-	answer(c, http.StatusOK, viewOrder(order), verdict, err)
+	show(c, viewOrder)(o.Service.Refund(c.Request.Context(), c.Param("id"), userOf(c)))
 }
 
 func (o *Orders) list(c *gin.Context) {
 	answerPage(c, "orders", viewOrder, func(cursor string, limit int) ([]model.Order, string, error) {
-		return o.Service.List(c.Request.Context(), model.OrderFilter{UserID: middleware.IdentityOf(c).UserID, Cursor: cursor, Limit: limit}, "")
+		return o.Service.List(c.Request.Context(), model.OrderFilter{UserID: userOf(c), Cursor: cursor, Limit: limit}, "")
 	})
 }
 
@@ -67,8 +62,7 @@ func (o *Orders) listOfSale(c *gin.Context) {
 	})
 }
 
-// ofSale returns a filter for the orders of the route's sale that have the query's status. If there is no such
-// sale or status, it ends the request and returns false.
+// ofSale returns a filter for the route's sale and the query's status. If one of them does not exist, it ends the request.
 func (o *Orders) ofSale(c *gin.Context) (f model.OrderFilter, ok bool) {
 	offer, ok := o.offer(c)
 	if !ok {
@@ -82,8 +76,8 @@ func (o *Orders) ofSale(c *gin.Context) (f model.OrderFilter, ok bool) {
 	return model.OrderFilter{SaleID: offer.ID, Status: status}, true
 }
 
-// export answers with the orders of a sale as CSV. It reads and sends page by page, since a sale may have a million orders. The
-// answer breaks off when the sender of the request may no longer see orders.
+// export sends the orders of a sale as CSV, page by page, since there may be a million. The answer breaks off when the sender of
+// the request may no longer see orders.
 func (o *Orders) export(c *gin.Context) {
 	f, ok := o.ofSale(c)
 	if !ok {
@@ -146,8 +140,8 @@ func readPage(c *gin.Context) (cursor string, limit int, ok bool) {
 	return c.Query("cursor"), limit, true
 }
 
-// answerPage answers with the page of a list that the query asks for. read returns the page and the cursor of the next one,
-// which is empty on the last page. It refuses the request if the query is wrong or read returns model.ErrBadCursor.
+// answerPage answers with the page of a list that the query asks for, or refuses a wrong query. read returns the page and the
+// cursor of the next one, which is empty on the last page, or model.ErrBadCursor.
 func answerPage[T, V any](c *gin.Context, name string, view func(T) V, read func(cursor string, limit int) (list []T, next string, err error)) {
 	cursor, limit, ok := readPage(c)
 	if !ok {

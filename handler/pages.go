@@ -31,8 +31,7 @@ type Home interface {
 	Page(path string) *prepared.Answer
 }
 
-// maxSalePages bounds each cache with an entry for each sale: of its HTML page, of its JSON, and of the state of its line. An
-// entry takes some kilobytes.
+// maxSalePages bounds each cache with an entry for each sale. An entry takes some kilobytes.
 const maxSalePages = 4096
 
 // pageCache keeps one page for each id, with the value that it was made for. A page is made again when the value has changed.
@@ -46,7 +45,7 @@ type keptPage[V any] struct {
 	of V
 }
 
-// offerNow is a sale and its state, which depends on the time.
+// offerNow is a sale, and its state at a time.
 type offerNow struct {
 	model.Offer
 	state model.SaleState
@@ -98,8 +97,7 @@ func (p *Pages) ofSale() gin.HandlerFunc {
 	}
 }
 
-// allSales answers with a page of all sales that the catalog lists. The page is made again when one of the sales changes, starts
-// or ends, and at the latest after heartbeat.
+// allSales answers with a page of all sales that the catalog lists. salesPage says when the page is made again.
 func (f *Offers) allSales(render func(live []model.Offer) *prepared.Answer) gin.HandlerFunc {
 	var kept atomic.Pointer[salesPage]
 	return func(c *gin.Context) {
@@ -120,11 +118,6 @@ func (f *Offers) allSales(render func(live []model.Offer) *prepared.Answer) gin.
 		}
 		last.Send(c.Writer, c.Request)
 	}
-}
-
-// ofSales answers with the HTML page of all sales.
-func (p *Pages) ofSales() gin.HandlerFunc {
-	return p.allSales(p.Home.Sales)
 }
 
 // always answers with a page or file of Home that never changes.
@@ -162,28 +155,24 @@ func (p *salesPage) holds(now time.Time) bool {
 // unknownPage is a path at which Home has no page.
 const unknownPage = "/missing"
 
-// missing answers a browser's request for an unknown page with Home's page for that case. The page is the same for
-// everybody and made once. Requests that do not accept HTML, and all requests below /api/, get the problem document
-// instead.
+// missing answers a browser's request for an unknown page with Home's page for that case, which is made once. Requests that do
+// not accept HTML, and all requests below /api/, get the problem document.
 func (p *Pages) missing() gin.HandlerFunc {
-	var once sync.Once
-	var page *prepared.Answer
+	page := sync.OnceValue(func() *prepared.Answer { return p.Home.Page(unknownPage).Compressed() })
 	return func(c *gin.Context) {
 		c.Next()
 		refusal, refused := middleware.RefusalOf(c)
 		isPage := strings.Contains(middleware.HeaderOf(c, "Accept"), "text/html") && !strings.HasPrefix(c.Request.URL.Path, "/api/")
-		if !refused || refusal.Verdict != model.NotFound || !isPage {
-			return
+		if refused && refusal.Verdict == model.NotFound && isPage {
+			page().Send(c.Writer, c.Request)
 		}
-		once.Do(func() { page = p.Home.Page(unknownPage).Compressed() })
-		page.Send(c.Writer, c.Request)
 	}
 }
 
 // showMissing answers as Home does for a sale that does not exist.
 func (p *Pages) showMissing(c *gin.Context) { p.Home.Page(unknownPage).Send(c.Writer, c.Request) }
 
-// campaignNow is the sales of a campaign and their states.
+// campaignNow is the sales of a campaign, and their states at a time.
 type campaignNow struct {
 	sales  []model.Offer
 	states []model.SaleState
@@ -202,6 +191,3 @@ func (f *Offers) eachCampaign(render func(sales []model.Offer) *prepared.Answer)
 		}
 	}
 }
-
-// ofCampaign answers with a campaign's HTML page.
-func (p *Pages) ofCampaign() gin.HandlerFunc { return p.eachCampaign(p.Home.Campaign) }

@@ -14,8 +14,7 @@ import (
 	"flashsale/service"
 )
 
-// Sandbox is the payment provider in the binary. It serves the provider's pages. Signed reports whether the provider has signed a
-// callback.
+// Sandbox is the payment provider in the binary, and serves its pages. Signed reports whether it has signed a callback.
 type Sandbox interface {
 	http.Handler
 	Signed(timestamp, signature string, body []byte) bool
@@ -29,10 +28,9 @@ type Payments struct {
 }
 
 func (p *Payments) start(c *gin.Context) {
-	payment, page, verdict, err := p.Service.Start(c.Request.Context(), middleware.IdentityOf(c).UserID, c.Param("id"))
-	answer(c, http.StatusCreated, gin.H{
-		"payment_id": payment.ID, "pay_url": page, "expires_at": stamp(payment.ExpiresAt),
-	}, verdict, err)
+	payment, page, verdict, err := p.Service.Start(c.Request.Context(), userOf(c), c.Param("id"))
+	view := gin.H{"payment_id": payment.ID, "pay_url": page, "expires_at": stamp(payment.ExpiresAt)}
+	answer(c, http.StatusCreated, view, verdict, err)
 }
 
 // form reads a form of at most maxBodyBytes for the next handler. It refuses the request as decode does.
@@ -42,8 +40,7 @@ func form(c *gin.Context) {
 	}
 }
 
-// signed lets a request pass only with the sandbox's signature, and stores its body for the next handler. It refuses others as
-// decode does, or as BadSignature.
+// signed lets a request pass only with the sandbox's signature, and stores its body for the next handler.
 func (p *Payments) signed(c *gin.Context) {
 	raw, ok := readBody(c, jsonBody, maxBodyBytes)
 	switch {

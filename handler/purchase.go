@@ -42,7 +42,7 @@ func (p *Purchases) purchase(c *gin.Context) {
 		return
 	}
 	request := service.Request{
-		UserID: middleware.IdentityOf(c).UserID, SaleID: c.Param("sale"), Quantity: quantity,
+		UserID: userOf(c), SaleID: c.Param("sale"), Quantity: quantity,
 		Key: key, Frequency: middleware.FrequencyOf(c), Prefer: prefer,
 	}
 	outcome, err := p.Service.Purchase(c.Request.Context(), request)
@@ -60,8 +60,7 @@ func (p *Purchases) purchase(c *gin.Context) {
 	}
 }
 
-// idempotencyKey returns the Idempotency-Key, or "" if there is none. If the key is too long or has characters other than
-// visible ASCII, it refuses the request and returns false.
+// idempotencyKey returns the Idempotency-Key, or "" if there is none. It refuses a key that is too long or not of visible ASCII.
 func idempotencyKey(c *gin.Context) (key string, ok bool) {
 	key = middleware.HeaderOf(c, "Idempotency-Key")
 	if len(key) > maxKey || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
@@ -84,8 +83,7 @@ func answerOutcome(c *gin.Context, outcome model.Outcome) {
 	c.Data(status, jsonType, appendOrder(make([]byte, 0, usualOrderBytes), outcome.Order))
 }
 
-// readQuantity reads a purchase's body. It refuses the request as decode does, and also if there is no quantity. The
-// usual form of the body is read without reflection.
+// readQuantity reads a purchase's body, or refuses the request. The usual form of the body is read without reflection.
 func readQuantity(c *gin.Context) (quantity int, ok bool) {
 	raw, ok := readBody(c, jsonBody, maxBodyBytes)
 	if !ok {
@@ -97,9 +95,8 @@ func readQuantity(c *gin.Context) (quantity int, ok bool) {
 	quantity, invalid := strictQuantity(raw)
 	if invalid != nil {
 		refuseInvalid(c, invalid)
-		return 0, false
 	}
-	return quantity, true
+	return quantity, invalid == nil
 }
 
 func strictQuantity(raw []byte) (int, *service.Invalid) {
@@ -115,9 +112,8 @@ func strictQuantity(raw []byte) (int, *service.Invalid) {
 	return *body.Quantity, nil
 }
 
-// usualQuantity reads {"quantity":N} with spaces wherever JSON allows them and at most maxUsualDigits digits. For any
-// other body, right or wrong, it returns false, and strictQuantity decides. For a body that usualQuantity accepts,
-// strictQuantity returns the same quantity.
+// usualQuantity reads {"quantity":N} with spaces wherever JSON allows them and at most maxUsualDigits digits, and returns what
+// strictQuantity would. For any other body, right or wrong, it returns false, and strictQuantity decides.
 func usualQuantity(raw []byte) (quantity int, ok bool) {
 	rest := raw
 	for _, token := range []string{"{", `"quantity"`, ":"} {
@@ -152,8 +148,8 @@ func skipSpace(b []byte) []byte {
 	return b
 }
 
-// parsePrefer reads the preferences that a purchase supports (RFC 7240): respond-async and wait. It ignores others, and the
-// parameters of preferences. ok is false if wait is not a whole number of seconds up to 65,535, plain or in quotes.
+// parsePrefer reads the preferences respond-async and wait (RFC 7240), without their parameters, and ignores others. ok is false
+// if wait is not a whole number of seconds up to 65,535, plain or in quotes.
 func parsePrefer(headers []string) (p service.Preference, ok bool) {
 	for _, header := range headers {
 		for preference := range strings.SplitSeq(header, ",") {
@@ -181,38 +177,28 @@ func (p *Purchases) issuePath(c *gin.Context) {
 		return
 	}
 	now := p.Catalog.Now()
-	v := offer.Judge(now)
+	verdict := offer.Judge(now)
 	if offer.IsCampaignLine() { // the buyer has to choose one of the campaign's sales
-		v = model.NotFound
+		verdict = model.NotFound
 	}
-	if v != model.Accepted {
-		refuse(c, v)
+	if verdict != model.Accepted {
+		refuse(c, verdict)
 		return
 	}
 	lifetime := min(pathLifetime, offer.EndsAt.Sub(now)+time.Second)
 	if offer.Stock.Lined == model.InLine {
-		until, ok := p.turn(c, offer)
-		if !ok {
+		// With a valid ticket, the database need not be asked while the user's rank was not called yet.
+		until, rank, verdict, err := p.Lines.Turn(c.Request.Context(), userOf(c), offer, middleware.HeaderOf(c, "Line-Ticket"))
+		switch {
+		case err != nil:
+			middleware.Fail(c, err)
+			return
+		case verdict != model.Accepted:
+			middleware.Refuse(c, middleware.Refusal{Verdict: verdict, Turn: &middleware.Turn{Rank: known(rank), Serving: offer.Line.Serving}})
 			return
 		}
 		lifetime = min(lifetime, max(until.Sub(now), 0)+callGrace)
 	}
-	path, expiresAt := p.Paths.Issue(middleware.IdentityOf(c).UserID, offer.ID, lifetime)
+	path, expiresAt := p.Paths.Issue(userOf(c), offer.ID, lifetime)
 	c.JSON(http.StatusOK, gin.H{"path": path, "expires_at": stamp(expiresAt)})
-}
-
-// turn returns until when the user may buy in a sale that is in line. If the user may not buy, or the database does not answer,
-// it ends the request and returns false. With a valid ticket in the header Line-Ticket, the database need not be asked while the
-// user's rank was not called yet.
-func (p *Purchases) turn(c *gin.Context, offer model.Offer) (until time.Time, ok bool) {
-	until, rank, verdict, err := p.Lines.Turn(c.Request.Context(), middleware.IdentityOf(c).UserID, offer, middleware.HeaderOf(c, "Line-Ticket"))
-	switch {
-	case err != nil:
-		middleware.Fail(c, err)
-	case verdict != model.Accepted:
-		middleware.Refuse(c, middleware.Refusal{Verdict: verdict, Turn: &middleware.Turn{Rank: known(rank), Serving: offer.Line.Serving}})
-	default:
-		return until, true
-	}
-	return until, false
 }

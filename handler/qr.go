@@ -44,17 +44,15 @@ func (l *Links) qrCode() gin.HandlerFunc {
 				middleware.Fail(c, err)
 				return
 			}
-			made = prepared.New(http.StatusOK, http.Header{
-				"Content-Type": {"image/svg+xml"}, "Cache-Control": {"public, max-age=86400"},
-			}, []byte(svg))
+			header := http.Header{"Content-Type": {"image/svg+xml"}, "Cache-Control": {"public, max-age=86400"}}
+			made = prepared.New(http.StatusOK, header, []byte(svg))
 			kept.Set(code, made)
 		}
 		made.Send(c.Writer, c.Request)
 	}
 }
 
-// drawQR returns a link as a QR code in SVG, with black modules of one unit on white. Error correction level M keeps
-// the code readable while 15% of it is covered.
+// drawQR returns a link as a QR code in SVG. Error correction level M keeps the code readable while 15% of it is covered.
 func drawQR(link string) (string, error) {
 	code, err := qr.Encode(link, qr.M, qr.Auto)
 	if err != nil {
@@ -86,8 +84,7 @@ func (l *Links) follow(c *gin.Context) {
 	}
 }
 
-// sale returns the id of the sale that the route's short code leads to. If there is none or the database does not
-// answer, it ends the request and returns false.
+// sale returns the id of the sale that the route's short code leads to. If there is none, it ends the request as found does.
 func (l *Links) sale(c *gin.Context) (id string, ok bool) {
 	id, err := l.Service.ByCode(c.Request.Context(), c.Param("code"))
 	return id, found(c, id != "", err)

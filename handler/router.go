@@ -14,21 +14,19 @@ import (
 	"flashsale/model"
 )
 
-// requestLimit is how long a request may take, apart from streams, exports and proofs. It equals the longest wait that a buyer
-// may ask for, and is well within the server's write timeout.
+// requestLimit bounds all requests but streams, exports and proofs. It is the longest wait that a buyer may ask for, and well
+// within the server's write timeout.
 const requestLimit = 10 * time.Second
 
-// Callbacks with a right signature, requests of the shop's checkout with its key, and requests of the staff with a token or key
-// have token buckets of their own. A request is charged to its bucket after the check of its secret, which is a hash over a
-// bounded text and costs no more than a refusal. So a crowd of strangers can't delay payments or the staff, and nobody without a
-// secret can empty these buckets. The buckets bound a sender that has a secret and sends too much. A request without a right
-// secret is charged to the buckets that all strangers share.
+// Signed callbacks, requests of the shop's checkout and requests of the staff have token buckets of their own, against a sender
+// that has a secret and sends too much. A request is charged after the check of its secret, a hash over a bounded text that costs
+// no more than a refusal; without a right secret, it is charged to the buckets of all strangers. So a crowd of strangers can't
+// delay payments or the staff.
 const (
 	// callbackRate is how many signed callbacks may pass in a second, and how many requests of the shop's checkout: together more
 	// payments than a database can settle.
 	callbackRate = 5_000
-	// operatorRate is how many requests of the staff may pass in a second: enough for a hundred consoles, or for a script
-	// that makes sales.
+	// operatorRate is how many requests of the staff may pass in a second: enough for a hundred consoles, or for a script.
 	operatorRate = 500
 )
 
@@ -56,8 +54,8 @@ type API struct {
 	Rehearsals Rehearsals
 }
 
-// Router returns the handler of all routes. The stages run in the order of their cost, so that the cheapest stage that
-// can refuse a request does so. Router returns an error if a trusted proxy is malformed.
+// Router returns the handler of all routes. The stages run in the order of their cost, so that the cheapest one refuses a
+// request. Router returns an error if a trusted proxy is malformed.
 func Router(a *API) (http.Handler, error) {
 	r, d := gin.New(), &a.Door
 	r.HandleMethodNotAllowed, r.RedirectTrailingSlash = true, false
@@ -90,8 +88,8 @@ func Router(a *API) (http.Handler, error) {
 	counter := d.timed("user_counter", middleware.UserCounter(d.Limits.User, d.Counter, func(error) { d.Observe.Note(observe.Event{Name: observe.Uncounted}) }))
 
 	all := routes{&r.RouterGroup}
-	// Routes without a limit: load balancers must always get an answer, a page without its style is broken, operators
-	// have to reach their console, and each of these requests costs no more than a refusal.
+	// Routes without a limit, since each of these requests costs no more than a refusal: load balancers must always get an answer,
+	// a page without its style is broken, and operators have to reach their console.
 	all.GET("/healthz", a.Health.live)
 	all.GET("/readyz", a.Health.ready())
 	all.GET("/assets/:name", gin.WrapH(a.Assets))
@@ -102,8 +100,7 @@ func Router(a *API) (http.Handler, error) {
 	}
 
 	api := all.Group("/api/v1")
-	// The address limit does not apply: one provider, or one server of the shop, calls for all buyers. Only requests without
-	// a right secret are charged as all strangers are.
+	// The address limit applies only without a right secret: one provider, or one server of the shop, calls for all buyers.
 	strangers := middleware.Strangers(address, instance)
 	if a.Payments.Sandbox != nil {
 		api.POST("/payments/callback", deadline, strangers, a.Payments.signed, callbackLimit, a.Payments.callback)
@@ -115,17 +112,16 @@ func Router(a *API) (http.Handler, error) {
 		all.GET("/.well-known/jwks.json", instance, address, a.Holds.keys)
 		hold := api.Group("/holds/:id", deadline, strangers, login, middleware.RequireRole(model.RoleHolds), callbackLimit, shadows, ofIDs)
 		hold.GET("", a.Holds.get)
-		hold.POST("/settle", a.Holds.settle)
-		hold.POST("/refunded", a.Holds.refunded)
+		hold.POST("/settle", takes(maxBodyBytes, a.Holds.settle))
+		hold.POST("/refunded", takes(maxBodyBytes, a.Holds.refunded))
 		hold.POST("/release", a.Holds.release)
 	}
 
 	memory := api.Group("", instance, address)
 	shown := memory.Group("", shadows)
 	shown.GET("/sales/:sale/events", a.Streams.ofSale) // no deadline: a stream has no end
-	// The requests of these routes are mostly answered from memory, and have no deadline. A handler that asks a store sets a
-	// limit itself.
-	shared := shown.Group("") // caches may keep these answers
+	// These routes, whose answers caches may keep, are mostly answered from memory. A handler that asks a store sets a limit itself.
+	shared := shown.Group("")
 	if len(d.Limits.Origins) > 0 {
 		shared.Use(middleware.AnyOrigin())
 	}
@@ -142,7 +138,7 @@ func Router(a *API) (http.Handler, error) {
 	public.POST("/users", a.Accounts.register)
 	public.POST("/sessions", a.Accounts.logIn)
 	public.GET("/login", a.Accounts.showOutside)
-	public.POST("/sessions/code", a.Accounts.logInByCode)
+	public.POST("/sessions/code", takes(maxBodyBytes, a.Accounts.logInByCode))
 
 	buyer := public.Group("", login, middleware.RequireBuyer, shadows)
 	buyer.POST("/sales/:sale/path", a.Purchases.issuePath)
@@ -187,34 +183,34 @@ func Router(a *API) (http.Handler, error) {
 
 	operator := viewer.Group("", operators)
 	operator.POST("/sales", a.Sales.create)
-	operator.PATCH("/sales/:sale", a.Sales.patch)
+	operator.PATCH("/sales/:sale", takes(maxOperatorBodyBytes, a.Sales.patch))
 	operator.POST("/sales/:sale/pause", a.Sales.setStatus(model.SalePaused, "pause"))
 	operator.POST("/sales/:sale/resume", a.Sales.setStatus(model.SaleLive, "resume"))
-	operator.POST("/sales/:sale/line/extend", a.Lines.extend)
+	operator.POST("/sales/:sale/line/extend", takes(maxOperatorBodyBytes, a.Lines.extend))
 	operator.POST("/sales/:sale/line/void", a.Lines.void)
 	operator.POST("/sales/:sale/close", a.Sales.setStatus(model.SaleClosed, "close"))
 	operator.POST("/campaigns", a.Campaigns.create)
-	operator.PATCH("/campaigns/:campaign", a.Campaigns.patch)
+	operator.PATCH("/campaigns/:campaign", takes(maxOperatorBodyBytes, a.Campaigns.patch))
 	operator.POST("/campaigns/:campaign/sales", a.Campaigns.add)
 	operator.POST("/campaigns/:campaign/pause", a.Campaigns.setStatus(model.SalePaused, "pause"))
 	operator.POST("/campaigns/:campaign/resume", a.Campaigns.setStatus(model.SaleLive, "resume"))
 	operator.POST("/campaigns/:campaign/close", a.Campaigns.setStatus(model.SaleClosed, "close"))
 	operator.POST("/staff", a.Staff.create)
-	operator.PATCH("/staff/:name", a.Staff.change)
+	operator.PATCH("/staff/:name", takes(maxBodyBytes, a.Staff.change))
 	operator.POST("/staff/:name/secret", a.Staff.renewSecret)
 	operator.DELETE("/staff/:name", a.Staff.remove)
-	operator.POST("/endpoints", a.Endpoints.create)
-	operator.PATCH("/endpoints/:endpoint", a.Endpoints.change)
+	operator.POST("/endpoints", takes(maxBodyBytes, a.Endpoints.create))
+	operator.PATCH("/endpoints/:endpoint", takes(maxBodyBytes, a.Endpoints.change))
 	operator.POST("/endpoints/:endpoint/secret", a.Endpoints.renewSecret)
 	operator.DELETE("/endpoints/:endpoint", a.Endpoints.remove)
 	operator.POST("/endpoints/:endpoint/deliveries/:delivery", a.Endpoints.redeliver)
-	operator.POST("/lab", a.Lab.there, a.Lab.start)
+	operator.POST("/lab", a.Lab.there, takes(maxOperatorBodyBytes, a.Lab.start))
 	operator.DELETE("/lab", a.Lab.there, a.Lab.stop)
 
 	pages := all.Group("", instance, address, missing)
-	pages.GET("/", a.Pages.ofSales())
+	pages.GET("/", a.Pages.allSales(a.Pages.Home.Sales))
 	pages.GET("/sales/:sale", middleware.Shadows(a.Staff.Service, a.Pages.showMissing), a.Pages.ofSale())
-	pages.GET("/campaigns/:campaign", deadline, shadows, a.Pages.ofCampaign())
+	pages.GET("/campaigns/:campaign", deadline, shadows, a.Pages.eachCampaign(a.Pages.Home.Campaign))
 	for _, path := range []string{"/orders", "/login", "/api", "/openapi.yaml", "/openapi.json", "/robots.txt", "/favicon.ico"} {
 		pages.GET(path, a.Pages.always())
 	}
@@ -228,8 +224,8 @@ func Router(a *API) (http.Handler, error) {
 	return r, nil
 }
 
-// ofIDs refuses a path as NotFound if one of its parameters contains a space, a control character or a character outside ASCII.
-// No id contains such a character, and databases differ in how they compare such texts.
+// ofIDs refuses a path as NotFound if a parameter has other characters than visible ASCII, which no id has: databases differ in
+// how they compare such texts.
 func ofIDs(c *gin.Context) {
 	for _, p := range c.Params {
 		if strings.ContainsFunc(p.Value, func(r rune) bool { return r <= ' ' || r > '~' }) {
@@ -239,16 +235,14 @@ func ofIDs(c *gin.Context) {
 	}
 }
 
-// routes is a group of routes. A route that answers GET also answers HEAD, with the same headers: net/http omits the
-// body, and handlers whose answer is long or has no end return after the headers.
+// routes is a group of routes. A route that answers GET also answers HEAD: net/http omits the body, and handlers whose answer is
+// long or has no end return after the headers.
 type routes struct{ *gin.RouterGroup }
 
-// Group returns a group of routes below this one.
 func (r routes) Group(path string, stages ...gin.HandlerFunc) routes {
 	return routes{r.RouterGroup.Group(path, stages...)}
 }
 
-// GET adds a route for GET and HEAD.
 func (r routes) GET(path string, stages ...gin.HandlerFunc) {
 	r.Match([]string{http.MethodGet, http.MethodHead}, path, stages...)
 }

@@ -9,20 +9,17 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"flashsale/internal/prepared"
-	"flashsale/middleware"
 	"flashsale/model"
 	"flashsale/service"
 )
 
 const (
-	// pathLifetime is how long a purchase path is valid at most: long enough for a rush and repeated attempts, too short for a
-	// trade in paths.
+	// pathLifetime is how long a purchase path is valid at most: enough for a rush, too short for a trade in paths.
 	pathLifetime = 10 * time.Minute
-	// callGrace is how long the path of a called buyer is valid after the time of the call is over: the worker that ends calls
-	// comes a moment late, and until then the buyer may buy.
+	// callGrace is how long a called buyer's path outlives the call: until the worker ends the call, the buyer may buy.
 	callGrace = 3 * time.Second
-	// saleMaxAge is how long caches may show a sale without asking again, in seconds.
-	saleMaxAge = 1
+	// saleMaxAge is the Cache-Control of a sale's JSON: caches may show it for a second without asking again.
+	saleMaxAge = "public, max-age=1"
 )
 
 // Sales shows sales to buyers, and lets operators make and change them.
@@ -42,13 +39,10 @@ func (s *Sales) live() gin.HandlerFunc {
 	return s.allSales(func(live []model.Offer) *prepared.Answer { return salesJSON(gin.H{"sales": each(live, s.saleView)}) })
 }
 
-// salesJSON encodes a view that is the same for everybody. The encoding never fails, since a view holds only texts, times and
-// numbers.
+// salesJSON encodes a view that is the same for everybody.
 func salesJSON(view any) *prepared.Answer {
-	body, _ := json.Marshal(view)
-	return prepared.Plain(http.StatusOK, http.Header{
-		"Content-Type": {jsonType}, "Cache-Control": {"public, max-age=" + strconv.Itoa(saleMaxAge)},
-	}, body)
+	body, _ := json.Marshal(view) // texts, times and numbers always encode
+	return prepared.Plain(http.StatusOK, http.Header{"Content-Type": {jsonType}, "Cache-Control": {saleMaxAge}}, body)
 }
 
 // get answers with a sale's JSON.
@@ -93,18 +87,14 @@ func (s *Sales) create(c *gin.Context) {
 	})
 }
 
-func (s *Sales) patch(c *gin.Context) {
-	var patch service.SalePatch
-	if !decode(c, maxOperatorBodyBytes, &patch) {
-		return
-	}
-	offer, verdict, invalid, err := s.Service.Patch(c.Request.Context(), c.Param("sale"), patch, middleware.IdentityOf(c).UserID)
+func (s *Sales) patch(c *gin.Context, patch service.SalePatch) {
+	offer, verdict, invalid, err := s.Service.Patch(c.Request.Context(), c.Param("sale"), patch, userOf(c))
 	answerChange(c, http.StatusOK, s.operatorSaleView(offer), verdict, invalid, err)
 }
 
 func (s *Sales) setStatus(status model.SaleStatus, action string) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		offer, verdict, err := s.Service.SetStatus(c.Request.Context(), c.Param("sale"), status, action, middleware.IdentityOf(c).UserID)
+		offer, verdict, err := s.Service.SetStatus(c.Request.Context(), c.Param("sale"), status, action, userOf(c))
 		answerChange(c, http.StatusOK, s.operatorSaleView(offer), verdict, &service.Invalid{Field: "status", Reason: service.OfCampaign}, err)
 	}
 }
@@ -123,10 +113,7 @@ func (s *Sales) audit(c *gin.Context) {
 	answer(c, http.StatusOK, gin.H{
 		"quota": stock.Quota, "available": stock.Free(), "held": stock.Held, "paid": stock.Paid,
 		"orders": audit.Books.Orders, "units": audit.Books.Units,
-		"gate": gin.H{
-			"epoch": audit.Gate.Epoch, "left": audit.Gate.Left,
-			"inflight": audit.Gate.Inflight, "stream": audit.Gate.Stream,
-		},
+		"gate":  gin.H{"epoch": audit.Gate.Epoch, "left": audit.Gate.Left, "inflight": audit.Gate.Inflight, "stream": audit.Gate.Stream},
 		"drift": audit.Drift, "ok": audit.OK(),
 	}, verdict, err)
 }

@@ -43,32 +43,22 @@ const (
 // cells returns the columns of a sheet in their order.
 func cells(b *campaignBody, v *variantBody) []cell {
 	return []cell{
-		{"title", &b.Title},
-		{"description", &b.Description},
-		{"image_url", &b.ImageURL},
-		{"currency", &b.Currency},
-		{"starts_at", &b.StartsAt},
-		{"ends_at", &b.EndsAt},
-		{"campaign_limit", &b.LimitPerUser},
-		{"pay_timeout_seconds", &b.PayTimeoutSeconds},
-		{"mode", &b.Mode},
-		{"entries_at", &b.EntriesAt},
-		{"call_seconds", &b.CallSeconds},
-		{"beacon", &b.Beacon},
-		{"entry_work", &b.EntryWork},
-		{"variant", &v.Variant},
-		{"quota", &v.Quota},
-		{"price_cents", &v.PriceCents},
-		{"original_price_cents", &v.OriginalPriceCents},
-		{"limit_per_user", &v.LimitPerUser},
+		{"title", &b.Title}, {"description", &b.Description}, {"image_url", &b.ImageURL}, {"currency", &b.Currency},
+		{"starts_at", &b.StartsAt}, {"ends_at", &b.EndsAt}, {"campaign_limit", &b.LimitPerUser},
+		{"pay_timeout_seconds", &b.PayTimeoutSeconds}, {"mode", &b.Mode},
+		{"entries_at", &b.EntriesAt}, {"call_seconds", &b.CallSeconds}, {"beacon", &b.Beacon}, {"entry_work", &b.EntryWork},
+		{"variant", &v.Variant}, {"quota", &v.Quota}, {"price_cents", &v.PriceCents},
+		{"original_price_cents", &v.OriginalPriceCents}, {"limit_per_user", &v.LimitPerUser},
 	}
 }
 
 // exported are the columns that only an export has. An import ignores them, so that an exported sheet can be imported.
 var exported = []string{"sale_id", "state", "available", "held", "paid"}
 
-// parse reads a text into the cell. decimal is the sign before the fraction of a number in the sheet.
-func (c cell) parse(text, decimal string) (err error) {
+// parse reads a text into the cell. decimal is the sign before the fraction of a number in the sheet. If the cell can't have the
+// text, parse returns a reason that says what the cell takes, otherwise "".
+func (c cell) parse(text, decimal string) (wrong service.Reason) {
+	var err error
 	switch value := c.value.(type) {
 	case *string:
 		if strings.HasPrefix(text, "'") && harmless(text[1:]) == text { // an export has put the quote there
@@ -78,28 +68,22 @@ func (c cell) parse(text, decimal string) (err error) {
 	case *model.Mode:
 		*value = model.Mode(text)
 	case *bool:
+		wrong = badYesNo
 		*value, err = strconv.ParseBool(text)
 	case *time.Time:
+		wrong = badMoment
 		*value, err = time.Parse(time.RFC3339, text)
 	default:
+		wrong = badNumber
 		var n int64
 		if n, err = wholeNumber(text, decimal); err == nil {
 			err = json.Unmarshal(strconv.AppendInt(nil, n, 10), value) // value may point to any type of number
 		}
 	}
-	return err
-}
-
-// form returns the reason with which a text is refused that the cell can't have. The wording of the reason says what the cell
-// takes.
-func (c cell) form() service.Reason {
-	switch c.value.(type) {
-	case *bool:
-		return badYesNo
-	case *time.Time:
-		return badMoment
+	if err == nil {
+		return ""
 	}
-	return badNumber
+	return wrong
 }
 
 // grouped matches a whole number as spreadsheets show it, by the sign before its fraction: groups of three digits may be
@@ -135,11 +119,10 @@ func (c cell) text() string {
 	return fmt.Sprint(reflect.ValueOf(c.value).Elem())
 }
 
-// readRows reads CSV (RFC 4180) in the forms in which Excel, Numbers, LibreOffice and pandas write it: in UTF-8 or UTF-16, with
-// any line ends, and with commas, semicolons or tabs between the cells. A first line such as "sep=;" may name the separator.
-// readRows skips empty rows, and cuts off empty cells at the end of a row. It fills up rows that are shorter than the first, and
-// returns invalid if a row is longer. decimal is the sign before the fraction of a number: a comma if semicolons separate the
-// cells, otherwise a point.
+// readRows reads CSV (RFC 4180) as Excel, Numbers, LibreOffice and pandas write it: in UTF-8 or UTF-16, with any line ends, and
+// commas, semicolons or tabs between the cells. A first line such as "sep=;" may name the separator. Empty rows are skipped,
+// empty cells at the end of a row cut off, and rows filled up to the length of the first. A longer row is invalid. decimal is the
+// sign before the fraction of a number: a comma if semicolons separate the cells, otherwise a point.
 func readRows(raw []byte) (rows []sheetRow, decimal string, invalid *service.Invalid) {
 	raw, _, _ = transform.Bytes(unicode.BOMOverride(transform.Nop), raw) // from UTF-16 if a mark says so; in memory it can't fail
 	if !utf8.Valid(raw) {
@@ -192,9 +175,8 @@ type sheetRow struct {
 	cells  []string
 }
 
-// readSheet reads a sheet into a new campaign: a row with the names of the columns, in any order, then one row for each sale.
-// In the rows after that of the first sale, the columns of the campaign may be empty, or the same as there. readSheet returns
-// what is wrong, or nil.
+// readSheet reads a sheet into a new campaign: a row with the names of the columns, in any order, then one row for each sale,
+// where the columns of the campaign may be empty, or as in the row of the first sale. It returns what is wrong, or nil.
 func readSheet(raw []byte, b *campaignBody) *service.Invalid {
 	rows, decimal, invalid := readRows(raw)
 	if invalid != nil {
@@ -223,17 +205,15 @@ func readSheet(raw []byte, b *campaignBody) *service.Invalid {
 			if place < 0 || row.cells[place] == "" {
 				continue
 			}
-			text := row.cells[place]
-			invalid := service.Invalid{Field: fmt.Sprintf("row %d, %s", row.number, c.column), Reason: c.form(), Value: quoted(text)}
-			if i < ofCampaign && at > 0 {
-				if text != rows[1].cells[place] {
-					invalid.Reason = notAsInFirst
-					return &invalid
-				}
-				continue
+			text, wrong := row.cells[place], service.Reason("")
+			switch {
+			case i >= ofCampaign || at == 0:
+				wrong = c.parse(text, decimal)
+			case text != rows[1].cells[place]:
+				wrong = notAsInFirst
 			}
-			if c.parse(text, decimal) != nil {
-				return &invalid
+			if wrong != "" {
+				return &service.Invalid{Field: fmt.Sprintf("row %d, %s", row.number, c.column), Reason: wrong, Value: quoted(text)}
 			}
 		}
 		b.Sales = append(b.Sales, v)
@@ -241,9 +221,8 @@ func readSheet(raw []byte, b *campaignBody) *service.Invalid {
 	return nil
 }
 
-// export answers with the sheet of a campaign as CSV: the columns that readSheet reads, and the figures of each sale. The
-// values of the campaign are only in the row of the first sale: with a description in 64 rows, the sheet would be too large for
-// an import.
+// export answers with the sheet of a campaign: the columns that readSheet reads, and the figures of each sale. The values of the
+// campaign are only in the first row: with a description in 64 rows, the sheet would be too large for an import.
 func (s *Campaigns) export(c *gin.Context) {
 	sales, ok := s.campaign(c)
 	if !ok {
@@ -277,14 +256,12 @@ func (s *Campaigns) export(c *gin.Context) {
 
 // campaignOf returns a sale and its campaign as operators write them.
 func campaignOf(o model.Offer) (campaignBody, variantBody) {
-	campaign := campaignBody{termsBody: termsBody{
-		Title: o.Campaign.Title, Description: o.Campaign.Description, ImageURL: o.Campaign.ImageURL, Currency: o.Currency,
-		StartsAt: o.StartsAt, EndsAt: o.EndsAt, LimitPerUser: o.Campaign.LimitPerUser, PayTimeoutSeconds: o.PayTimeoutSeconds,
-		Mode: o.Mode, EntriesAt: o.EntriesAt, CallSeconds: o.CallSeconds, Beacon: o.Beacon, EntryWork: o.EntryWork,
-	}}
-	variant := variantBody{
-		Variant: o.Variant, Quota: o.Stock.Quota, PriceCents: o.PriceCents, OriginalPriceCents: o.OriginalPriceCents,
-		LimitPerUser: &o.LimitPerUser,
-	}
-	return campaign, variant
+	return campaignBody{termsBody: termsBody{
+			Title: o.Campaign.Title, Description: o.Campaign.Description, ImageURL: o.Campaign.ImageURL, Currency: o.Currency,
+			StartsAt: o.StartsAt, EndsAt: o.EndsAt, LimitPerUser: o.Campaign.LimitPerUser, PayTimeoutSeconds: o.PayTimeoutSeconds,
+			Mode: o.Mode, EntriesAt: o.EntriesAt, CallSeconds: o.CallSeconds, Beacon: o.Beacon, EntryWork: o.EntryWork,
+		}}, variantBody{
+			Variant: o.Variant, Quota: o.Stock.Quota, PriceCents: o.PriceCents, OriginalPriceCents: o.OriginalPriceCents,
+			LimitPerUser: &o.LimitPerUser,
+		}
 }

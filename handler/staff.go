@@ -5,7 +5,6 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"flashsale/middleware"
 	"flashsale/model"
 	"flashsale/service"
 )
@@ -55,27 +54,23 @@ func (s *Staff) create(c *gin.Context) {
 		refuseInvalid(c, &service.Invalid{Field: "kind", Reason: notAChoice, Value: kindPerson + ", " + kindKey})
 		return
 	}
-	account, secret, verdict, invalid, err := s.Service.Create(c.Request.Context(), body.Name, body.Kind == kindKey, body.Role, middleware.IdentityOf(c).UserID)
+	account, secret, verdict, invalid, err := s.Service.Create(c.Request.Context(), body.Name, body.Kind == kindKey, body.Role, userOf(c))
 	answerChange(c, http.StatusCreated, viewAccount(account, secret), verdict, invalid, err)
 }
 
-func (s *Staff) change(c *gin.Context) {
-	var body struct {
-		Role model.Role `json:"role"`
-	}
-	if !decode(c, maxBodyBytes, &body) {
-		return
-	}
-	account, verdict, invalid, err := s.Service.SetRole(c.Request.Context(), c.Param("name"), body.Role, middleware.IdentityOf(c).UserID)
+func (s *Staff) change(c *gin.Context, body struct {
+	Role model.Role `json:"role"`
+}) {
+	account, verdict, invalid, err := s.Service.SetRole(c.Request.Context(), c.Param("name"), body.Role, userOf(c))
 	answerChange(c, http.StatusOK, viewAccount(account, ""), verdict, invalid, err)
 }
 
 func (s *Staff) renewSecret(c *gin.Context) {
-	account, secret, verdict, err := s.Service.NewSecret(c.Request.Context(), c.Param("name"), middleware.IdentityOf(c).UserID)
+	account, secret, verdict, err := s.Service.NewSecret(c.Request.Context(), c.Param("name"), userOf(c))
 	answer(c, http.StatusOK, viewAccount(account, secret), verdict, err)
 }
 
 func (s *Staff) remove(c *gin.Context) {
-	account, verdict, err := s.Service.Remove(c.Request.Context(), c.Param("name"), middleware.IdentityOf(c).UserID)
+	account, verdict, err := s.Service.Remove(c.Request.Context(), c.Param("name"), userOf(c))
 	answer(c, http.StatusOK, viewAccount(account, ""), verdict, err)
 }

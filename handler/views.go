@@ -2,6 +2,7 @@ package handler
 
 import (
 	"encoding/json"
+	"net/http"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -23,6 +24,11 @@ func answer(c *gin.Context, status int, view any, verdict model.Verdict, err err
 	default:
 		c.JSON(status, view)
 	}
+}
+
+// show returns a function that answers with the view of what a use case has returned: show(c, view)(service.Call(...)).
+func show[T, V any](c *gin.Context, view func(T) V) func(T, model.Verdict, error) {
+	return func(made T, verdict model.Verdict, err error) { answer(c, http.StatusOK, view(made), verdict, err) }
 }
 
 // answerChange is answer for a change whose verdict may be BadRequest, with the invalid field.

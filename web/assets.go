@@ -22,8 +22,7 @@ var assetFiles embed.FS
 const (
 	// assetsPath is the path below which assets are served, under names that contain a hash of their contents.
 	assetsPath = "/assets/"
-	// hashBytes is how many bytes of the SHA-256 a name contains: enough to give two versions of a file different
-	// names.
+	// hashBytes is how many bytes of the SHA-256 a name contains: enough to tell two versions of a file apart.
 	hashBytes = 6
 	// forever is the Cache-Control of an asset. The contents behind a name with a hash never change.
 	forever = "public, max-age=31536000, immutable"
@@ -31,8 +30,7 @@ const (
 	assetPolicy = "default-src 'none'"
 )
 
-// contentTypes are the content types of the assets. The system's own table is not used, because it differs from machine
-// to machine.
+// contentTypes are the content types of the assets. The system's own table differs from machine to machine.
 var contentTypes = map[string]string{
 	".css": "text/css; charset=utf-8",
 	".js":  "text/javascript; charset=utf-8",
@@ -51,11 +49,9 @@ type Assets struct {
 	needs  map[string][]string         // the files that a file refers to, directly or not, by plain names
 }
 
-// NewAssets prepares the embedded files, once for all engines of this process: the lab has several.
-var NewAssets = sync.OnceValues(embeddedAssets)
-
-// embeddedAssets prepares the embedded files, and the modules with the words of all languages.
-func embeddedAssets() (*Assets, error) {
+// NewAssets prepares the embedded files, and the modules with the words of all languages, once for all engines of this process:
+// the lab has several.
+var NewAssets = sync.OnceValues(func() (*Assets, error) {
 	sources := map[string][]byte{}
 	for folder, module := range map[string]string{shopWords: "words.js", consoleWords: "console-words.js"} {
 		words, err := wordsModule(folder)
@@ -74,10 +70,10 @@ func embeddedAssets() (*Assets, error) {
 		}
 	}
 	return makeAssets(sources)
-}
+})
 
-// makeAssets replaces the names inside the files by names with a hash. To know these names, it prepares a file after all files
-// that the file refers to. So it returns an error if files refer to each other in a circle.
+// makeAssets replaces the names inside the files by names with a hash. It prepares a file after all files that the file refers
+// to, so it returns an error if files refer to each other in a circle.
 func makeAssets(sources map[string][]byte) (*Assets, error) {
 	a := &Assets{served: map[string]*prepared.Answer{}, bodies: map[string][]byte{}, names: map[string]string{}, needs: map[string][]string{}}
 	for name := range sources {
@@ -88,8 +84,7 @@ func makeAssets(sources map[string][]byte) (*Assets, error) {
 	return a, nil
 }
 
-// add prepares a file, unless that is done, after the files that it refers to. within are the files that wait for this file. It
-// returns an error if a file is missing, if there is a circle, or if the content type is not known.
+// add prepares a file, unless that is done, after the files that it refers to. within are the files that wait for this file.
 func (a *Assets) add(sources map[string][]byte, name string, within []string) error {
 	source, ok := sources[name]
 	switch {

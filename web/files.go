@@ -32,9 +32,8 @@ const (
 // name with a hash.
 func filesOf(assets *Assets) map[string]*prepared.Answer {
 	file := func(contentType, maxAge string, body []byte) *prepared.Answer {
-		return prepared.Plain(http.StatusOK, http.Header{
-			"Content-Type": {contentType}, "Content-Security-Policy": {filePolicy}, "Cache-Control": {maxAge},
-		}, body)
+		header := http.Header{"Content-Type": {contentType}, "Content-Security-Policy": {filePolicy}, "Cache-Control": {maxAge}}
+		return prepared.Plain(http.StatusOK, header, body)
 	}
 	return map[string]*prepared.Answer{
 		"/robots.txt":   file(contentTypes[".txt"], fileMaxAge, robots),

@@ -1,6 +1,5 @@
-// Package web holds the HTML pages: their templates, and the style, scripts, words and pictures that browsers load
-// once. A page is the same for everybody. The scripts in the browser deal with who is logged in and which language is
-// shown. See docs/pages.md.
+// Package web holds the HTML pages: their templates, and the style, scripts, words and pictures that browsers load once. A page
+// is the same for everybody: its scripts deal with who is logged in and which language is shown. See docs/pages.md.
 package web
 
 import (
@@ -24,8 +23,7 @@ import (
 var pageFiles embed.FS
 
 const (
-	// policy lets a page load scripts, styles and data of this server only, and pictures also from elsewhere. It allows no inline
-	// script or style.
+	// policy lets a page load scripts, styles and data of this server only, none of them inline, and pictures also from elsewhere.
 	policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' https: data:; connect-src 'self'; " +
 		"frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 	// pageMaxAge lets a CDN answer for a second without asking the server. If a page is outdated by then, its scripts correct it.
@@ -37,9 +35,7 @@ const (
 	mostChoices = 99
 )
 
-// Pages has the pages of sales and campaigns, and at fixed paths a buyer's orders (/orders), the return from the shop's issuer
-// (/login), the operator's console (/console and paths below it), the description of the API (/api, /openapi.yaml,
-// /openapi.json), and the files that browsers and crawlers request by themselves (/favicon.ico, /robots.txt).
+// Pages has the pages of sales and campaigns, the fixed pages, and the files of filesOf.
 type Pages struct {
 	now       func() time.Time // the catalog's clock
 	publicURL func() string
@@ -77,8 +73,8 @@ type LogIn struct {
 	Issuer   bool // people can log in at the shop's issuer
 }
 
-// fixed are the pages that show nothing of the catalog, by their paths. A path that ends in a slash stands for all paths below
-// it: these share one page, whose script reads the id from the path.
+// fixed are the pages that show nothing of the catalog, by their paths. All paths below one that ends in a slash share its page,
+// whose script reads the id from the path.
 var fixed = map[string]page{
 	"/orders":             {Name: "orders", Title: "Orders"},
 	"/login":              {Name: "login", Title: "Log in"},
@@ -101,24 +97,15 @@ func NewPages(now func() time.Time, assets *Assets, publicURL func() string, log
 		return nil, err
 	}
 	layout, err := template.New("layout.html").Funcs(template.FuncMap{
-		"asset":     assets.URL,
-		"base":      publicURL,
-		"logIn":     func() LogIn { return logIn },
-		"needs":     func(name string) []string { return assets.needs[name] },
-		"say":       all.say,
-		"word":      func(language, key string) string { return all[language][key] },
-		"languages": all.languages,
-		"money":     money,
-		"number":    number,
+		"base": publicURL, "logIn": func() LogIn { return logIn }, "money": money, "number": number,
+		"asset": assets.URL, "needs": func(name string) []string { return assets.needs[name] },
+		"say": all.say, "word": func(language, key string) string { return all[language][key] }, "languages": all.languages,
 	}).ParseFS(pageFiles, "pages/layout.html", "pages/console-parts.html", "pages/sale-parts.html")
 	if err != nil {
 		return nil, err
 	}
 	p := &Pages{now: now, publicURL: publicURL, templates: map[string]*template.Template{}, files: filesOf(assets)}
-	files, err := fs.Glob(pageFiles, "pages/*.html")
-	if err != nil {
-		return nil, err
-	}
+	files, _ := fs.Glob(pageFiles, "pages/*.html") // the pattern is well-formed
 	for _, file := range files {
 		clone, err := layout.Clone()
 		if err != nil {
@@ -136,8 +123,7 @@ func NewPages(now func() time.Time, assets *Assets, publicURL func() string, log
 	return p, nil
 }
 
-// Head returns what other pages of this server need in their head element to look alike: the style, and the script that
-// chooses the language.
+// Head returns what other pages of this server need in their head to look alike: the style, and the script of the language.
 func (p *Pages) Head() template.HTML { return p.head }
 
 // Page returns the page or file at a fixed path. /unavailable is a page with status 503, and an unknown path one with status 404.
@@ -159,8 +145,7 @@ func (p *Pages) Page(at string) *prepared.Answer {
 	return p.make(show.Name, show)
 }
 
-// Sale returns the page of a sale. For a sale of a campaign it leads to the page of the campaign, where the buyer sees the sale
-// beside the others.
+// Sale returns the page of a sale, or for a sale of a campaign a redirect to the campaign's page, which shows all its sales.
 func (p *Pages) Sale(o model.Offer) *prepared.Answer {
 	if o.Campaign.ID != "" {
 		url := "/campaigns/" + o.Campaign.ID + "#" + o.ID
@@ -187,8 +172,7 @@ func pageOf(o offer, script, lined string) page {
 	return show
 }
 
-// turn is the order of the states in the list of sales, the most interesting for buyers first. Sales of one state stay
-// in the order of their start.
+// turn is the order of the states in the list of sales, the most interesting for buyers first.
 var turn = map[model.SaleState]int{
 	model.StateOpen: 0, model.StatePaused: 0, model.StateUpcoming: 1, model.StateSoldOut: 2, model.StateEnded: 3,
 }
@@ -216,8 +200,7 @@ func (p *Pages) view(o model.Offer) offer {
 	return offer{Offer: o, State: o.State(p.now(), o.Stock.Free()), ShortURL: p.publicURL() + "/s/" + o.Code, MostCents: o.PriceCents}
 }
 
-// whole returns a campaign as one offer, which has the texts and the limit of the campaign, the units of all its sales, and
-// their lowest and highest price. The sales must not be empty.
+// whole returns a campaign as one offer: its texts and limit, the units of all its sales, their lowest and highest price.
 func (p *Pages) whole(sales []model.Offer) offer {
 	w := p.view(sales[0])
 	campaign := w.Campaign
@@ -287,25 +270,15 @@ type phrase struct {
 // Clock returns when the sale starts, ends or ended, or nil if the operator has closed the sale.
 func (o offer) Clock() *phrase {
 	key, at := "ends_at", o.EndsAt
-	switch o.State {
-	case model.StateUpcoming:
+	switch {
+	case o.State == model.StateUpcoming:
 		key, at = "starts_at", o.StartsAt
-	case model.StateEnded:
-		if o.Status == model.SaleClosed {
-			return nil
-		}
+	case o.State == model.StateEnded && o.Status == model.SaleClosed:
+		return nil
+	case o.State == model.StateEnded:
 		key = "ended_at"
-	default:
 	}
 	return &phrase{key, at.UTC().Format("2006-01-02 15:04 UTC")}
-}
-
-// LimitKey returns the key of the words for Limit.
-func (o offer) LimitKey() string {
-	if len(o.Sales) > 0 {
-		return "limit_all"
-	}
-	return "limit"
 }
 
 // Limit returns how many units one buyer may have.
@@ -337,7 +310,6 @@ func (p *Pages) make(name string, show page) *prepared.Answer {
 	if err := p.templates[name].ExecuteTemplate(&body, layout, show); err != nil {
 		return prepared.Plain(http.StatusInternalServerError, http.Header{"Content-Type": {contentTypes[".txt"]}}, []byte("The page can't be shown.\n"))
 	}
-	return prepared.Plain(status, http.Header{
-		"Content-Type": {pageType}, "Content-Security-Policy": {allows}, "Cache-Control": {cache},
-	}, body.Bytes())
+	header := http.Header{"Content-Type": {pageType}, "Content-Security-Policy": {allows}, "Cache-Control": {cache}}
+	return prepared.Plain(status, header, body.Bytes())
 }

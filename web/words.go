@@ -17,18 +17,16 @@ import (
 //go:embed words
 var wordFiles embed.FS
 
-// Folders of words. The pages of the shop load only its words. The pages of the console load both.
+// Folders of words. The pages of the shop load only its words, those of the console both.
 const (
 	shopWords    = "words/shop"
 	consoleWords = "words/console"
 )
 
-// symbols are the symbols of currencies, written before an amount. A currency without a symbol has its code after the
-// amount.
+// symbols are written before an amount. A currency without a symbol has its code after the amount.
 var symbols = map[string]string{"CNY": "¥", "EUR": "€", "GBP": "£", "USD": "$"}
 
-// words are the texts of each language by their keys. A text may contain placeholders, such as {n}, which are replaced by
-// values.
+// words are the texts of each language by their keys. A text may contain placeholders for values, such as {n}.
 type words map[string]map[string]string
 
 func readWords(folders ...string) (words, error) {
@@ -55,12 +53,10 @@ func readWords(folders ...string) (words, error) {
 	return all, nil
 }
 
-// languages returns the languages in the order of the alphabet.
 func (w words) languages() []string { return slices.Sorted(maps.Keys(w)) }
 
-// say returns a text in every language. The style sheet shows only the text in the language of the page's lang attribute, so
-// that one page suits everybody, even without the other scripts: lang.js sets the attribute. The values are pairs of the name of
-// a placeholder and what replaces it. say returns an error if a language has no text of this key.
+// say returns a text in every language, or an error if a language lacks it. The style sheet shows only the text in the language
+// of the page's lang attribute, which lang.js sets. The values are pairs of the name of a placeholder and what replaces it.
 func (w words) say(key string, values ...any) (template.HTML, error) {
 	var b strings.Builder
 	for _, language := range w.languages() {

@@ -466,7 +466,7 @@ func TestNginxRefusesAsTheEngineDoes(t *testing.T) {
 			Status                    int
 		}
 		check.NoError(t, json.Unmarshal([]byte(a.body), &doc))
-		if words := fmt.Sprintf("{%q, %q}", doc.Title, doc.Detail); !strings.Contains(source, words) {
+		if words := fmt.Sprintf("%q, %q", doc.Title, doc.Detail); !strings.Contains(source, words) {
 			t.Errorf("the engine has no %s", words)
 		}
 		if doc.Type != "/problems/"+doc.Code || doc.Status != a.status {
