@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -31,9 +32,9 @@ type lane struct {
 	slots chan struct{}
 }
 
-// newCrowd makes a crowd that has at most this many connections. At one time a connection serves one buyer, unlike with HTTP/2.
-// If buyers open streams, half of the connections are for streams, because a stream takes a connection as long as its buyer
-// stays. If some buyers are slow, a quarter of the other connections are for them.
+// newCrowd makes a crowd that has at most this many connections. If buyers open streams, half of the connections are for streams,
+// because a stream takes a connection as long as its buyer stays. If some buyers are slow, a quarter of the other connections are
+// for them.
 func newCrowd(base *url.URL, connections int, s *Shape, tokens *auth.Tokens, now func() time.Time) (c *crowd, err error) {
 	streams, slow := 0, 0
 	if s.Walk == WholeWalk {
@@ -43,25 +44,28 @@ func newCrowd(base *url.URL, connections int, s *Shape, tokens *auth.Tokens, now
 	if s.Slow > 0 {
 		slow = quick / 4
 	}
-	quick -= slow
-	quickPool, slowPool := newPool(base, quick, now), newPool(base, slow, now)
-	slowPool.wrap = newSlowConn
-	watch := &http.Transport{MaxIdleConnsPerHost: streams, TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}}
 	c = &crowd{
 		shape: s, base: strings.TrimSuffix(base.String(), "/"), tokens: tokens, tally: newTally(s.Lasts + linger), now: now,
-		quick: newLane(quickPool, quick), slow: newLane(slowPool, slow), streams: newLane(watch, streams),
-		close: func() {
-			quickPool.close()
-			slowPool.close()
-			watch.CloseIdleConnections()
-		},
+		quick: newLane(quick-slow, nil), slow: newLane(slow, dialSlowly), streams: newLane(streams, nil),
 	}
 	c.visitor, err = c.token(visitor)
 	return c, err
 }
 
-func newLane(by http.RoundTripper, connections int) lane {
-	return lane{by, make(chan struct{}, connections)}
+// newLane makes a lane of this many connections. At one time a connection serves one buyer: with settings of its own for TLS, a
+// Transport speaks no HTTP/2.
+func newLane(connections int, dial func(ctx context.Context, network, address string) (net.Conn, error)) lane {
+	return lane{&http.Transport{
+		DialContext: dial, MaxConnsPerHost: connections, MaxIdleConnsPerHost: connections, DisableCompression: true,
+		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(0)},
+	}, make(chan struct{}, connections)}
+}
+
+// close closes the connections.
+func (c *crowd) close() {
+	for _, l := range []lane{c.quick, c.slow, c.streams} {
+		(&http.Client{Transport: l.RoundTripper}).CloseIdleConnections()
+	}
 }
 
 // of returns the lane of a buyer's requests.
@@ -152,6 +156,8 @@ func (c *crowd) do(ctx context.Context, b *buyer, due time.Time, r request) (a a
 }
 
 func (c *crowd) send(ctx context.Context, b *buyer, r request) (a answer) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	req, err := c.request(ctx, b, r)
 	if err != nil {
 		return answer{}
@@ -163,12 +169,12 @@ func (c *crowd) send(ctx context.Context, b *buyer, r request) (a answer) {
 	defer func() { _ = res.Body.Close() }()
 	seconds, _ := strconv.Atoi(res.Header.Get("Retry-After"))
 	a = answer{status: res.StatusCode, wait: time.Duration(seconds) * time.Second}
-	body := io.LimitReader(res.Body, maxAnswer)
+	body := http.MaxBytesReader(nil, res.Body, maxAnswer)
 	if strings.Contains(res.Header.Get("Content-Type"), "json") && res.Header.Get("Content-Encoding") == "" {
 		err = json.NewDecoder(body).Decode(&a.doc)
 	}
 	if _, rest := io.Copy(io.Discard, body); err != nil || rest != nil {
-		return answer{} // the answer was cut off
+		return answer{} // the answer was cut off, or is too long
 	}
 	return a
 }
@@ -180,8 +186,9 @@ func (c *crowd) request(ctx context.Context, b *buyer, r request) (*http.Request
 		return nil, err
 	}
 	h := req.Header
-	h.Set("User-Agent", userAgent)
-	h.Set("X-Forwarded-For", b.address) // the server uses this address only if its --trusted-proxies name this machine
+	h["X-Idempotency-Key"] = nil              // not sent; if the server closes an idle connection, Transport sends the request again on another
+	h.Set("User-Agent", "flashsale-rehearse") // names the tool in access logs
+	h.Set("X-Forwarded-For", b.address)       // the server uses this address only if its --trusted-proxies name this machine
 	token := b.token
 	if r.public {
 		token = c.visitor
@@ -199,6 +206,3 @@ func (c *crowd) request(ctx context.Context, b *buyer, r request) (*http.Request
 	}
 	return req, nil
 }
-
-// userAgent names the tool in access logs.
-const userAgent = "flashsale-rehearse"

@@ -32,7 +32,6 @@ type crowd struct {
 	streams  lane
 	tally    *tally
 	now      func() time.Time
-	close    func() // closes the connections
 
 	underWay atomic.Int64
 	mu       sync.Mutex
