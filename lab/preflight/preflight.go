@@ -62,8 +62,7 @@ func (l Level) of(check, do, found string, args ...any) Finding {
 	return Finding{l, check, fmt.Sprintf(found, args...), do}
 }
 
-// when returns a finding if holds is true, else the zero Finding. add leaves zero Findings out, and cmp.Or skips them, so cmp.Or
-// returns the first finding that applies.
+// when returns a finding if holds is true, else the zero Finding. add leaves zero Findings out, and first and cmp.Or skip them.
 func (l Level) when(holds bool, check, do, found string, args ...any) Finding {
 	if !holds {
 		return Finding{}
@@ -71,19 +70,28 @@ func (l Level) when(holds bool, check, do, found string, args ...any) Finding {
 	return l.of(check, do, found, args...)
 }
 
+// first returns the first finding of each check.
+func first(list ...Finding) []Finding {
+	seen := map[string]bool{"": true} // the zero Finding's
+	return slices.DeleteFunc(list, func(f Finding) bool {
+		again := seen[f.Check]
+		seen[f.Check] = true
+		return again
+	})
+}
+
 // preflight checks everything that a sale will need. It changes nothing.
 type preflight struct {
-	settings  config.Settings
-	valid     bool // an instance would start with the settings
-	options   config.Preflight
-	version   string
-	now       func() time.Time
-	stores    app.Stores
-	database  *repository.Server // nil: the database could not be asked
-	gate      *gate.Gate         // nil: Redis is embedded, or can't be reached
-	running   map[string]model.Instance
-	instances int // how many instances are to serve the sale
-	findings  []Finding
+	settings config.Settings
+	valid    bool // an instance would start with the settings
+	options  config.Preflight
+	version  string
+	now      func() time.Time
+	stores   app.Stores
+	database *repository.Server // nil: the database could not be asked
+	gate     *gate.Gate         // nil: Redis is embedded, or can't be reached
+	running  map[string]model.Instance
+	findings []Finding
 }
 
 // Validate checks the options of the command.
@@ -163,9 +171,9 @@ func (p *preflight) look(ctx context.Context) {
 	p.lookAtReplicas(ctx)
 	p.lookAtQueue(ctx)
 	p.lookAtInstances(ctx)
-	p.instances = cmp.Or(p.wanted(), len(p.running), 1)
+	instances := cmp.Or(p.wanted(), len(p.running), 1)
 	if p.database != nil {
-		p.add(judgeDatabase(*p.database, p.settings, p.instances)...)
+		p.add(judgeDatabase(*p.database, p.settings, instances)...)
 		p.add(judgeMachineClock(p.skew()))
 	}
 	room, units := int64(0), int64(0)
@@ -175,12 +183,16 @@ func (p *preflight) look(ctx context.Context) {
 	}
 	p.lookAtRehearsals(ctx, units)
 	for _, s := range servers {
-		p.add(judgeRedis(s, p.settings, p.instances, room)...)
+		p.add(judgeRedis(s, p.settings, instances, room)...)
 		if p.database != nil {
 			p.add(judgeRedisClock(s.Addr, s.Clock.Sub(s.At)-p.skew()))
 		}
 	}
-	p.lookAtMachine(ctx, max(1, len(servers)))
+	p.add(
+		judgeFiles(p.settings, p.options.Connections, max(1, len(servers))),
+		lookAtPort(ctx, "machine.http_addr", p.settings.HTTPAddr, "/healthz"),
+		lookAtPort(ctx, "machine.ops_addr", p.settings.OpsAddr, "/metrics"),
+	)
 	for _, peer := range p.options.Peers {
 		p.add(lookAtPeer(ctx, peer))
 	}
@@ -358,8 +370,7 @@ func (p *preflight) lookAtSales(ctx context.Context) []model.Offer {
 	return offers
 }
 
-// lookAtRehearsals compares the plan with the largest rehearsal: the buyers who are expected, and the units of the largest
-// sale.
+// lookAtRehearsals compares the plan with the largest rehearsal: the buyers who are expected, and the units of the largest sale.
 func (p *preflight) lookAtRehearsals(ctx context.Context, units int64) {
 	if !p.hasSchema() {
 		return
@@ -395,18 +406,11 @@ func (p *preflight) offers(ctx context.Context) (list []model.Offer, err error) 
 	return list, err
 }
 
-// lookAtMachine checks this machine's limit of open files, and the ports that an instance listens on.
-func (p *preflight) lookAtMachine(ctx context.Context, redisServers int) {
-	p.add(judgeFiles(p.settings, p.options.Connections, redisServers))
-	for _, port := range []struct{ check, addr string }{{"machine.http_addr", p.settings.HTTPAddr}, {"machine.ops_addr", p.settings.OpsAddr}} {
-		if port.addr != "" && port.addr != "off" {
-			p.add(lookAtPort(ctx, port.check, port.addr))
-		}
+// lookAtPort checks that an instance can listen on an address, if it is to, or that one listens there already and answers at path.
+func lookAtPort(ctx context.Context, check, addr, path string) Finding {
+	if addr == "" || addr == "off" {
+		return Finding{}
 	}
-}
-
-// lookAtPort checks that an instance can listen on an address, or that one listens there already.
-func lookAtPort(ctx context.Context, check, addr string) Finding {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	var lc net.ListenConfig
@@ -414,10 +418,6 @@ func lookAtPort(ctx context.Context, check, addr string) Finding {
 	if err == nil {
 		_ = listener.Close()
 		return good(check, "%s is free", addr)
-	}
-	path := "/healthz"
-	if check == "machine.ops_addr" {
-		path = "/metrics"
 	}
 	host, port, _ := net.SplitHostPort(addr)
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
