@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync"
 	"time"
 
 	"flashsale/internal/pause"
@@ -217,10 +218,8 @@ func (c *crowd) next(b *buyer, orderID, path string) request {
 	case path == "":
 		return request{stage: pathStage, method: http.MethodPost, path: c.sale() + "/path"}
 	}
-	return request{stage: orderStage, method: http.MethodPost, path: c.sale() + "/" + path + "/orders", key: b.key, body: oneUnit}
+	return request{stage: orderStage, method: http.MethodPost, path: c.sale() + "/" + path + "/orders", key: b.key, body: `{"quantity":1}`}
 }
-
-const oneUnit = `{"quantity":1}`
 
 // sale is the path of the sale in the API.
 func (c *crowd) sale() string { return "/api/v1/sales/" + c.saleID }
@@ -263,15 +262,14 @@ func (c *crowd) watch(ctx context.Context, b *buyer, due time.Time) (leave func(
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	left := make(chan struct{})
-	go func() {
-		defer close(left)
+	var listening sync.WaitGroup
+	listening.Go(func() {
 		defer func() { <-c.streams.slots }()
 		c.listen(ctx, b, due)
-	}()
+	})
 	return func() {
 		cancel()
-		<-left
+		listening.Wait()
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -35,7 +34,7 @@ type lane struct {
 // newCrowd makes a crowd that has at most this many connections. If buyers open streams, half of the connections are for streams,
 // because a stream takes a connection as long as its buyer stays. If some buyers are slow, a quarter of the other connections are
 // for them.
-func newCrowd(base *url.URL, connections int, s *Shape, tokens *auth.Tokens, now func() time.Time) (c *crowd, err error) {
+func newCrowd(base string, connections int, s *Shape, tokens *auth.Tokens, now func() time.Time) (c *crowd, err error) {
 	streams, slow := 0, 0
 	if s.Walk == WholeWalk {
 		streams = connections / 2
@@ -45,7 +44,7 @@ func newCrowd(base *url.URL, connections int, s *Shape, tokens *auth.Tokens, now
 		slow = quick / 4
 	}
 	c = &crowd{
-		shape: s, base: strings.TrimSuffix(base.String(), "/"), tokens: tokens, tally: newTally(s.Lasts + linger), now: now,
+		shape: s, base: strings.TrimSuffix(base, "/"), tokens: tokens, tally: newTally(s.Lasts + linger), now: now,
 		quick: newLane(quick-slow, nil), slow: newLane(slow, dialSlowly), streams: newLane(streams, nil),
 	}
 	c.visitor, err = c.token(visitor)

@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -35,9 +34,7 @@ func crowdTo(t *testing.T, secure bool, handle http.HandlerFunc) (c *crowd, s *h
 		s.Start()
 	}
 	t.Cleanup(s.Close)
-	base, err := url.Parse(s.URL)
-	check.NoError(t, err)
-	c = check.Must(newCrowd(base, minConnections, &Shape{Walk: PurchaseWalk, Slow: 1}, auth.NewTokens([]byte("secret"), time.Now), time.Now))
+	c = check.Must(newCrowd(s.URL, minConnections, &Shape{Walk: PurchaseWalk, Slow: 1}, auth.NewTokens([]byte("secret"), time.Now), time.Now))
 	if secure {
 		c.trust(s.Client().Transport.(*http.Transport).TLSClientConfig.RootCAs)
 	}

@@ -109,16 +109,13 @@ func (r *run) lease(ctx context.Context, ttl time.Duration) (bool, error) {
 	return r.stores.Database.Lease(ctx, leaseName, r.holder, ttl)
 }
 
-// gateOf names the gate of a rehearsal's sale, which has one shard.
-func gateOf(saleID string) model.GateRef { return model.GateRef{SaleID: saleID, Shards: 1} }
-
 // erase removes a hidden sale, with its orders and its gate, from the stores.
 func (r *run) erase(ctx context.Context, saleID string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), clearTime)
 	defer cancel()
 	err := r.stores.Database.EraseSale(ctx, saleID)
 	if r.gate != nil {
-		err = errors.Join(err, r.gate.Erase(ctx, gateOf(saleID)), r.gate.Announce(ctx, saleID))
+		err = errors.Join(err, r.gate.Erase(ctx, model.Sale{ID: saleID}.GateRef()), r.gate.Announce(ctx, saleID))
 	}
 	return err
 }
@@ -164,7 +161,7 @@ func (r *run) ready(ctx context.Context, c *crowd) error {
 		a := c.send(ctx, b, request{method: http.MethodGet, path: c.sale(), public: true})
 		open := a.status == http.StatusOK
 		if open && r.gate != nil && kind.UsesGate {
-			states, err := r.gate.Peek(ctx, gateOf(c.saleID))
+			states, err := r.gate.Peek(ctx, model.Sale{ID: c.saleID}.GateRef())
 			if err != nil {
 				return err
 			}
@@ -192,7 +189,7 @@ func (r *run) settled(ctx context.Context, saleID string, list []told) ([]Findin
 	for {
 		var f findings
 		if r.gate != nil {
-			states, err := r.gate.Peek(ctx, gateOf(saleID))
+			states, err := r.gate.Peek(ctx, model.Sale{ID: saleID}.GateRef())
 			if err != nil {
 				return nil, err
 			}
