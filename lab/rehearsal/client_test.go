@@ -116,12 +116,14 @@ func TestCrowdWantsWholeAnswers(t *testing.T) {
 			w.Header().Set("Content-Length", "100")
 			_, _ = io.WriteString(w, "half")
 		},
-		"too long": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, maxAnswer+1)) },
+		"too long":     func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, maxAnswer+1)) },
+		"far too long": func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, 2*maxAnswer)) },
 	} {
 		c, _, opened := crowdTo(t, false, handle)
 		for want := range int64(3) {
 			a := c.send(t.Context(), &buyer{}, request{method: http.MethodPost, path: "/x"})
-			if a.status != 0 || opened.Load() != want+1 { // the connections are not kept
+			kept := opened.Load() != want+1
+			if a.status != 0 || kept && name != "too long" { // the answer may have been read to its end
 				t.Errorf("%s: %v over %d connections, want %d", name, a, opened.Load(), want+1)
 			}
 		}
