@@ -8,8 +8,7 @@ import (
 	"strings"
 )
 
-// Horizontal positions of a chart are in percent, vertical ones in pixels: a narrow screen narrows the bars, and the
-// text keeps its size.
+// Horizontal positions are in percent, vertical ones in pixels: a narrow screen narrows the bars, and the text keeps its size.
 const (
 	chartRight    = 78.0 // percent, leaves room for the figure right of the longest bar
 	lineHeight    = 18   // pixels, of a line of text
@@ -194,8 +193,7 @@ func throughputChart(results []*Result) chart {
 	return b.draw()
 }
 
-// latencyChart shows how long the attempts of each strategy took, all on one axis. The tallest bar of each
-// distribution has the full height.
+// latencyChart shows how long the attempts of each strategy took, on one axis. Each distribution has the full height.
 func latencyChart(results []*Result) chart {
 	c := chart{Label: "Distribution of the latency of each strategy, with its median and 99th percentile; the table has the figures"}
 	width := math.Pow(10, 1.0/bucketsPerDecade)
@@ -238,8 +236,7 @@ func (c *chart) hill(a axis, top int, width float64, r *Result) {
 	if tallest == 0 {
 		return
 	}
-	// The label of p50 is left of its line and that of p99 right of its line. p50 is never right of p99, so the
-	// labels don't overlap.
+	// p50 is never right of p99, so with their labels left of the one and right of the other, the labels don't overlap.
 	for _, m := range []struct {
 		ms           float64
 		dx           int

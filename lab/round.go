@@ -11,8 +11,7 @@ import (
 	"flashsale/model"
 )
 
-// progressPeriod is the time between two reports of progress: short enough to look alive, long enough to cost
-// nothing.
+// progressPeriod is the time between two reports of progress: short enough to look alive, long enough to cost nothing.
 const progressPeriod = 100 * time.Millisecond
 
 // load sends the buyers of one round and records their outcomes.
@@ -44,8 +43,7 @@ func newLoad(p model.LabPlan, round Round, now func() time.Time) *load {
 	return &load{plan: p, round: round, now: now, order: order, outcomes: make([]outcome, len(order))}
 }
 
-// run releases all goroutines at one instant and reports progress with show. It returns when the last goroutine has
-// ended, because no buyer is left or ctx has ended.
+// run releases all goroutines at one instant, shows the progress, and returns when no buyer is left or ctx has ended.
 func (l *load) run(ctx context.Context, show func(done int)) {
 	var ready, working sync.WaitGroup
 	start := make(chan struct{})
@@ -99,8 +97,7 @@ func (l *load) work(ctx context.Context) {
 	}
 }
 
-// attempt makes a buyer's attempt. If the buyer's instance is dead, or dies during the attempt, attempt sends the
-// buyer to another instance, as a load balancer does.
+// attempt makes a buyer's attempt, at another instance if the buyer's own is dead or dies, as with a load balancer.
 func (l *load) attempt(ctx context.Context, buyer int) (model.Verdict, error) {
 	name := "b" + strconv.Itoa(buyer+1)
 	instance := buyer % l.plan.Instances

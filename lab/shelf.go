@@ -20,8 +20,7 @@ const (
 	keptReports = 50
 	// reportIDLength is the length of a text of rand.Text.
 	reportIDLength = 26
-	// reportEnd and unfinishedEnd are the suffixes of the files of finished reports and of reports that are being
-	// written.
+	// reportEnd and unfinishedEnd are the suffixes of the files of finished reports and of reports that are being written.
 	reportEnd, unfinishedEnd = ".json", ".part"
 	// longestWriting is far longer than it takes to write a report. So a crash has left any unfinished file that is older.
 	longestWriting = time.Minute
@@ -56,9 +55,8 @@ func (s *Shelf) Ready() error {
 	return root.Close()
 }
 
-// Save stores a report under a new id and deletes the oldest reports if there are too many. If id is not empty, the report is
-// stored, also if there is an error: old files could then not be deleted. A crash leaves no partial report, because the file
-// gets its final name when it is complete.
+// Save stores a report under a new id, under its final name when it is complete, and deletes the oldest reports if there are too
+// many. With an error and an id, the report is stored, and old files could not be deleted.
 func (s *Shelf) Save(r *Report) (id string, err error) {
 	root, err := s.open()
 	if err != nil {

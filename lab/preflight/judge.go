@@ -36,9 +36,8 @@ const (
 	spareConnections = 10
 	// spareFiles is room for the files that a process has open besides connections: logs, the binary, timers.
 	spareFiles = 64
-	// offClock and wrongClock are differences between the clocks of the two stores. For that long, buyers at the gate and
-	// buyers at the database get different answers as to whether the sale has begun. A difference above offClock is a
-	// warning. One above wrongClock is a failure: no synchronized clock is that far off.
+	// offClock and wrongClock are differences between the stores' clocks, for a warning and for a failure: no synchronized clock is
+	// that far off. For so long, buyers at the gate and at the database get different answers as to whether the sale has begun.
 	offClock, wrongClock = 500 * time.Millisecond, 5 * time.Second
 	// offMachine is how far a machine's clock may be off. Bearer tokens expire by this clock, and sales do not depend on it.
 	offMachine = 5 * time.Second
@@ -53,8 +52,7 @@ const (
 	shortPay = 60
 )
 
-// judgeSettings checks settings that are valid, but may still be wrong for a sale. With embedded stores, which are for trials, it
-// checks the strategy only.
+// judgeSettings checks valid settings, which may still be wrong for a sale. With embedded stores it checks the strategy only.
 func judgeSettings(s config.Settings) []Finding {
 	kind, _ := strategy.Of(s.Strategy)
 	twice, hybrid := fmt.Sprintf("%s sells units twice when %s", s.Strategy, kind.Oversells), "--strategy hybrid"
@@ -191,8 +189,7 @@ func judgeDurability(v map[string]string) []Finding {
 
 func on(value string) bool { return value == "1" || strings.EqualFold(value, "ON") }
 
-// judgeSession checks the variables of an ordinary session of the engine. The session sets all of them when it
-// begins, so a different value means that a proxy has dropped the setting.
+// judgeSession checks what each session of the engine sets when it begins: a different value means that a proxy has dropped it.
 func judgeSession(v map[string]string, mariadb bool) []Finding {
 	const keep = "a proxy that keeps what a session has set"
 	var lost []string

@@ -47,8 +47,7 @@ const (
 	Fail Level = "fail"
 )
 
-// Finding is the result of one check. Check is the stable name of the check. Do is what the operator should do, and empty if
-// there is nothing to do.
+// Finding is the result of one check, whose name Check is stable. Do is what the operator should do; empty: nothing.
 type Finding struct {
 	Level Level  `json:"level"`
 	Check string `json:"check"`

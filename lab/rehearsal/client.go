@@ -31,9 +31,8 @@ type lane struct {
 	slots chan struct{}
 }
 
-// newCrowd makes a crowd that has at most this many connections. If buyers open streams, half of the connections are for streams,
-// because a stream takes a connection as long as its buyer stays. If some buyers are slow, a quarter of the other connections are
-// for them.
+// newCrowd makes a crowd of at most this many connections. If buyers open streams, half of them are for streams, because a stream
+// takes a connection as long as its buyer stays. If some buyers are slow, a quarter of the others are for them.
 func newCrowd(base string, connections int, s *Shape, tokens *auth.Tokens, now func() time.Time) (c *crowd, err error) {
 	streams, slow := 0, 0
 	if s.Walk == WholeWalk {
@@ -51,8 +50,7 @@ func newCrowd(base string, connections int, s *Shape, tokens *auth.Tokens, now f
 	return c, err
 }
 
-// newLane makes a lane of this many connections. At one time a connection serves one buyer: with settings of its own for TLS, a
-// Transport speaks no HTTP/2.
+// newLane makes a lane. A connection serves one request at a time: with a TLSClientConfig, a Transport speaks no HTTP/2.
 func newLane(connections int, dial func(ctx context.Context, network, address string) (net.Conn, error)) lane {
 	return lane{&http.Transport{
 		DialContext: dial, MaxConnsPerHost: connections, MaxIdleConnsPerHost: connections, DisableCompression: true,

@@ -31,8 +31,7 @@ var ErrFailed = errors.New("the rehearsal has not passed")
 // longWait is the wait for a processor above which a late report names the processors as a limit.
 const longWait = time.Millisecond
 
-// gcPercent lets the heap grow to five times the live memory before a garbage collection, because a collection during the
-// run makes the crowd late.
+// gcPercent lets the heap grow to five times the live memory, because a garbage collection makes the crowd late.
 const gcPercent = 400
 
 // minConnections is the least number of connections with which streams, slow buyers and quick buyers have some each.

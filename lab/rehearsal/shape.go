@@ -102,8 +102,7 @@ func (s *Shape) validate() error {
 	)
 }
 
-// draw checks the fields and draws the arrivals, or reads them from a recording, which is a file in folder. The same fields and
-// the same recording always give the same arrivals.
+// draw checks the fields and draws the arrivals, always the same ones, or reads them from a recording, a file in folder.
 func (s *Shape) draw(folder string) (err error) {
 	if err := s.validate(); err != nil {
 		return err

@@ -7,8 +7,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// slowBytes is how many bytes a second a slow connection carries in each direction, as on the edge of a mobile network. slowPiece
-// is how many bytes it carries at a time.
+// slowBytes is what a slow connection carries each way in a second, as at the edge of a mobile network, slowPiece at a time.
 const slowBytes, slowPiece = 8 << 10, 512
 
 // slowConn carries few bytes a second.

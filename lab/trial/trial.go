@@ -87,15 +87,13 @@ func Open(ctx context.Context, settings config.Settings) (b *Bench, err error) {
 	}
 	b.settings.HTTPAddr, b.settings.OpsAddr = "127.0.0.1:0", ""
 	b.settings.Secret, b.settings.PaymentSecret, b.settings.Payment = rand.Text()+rand.Text(), "", "sandbox"
-	// AckWait is within the time limit of a request. All buyers have one address, so the limits are set too high to be
-	// reached.
+	// AckWait is within the time limit of a request. All buyers have one address, so the limits are set too high to be reached.
 	b.settings.AllowOversell, b.settings.Ack, b.settings.AckWait = true, "confirmed", patience/2
 	b.settings.LimitRate, b.settings.LimitBurst, b.settings.IPRate = 1e9, 1_000_000_000, 0
 	return b, nil
 }
 
-// removeLeftovers deletes the folders of runs that crashed. A run in progress keeps writing to its folder, so that
-// folder is never old enough.
+// removeLeftovers deletes the folders of runs that crashed, which are old: a run in progress keeps writing to its folder.
 func removeLeftovers(folder string) error {
 	entries, err := os.ReadDir(folder)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -224,8 +222,7 @@ type instance struct {
 	stop func() error // an orderly stop
 }
 
-// start adds an instance, which runs until Stop. The end of ctx does not stop the instance, because the round's last
-// orders must still be settled.
+// start adds an instance, which runs until Stop, also after ctx: the round's last orders must still be settled.
 func (r *Round) start(ctx context.Context, settings config.Settings) error {
 	a, err := app.New(ctx, settings, app.Options{Logs: io.Discard})
 	if err != nil {
@@ -259,16 +256,14 @@ func (i *instance) isDead() bool {
 	}
 }
 
-// Kill closes an instance's connections to buyers and stores in the middle of its work. To buyers and stores this
-// looks like a crash.
+// Kill cuts an instance's connections to buyers and stores in the middle of its work, which looks like a crash to them.
 func (r *Round) Kill(instance int) {
 	i := r.instances[instance]
 	close(i.dead)
 	i.app.Kill()
 }
 
-// Buy sends a buyer's attempt to an instance. The order's id is derived from the buyer's name, so a second attempt at
-// another instance makes no second order.
+// Buy sends a buyer's attempt to an instance. The order's id is derived from the buyer, so another attempt makes no second order.
 func (r *Round) Buy(ctx context.Context, instance int, buyer string) (model.Verdict, error) {
 	i := r.instances[instance]
 	if i.isDead() {
