@@ -135,23 +135,14 @@ func (b *Bench) Close() (err error) {
 
 // Run compares the strategies of a plan, see lab.Run. It returns no report if the versions of the stores can't be read.
 func (b *Bench) Run(ctx context.Context, p model.LabPlan, version string, progress func(lab.Progress)) (*lab.Report, error) {
-	setting, err := b.setting(ctx, p, version)
-	if err != nil {
-		return nil, err
-	}
-	return lab.Run(ctx, b, p, setting, time.Now, progress)
-}
-
-// setting describes the conditions of the run for the report.
-func (b *Bench) setting(ctx context.Context, p model.LabPlan, version string) (lab.Setting, error) {
 	database, err := b.stores.Database.Version(ctx)
 	if err != nil {
-		return lab.Setting{}, err
+		return nil, err
 	}
 	redis := "in this process (miniredis)"
 	if b.stores.Embedded == nil {
 		if redis, err = b.gate.Version(ctx); err != nil {
-			return lab.Setting{}, err
+			return nil, err
 		}
 		redis = "Redis " + redis
 	}
@@ -165,14 +156,14 @@ func (b *Bench) setting(ctx context.Context, p model.LabPlan, version string) (l
 	if p.Kill {
 		command += " --kill"
 	}
-	return lab.Setting{
+	return lab.Run(ctx, b, p, lab.Setting{
 		Machine: lab.ThisMachine(), Stores: lab.Stores{Database: database, Redis: redis}, Lessons: lessons, Command: command, Version: version,
 		Options: map[string]string{
 			"--db-max-conns": fmt.Sprint(b.settings.DBMaxConns),
 			"--local-share":  fmt.Sprint(b.settings.LocalShare),
 			"--local-buffer": fmt.Sprint(b.settings.LocalBuffer),
 		},
-	}, nil
+	}, time.Now, progress)
 }
 
 // Start starts the plan's instances with a strategy, and creates a sale of the plan's stock.
@@ -198,7 +189,7 @@ func (b *Bench) Start(ctx context.Context, name string, p model.LabPlan) (_ lab.
 	if err != nil || invalid != nil {
 		return nil, fmt.Errorf("make a sale: %w, %+v", err, invalid)
 	}
-	r.saleID = offer.ID
+	r.sale = offer.Sale
 	for _, i := range r.instances {
 		if err := i.app.Catalog.Refresh(ctx); err != nil {
 			return nil, err
@@ -210,7 +201,7 @@ func (b *Bench) Start(ctx context.Context, name string, p model.LabPlan) (_ lab.
 // Round runs one strategy on instances and a sale of its own. It implements lab.Round.
 type Round struct {
 	bench     *Bench
-	saleID    string // empty until there is a sale
+	sale      model.Sale // without an ID until there is a sale
 	instances []*instance
 	keyed     bool // a buyer whose instance dies repeats the attempt under the same key
 }
@@ -270,7 +261,7 @@ func (r *Round) Buy(ctx context.Context, instance int, buyer string) (model.Verd
 		return "", errDead
 	}
 	verdict, err := i.deduct(ctx, model.Attempt{
-		ID: i.app.IDs.Derive(buyer, r.saleID, buyer), SaleID: r.saleID, UserID: buyer, Quantity: 1,
+		ID: i.app.IDs.Derive(buyer, r.sale.ID, buyer), SaleID: r.sale.ID, UserID: buyer, Quantity: 1,
 		IdempotencyKey: buyer, Keyless: !r.keyed,
 	})
 	if i.isDead() {
@@ -313,7 +304,7 @@ func (i *instance) deduct(ctx context.Context, a model.Attempt) (model.Verdict, 
 // Finish waits until the sale's stream is empty, reads the books, stops the instances and removes the sale.
 func (r *Round) Finish(ctx context.Context) (tally lab.Tally, err error) {
 	err = r.settled(ctx)
-	books, _, booksErr := r.bench.stores.Database.Books(ctx, r.saleID)
+	books, _, booksErr := r.bench.stores.Database.Books(ctx, r.sale.ID)
 	tally.Sold = books.Units[model.OrderPending] + books.Units[model.OrderPaid]
 	tally.Left = books.Stock.Free()
 	for _, i := range r.instances {
@@ -327,7 +318,7 @@ func (r *Round) settled(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
-		states, err := r.bench.gate.Peek(ctx, oneGate(r.saleID))
+		states, err := r.bench.gate.Peek(ctx, r.sale.GateRef())
 		if err != nil || states[0].Stream == 0 {
 			return err
 		}
@@ -336,9 +327,6 @@ func (r *Round) settled(ctx context.Context) error {
 		}
 	}
 }
-
-// oneGate returns the reference to the gate of a lab sale. Such a gate has one shard.
-func oneGate(saleID string) model.GateRef { return model.GateRef{SaleID: saleID, Shards: 1} }
 
 // Stop ends the instances, then removes the round's sale from the stores. Errors of instances that were killed are left out.
 func (r *Round) Stop(ctx context.Context) error {
@@ -352,8 +340,8 @@ func (r *Round) Stop(ctx context.Context) error {
 		})
 	}
 	err := stopping.Wait()
-	if r.saleID != "" {
-		err = errors.Join(err, r.bench.stores.Database.EraseSale(ctx, r.saleID), r.bench.gate.Erase(ctx, oneGate(r.saleID)))
+	if r.sale.ID != "" {
+		err = errors.Join(err, r.bench.stores.Database.EraseSale(ctx, r.sale.ID), r.bench.gate.Erase(ctx, r.sale.GateRef()))
 	}
 	return err
 }
