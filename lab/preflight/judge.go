@@ -391,9 +391,14 @@ func judgeInstances(running map[string]model.Instance, wanted int, version, stra
 
 // judgeSale checks one sale at the time now of the database's clock.
 func judgeSale(o model.Offer, audit service.Audit, s config.Settings, seesGate bool, now time.Time) []Finding {
+	const window = "sale.window"
 	b := audit.Books.Stock
 	list := first(
-		judgeWindow(o, now),
+		Fail.when(o.Status == model.SaleClosed, window, "create another one", "%s was closed", o.ID),
+		Fail.when(!o.EndsAt.After(now), window, "create another one", "%s ended %s ago", o.ID, now.Sub(o.EndsAt).Round(time.Second)),
+		Warn.when(o.Status == model.SalePaused, window, "resume it", "%s is paused", o.ID),
+		OK.when(o.StartsAt.After(now), window, "", "%s starts in %s", o.ID, o.StartsAt.Sub(now).Round(time.Second)),
+		good(window, "%s is open, for another %s", o.ID, o.EndsAt.Sub(now).Round(time.Second)),
 		Fail.when(!audit.OK(), "sale.books", "flashsale audit --sale "+o.ID, "%s: drift %d; %s", o.ID, audit.Drift, strings.Join(audit.Violations, "; ")),
 		good("sale.books", "%s: quota %d = available %d + held %d + paid %d", o.ID, b.Quota, b.Free(), b.Held, b.Paid),
 	)
@@ -401,17 +406,6 @@ func judgeSale(o model.Offer, audit service.Audit, s config.Settings, seesGate b
 		list = append(list, judgeGate(o.ID, audit))
 	}
 	return append(list, judgeTerms(o, s)...)
-}
-
-func judgeWindow(o model.Offer, now time.Time) Finding {
-	const check = "sale.window"
-	return cmp.Or(
-		Fail.when(o.Status == model.SaleClosed, check, "create another one", "%s was closed", o.ID),
-		Fail.when(!o.EndsAt.After(now), check, "create another one", "%s ended %s ago", o.ID, now.Sub(o.EndsAt).Round(time.Second)),
-		Warn.when(o.Status == model.SalePaused, check, "resume it", "%s is paused", o.ID),
-		OK.when(o.StartsAt.After(now), check, "", "%s starts in %s", o.ID, o.StartsAt.Sub(now).Round(time.Second)),
-		good(check, "%s is open, for another %s", o.ID, o.EndsAt.Sub(now).Round(time.Second)),
-	)
 }
 
 // judgeGate checks whether the gate would admit the first buyer.

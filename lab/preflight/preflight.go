@@ -164,7 +164,12 @@ func (p *preflight) printText(w io.Writer) error {
 
 // look makes all checks, in the order in which an operator would repair what the checks find.
 func (p *preflight) look(ctx context.Context) {
-	p.lookAtSettings()
+	if err := p.settings.Validate(); err != nil {
+		p.add(Fail.of("settings", "correct it: no instance starts with these settings", "%v", err))
+	} else {
+		p.valid = true
+		p.add(judgeSettings(p.settings)...)
+	}
 	p.lookAtDatabase(ctx)
 	servers := p.lookAtRedis(ctx)
 	p.lookAtReplicas(ctx)
@@ -203,15 +208,6 @@ func (p *preflight) skew() time.Duration { return p.database.Clock.Sub(p.databas
 // hasSchema reports whether the database has the schema of this binary.
 func (p *preflight) hasSchema() bool {
 	return p.database != nil && p.database.Applied == p.database.Newest
-}
-
-func (p *preflight) lookAtSettings() {
-	if err := p.settings.Validate(); err != nil {
-		p.add(Fail.of("settings", "correct it: no instance starts with these settings", "%v", err))
-		return
-	}
-	p.valid = true
-	p.add(judgeSettings(p.settings)...)
 }
 
 // reach calls look, for at most lookTimeout. An error of look becomes a finding of this level.
@@ -284,7 +280,7 @@ func (p *preflight) lookAtQueue(ctx context.Context) {
 	case s.Queue == "redis-stream" || s.Queue == "redis-list":
 		p.add(good(check, "%s: Redis itself", s.Queue))
 		return
-	case !p.valid: // lookAtSettings has reported what is wrong
+	case !p.valid: // look has reported what is wrong
 		return
 	}
 	do := "start it, or correct --queue-url or the network; until then instances settle what they admit themselves"
