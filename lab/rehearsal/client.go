@@ -1,6 +1,7 @@
 package rehearsal
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -109,24 +110,18 @@ func (a answer) order() model.OrderStatus {
 
 // code returns the code of a refusal: noAnswer if there is no answer, the HTTP status if the answer has no code.
 func (a answer) code() model.Verdict {
-	switch {
-	case a.status == 0:
+	if a.status == 0 {
 		return noAnswer
-	case a.doc.Code == "":
-		return model.Verdict(strconv.Itoa(a.status)) // a proxy in front of the engine has answered
 	}
-	return a.doc.Code
+	return cmp.Or(a.doc.Code, model.Verdict(strconv.Itoa(a.status))) // without a code, a proxy in front of the engine has answered
 }
 
 // String returns the words under which the report counts the answer.
 func (a answer) String() string {
-	switch {
-	case a.status == 0:
+	if a.status == 0 {
 		return "no answer"
-	case a.doc.Code != "":
-		return strconv.Itoa(a.status) + " " + string(a.doc.Code)
 	}
-	return strconv.Itoa(a.status)
+	return strings.TrimSpace(strconv.Itoa(a.status) + " " + string(a.doc.Code))
 }
 
 // do sends a request that the buyer wanted to send at due, and records how late it was sent, its answer, and how long the answer

@@ -108,28 +108,24 @@ func (s *Shape) draw(folder string) (err error) {
 		return err
 	}
 	rng := rand.New(rand.NewPCG(s.Seed, 0)) //nolint:gosec // the arrivals must be repeatable
-	switch s.Arrivals {
-	case Spike:
-		s.at = drawn(s.Buyers, func() time.Duration { return spike(rng.Float64(), s.Half, s.Lasts) })
-	case Day:
-		s.at = drawn(s.Buyers, func() time.Duration { return day(rng, s.Lasts) })
-	case Recording:
+	if s.Arrivals == Recording {
 		if s.at, err = readRecording(filepath.Join(folder, s.Recording), rng); err != nil {
 			return fmt.Errorf("recording: %w", err)
 		}
 		s.Buyers = len(s.at)
 		s.Lasts = s.at[len(s.at)-1].Truncate(time.Second) + time.Second
+		return nil
 	}
+	s.at = make([]time.Duration, s.Buyers)
+	for i := range s.at {
+		if s.Arrivals == Spike {
+			s.at[i] = spike(rng.Float64(), s.Half, s.Lasts)
+		} else {
+			s.at[i] = day(rng, s.Lasts)
+		}
+	}
+	slices.Sort(s.at)
 	return nil
-}
-
-func drawn(n int, next func() time.Duration) []time.Duration {
-	at := make([]time.Duration, n)
-	for i := range at {
-		at[i] = next()
-	}
-	slices.Sort(at)
-	return at
 }
 
 // spike maps u, uniform in [0, 1), to an exponential distribution with the median half that is cut at lasts.
