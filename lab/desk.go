@@ -24,10 +24,6 @@ const (
 // saleDistance is the minimum time between a comparison and the opening of a sale.
 const saleDistance = time.Minute
 
-// notAStrategy is the reason for refusing a strategy that the desk does not have, or that the plan has twice. The code is that of
-// any value that is not one of the choices.
-const notAStrategy service.Reason = "not_a_choice"
-
 // Strategy is a strategy that can be compared.
 type Strategy struct {
 	Name string `json:"name"`
@@ -140,7 +136,7 @@ func (d *Desk) complete(p *model.LabPlan) *service.Invalid {
 	}
 	for i, name := range p.Strategies {
 		if !slices.Contains(names, name) || slices.Contains(p.Strategies[:i], name) {
-			return &service.Invalid{Field: "strategies", Reason: notAStrategy, Value: strings.Join(names, ", ")}
+			return &service.Invalid{Field: "strategies", Reason: "not_a_choice", Value: strings.Join(names, ", ")}
 		}
 	}
 	for _, n := range []struct {

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"crypto/sha256"
 	_ "embed" // the templates
 	"encoding/base64"
@@ -45,15 +46,13 @@ func (r *Report) headline() string {
 	var wrong []string
 	var fastest *Result
 	for _, s := range r.Strategies {
+		did := map[Finding]string{
+			Oversold: "oversold by " + grouped(s.Oversold), Undersold: "undersold by " + grouped(s.Undersold),
+			Lost: "lost " + count(s.Lost, "order"),
+		}[s.Verdict]
 		switch {
-		case s.Verdict == Oversold:
-			wrong = append(wrong, fmt.Sprintf("%s oversold by %s", s.Strategy, grouped(s.Oversold)))
-		case s.Verdict == Undersold:
-			wrong = append(wrong, fmt.Sprintf("%s undersold by %s", s.Strategy, grouped(s.Undersold)))
-		case s.Verdict == Lost:
-			wrong = append(wrong, fmt.Sprintf("%s lost %s", s.Strategy, count(s.Lost, "order")))
 		case s.Verdict != Exact:
-			wrong = append(wrong, fmt.Sprintf("%s is %s", s.Strategy, s.Verdict))
+			wrong = append(wrong, s.Strategy+" "+cmp.Or(did, "is "+string(s.Verdict)))
 		case fastest == nil || s.RequestsPerSecond > fastest.RequestsPerSecond:
 			fastest = s
 		}

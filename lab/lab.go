@@ -69,8 +69,8 @@ type Progress struct {
 // Run has one strategy after the other serve the plan's buyers. It calls now from many goroutines, and progress from
 // the caller's goroutine only.
 //
-// When ctx ends, Run finishes the round under way, reports it as incomplete, leaves out the rest, sets Interrupted and returns no
-// error. If a round can't be started or finished, the report ends before it, and the error names the strategy.
+// When ctx ends, Run finishes the round under way, reports it as incomplete, leaves out the rest, sets Interrupted and returns
+// no error. If a round can't be started or finished, the report ends before it, and the error names the strategy.
 func Run(ctx context.Context, b Bench, p model.LabPlan, s Setting, now func() time.Time, progress func(Progress)) (*Report, error) {
 	report := &Report{
 		Setting: s, Buyers: p.Buyers, Stock: p.Stock, Concurrency: p.Concurrency, StartedAt: now().UTC().Truncate(time.Millisecond),

@@ -14,9 +14,6 @@ import (
 	"time"
 )
 
-// tableGap is the number of spaces between two columns of the table.
-const tableGap = 2
-
 // Report is the result of a run, with the strategies in the order in which they ran.
 type Report struct {
 	Setting
@@ -57,7 +54,7 @@ func WriteFiles(folder string, page func(io.Writer) error, report any) (html, fi
 
 // WriteTable writes the figures and the explanations of what was not exact for a terminal. Tabs in the template separate columns.
 func (r *Report) WriteTable(w io.Writer) error {
-	out := tabwriter.NewWriter(w, 0, 0, tableGap, ' ', tabwriter.AlignRight)
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	if err := table.Execute(out, r); err != nil {
 		return err
 	}

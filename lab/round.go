@@ -89,8 +89,8 @@ func (l *load) work(ctx context.Context) {
 		ended := l.now()
 		l.outcomes[place] = outcome{verdict: verdict, err: err, took: ended.Sub(began), ended: ended.Sub(l.released)}
 		l.done.Add(1)
-		// The count reaches the half once, so exactly one goroutine kills the instance.
-		if err == nil && verdict == model.Accepted && l.accepted.Add(1) == l.half() && l.plan.Kill {
+		// The count reaches half of the stock, which is rounded up and so at least one, once: one goroutine kills the instance.
+		if err == nil && verdict == model.Accepted && l.accepted.Add(1) == int64(l.plan.Stock+1)/2 && l.plan.Kill {
 			l.killed.Store(true) // before Kill, so that errors caused by the death are recognized
 			l.round.Kill(l.last())
 		}
@@ -112,9 +112,6 @@ func (l *load) attempt(ctx context.Context, buyer int) (model.Verdict, error) {
 
 // made returns the outcomes of the attempts that were made. It may only be called after run.
 func (l *load) made() []outcome { return l.outcomes[:l.done.Load()] }
-
-// half is half of the stock, rounded up so that it is at least one unit.
-func (l *load) half() int64 { return int64(l.plan.Stock+1) / 2 }
 
 // last is the index of the instance that Kill ends.
 func (l *load) last() int { return l.plan.Instances - 1 }

@@ -49,10 +49,10 @@ func (s *Shelf) open() (*os.Root, error) {
 // Ready returns an error if the folder can't be created or opened. It is called before the work that makes a report.
 func (s *Shelf) Ready() error {
 	root, err := s.open()
-	if err != nil {
-		return err
+	if err == nil {
+		err = root.Close()
 	}
-	return root.Close()
+	return err
 }
 
 // Save stores a report under a new id, under its final name when it is complete, and deletes the oldest reports if there are too
@@ -84,14 +84,10 @@ func (s *Shelf) Find(id string) (r *Report, ok bool, err error) {
 		return nil, false, nil
 	}
 	root, err := os.OpenRoot(s.folder)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, false, nil
+	if err == nil {
+		defer func() { err = errors.Join(err, root.Close()) }()
+		r, err = read(root, id)
 	}
-	if err != nil {
-		return nil, false, err
-	}
-	defer func() { err = errors.Join(err, root.Close()) }()
-	r, err = read(root, id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
 	}
