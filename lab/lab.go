@@ -66,8 +66,7 @@ type Progress struct {
 	Result   *Result `json:"-"`     // set when the strategy is finished
 }
 
-// Run has one strategy after the other serve the plan's buyers. It calls now from many goroutines, and progress from
-// the caller's goroutine only.
+// Run has each strategy serve the plan's buyers. It calls now from many goroutines, and progress from the caller's only.
 //
 // When ctx ends, Run finishes the round under way, reports it as incomplete, leaves out the rest, sets Interrupted and returns
 // no error. If a round can't be started or finished, the report ends before it, and the error names the strategy.

@@ -127,8 +127,7 @@ func newResult(strategy string, p model.LabPlan, l *load, tally Tally, interrupt
 	return r
 }
 
-// judge sets the verdict, which is the gravest finding that applies, and the explanation: what the figures show and, for a
-// verdict other than Exact and Incomplete, when the strategy breaks according to its lesson.
+// judge sets the gravest finding that applies as the verdict, and explains what the figures show and when the strategy breaks.
 func (r *Result) judge(p model.LabPlan, interrupted bool) {
 	var said []string
 	say := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }

@@ -310,8 +310,7 @@ func judgeRole(r gate.Server) (list []Finding) {
 	return append(list, good(check, "%s is a primary with %d replicas", r.Addr, replicas))
 }
 
-// judgeReplica checks a Redis that was reached by --redis-replicas. A primary is wrong there unless it is a node of a Cluster,
-// because for a Cluster the client finds the replicas by itself.
+// judgeReplica checks a Redis of --redis-replicas. A primary is wrong there, but a Cluster's client finds the replicas by itself.
 func judgeReplica(r gate.Server) Finding {
 	const check = "replica"
 	replica, silent := r.Info["role"] == "slave", number(r.Info["master_last_io_seconds_ago"])
@@ -355,8 +354,7 @@ func judgePersistence(r gate.Server, ackQueued bool) Finding {
 	)
 }
 
-// judgeInstances checks what the running instances report: at least wanted of them run, each reaches the gate, and all have the
-// same version, strategy and secrets, also as this command.
+// judgeInstances checks that enough instances run, reach the gate, and agree with each other and with this command.
 func judgeInstances(running map[string]model.Instance, wanted int, version, strategy, mark string) []Finding {
 	const check, differ = "instances.running", "the instances differ: "
 	list := first(

@@ -107,8 +107,7 @@ func Validate(o config.Preflight) error {
 	)
 }
 
-// Run checks the settings, the stores and the machine, and prints the findings. It returns ErrNotFit if a check has failed, or
-// the error of ctx, without findings, if ctx ends.
+// Run makes the checks and prints the findings. It returns ErrNotFit if one has failed, or, without findings, the error of ctx.
 func Run(ctx context.Context, cmd config.Command, version string, stdout io.Writer) (err error) {
 	p := &preflight{settings: cmd.Settings, options: cmd.Preflight, version: version, now: time.Now}
 	defer func() { err = errors.Join(err, p.stores.Close()) }()
@@ -322,8 +321,7 @@ func (p *preflight) lookAtInstances(ctx context.Context) {
 	})
 }
 
-// mark returns the mark that instances with this command's secrets publish. The mark is empty if the settings are not valid or
-// have no secret, or if no instance has made the database's key yet.
+// mark returns the mark that instances with this command's secrets publish, which is empty if it can't be known.
 func (p *preflight) mark(ctx context.Context) (string, error) {
 	if !p.valid || p.settings.Secret == "" {
 		return "", nil

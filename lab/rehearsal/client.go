@@ -178,7 +178,8 @@ func (c *crowd) request(ctx context.Context, b *buyer, r request) (*http.Request
 		return nil, err
 	}
 	h := req.Header
-	h["X-Idempotency-Key"] = nil              // not sent; if the server closes an idle connection, Transport sends the request again on another
+	// Not sent; it allows Transport to repeat the request if the server has closed an idle connection.
+	h["X-Idempotency-Key"] = nil
 	h.Set("User-Agent", "flashsale-rehearse") // names the tool in access logs
 	h.Set("X-Forwarded-For", b.address)       // the server uses this address only if its --trusted-proxies name this machine
 	token := b.token

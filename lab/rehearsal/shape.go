@@ -144,9 +144,8 @@ func day(rng *rand.Rand, lasts time.Duration) time.Duration {
 	}
 }
 
-// readRecording reads a CSV file. Each line has a second and the number of buyers who arrived within it; the first line may be a
-// heading. The second of the first line is the start of the sale, so seconds since 1970 will do. The buyers of a second are
-// spread over it at random, because a recording does not tell when in the second each arrived.
+// readRecording reads a CSV file of seconds and of the buyers who arrived in each, maybe under a heading. The sale starts in the
+// first second. The buyers are spread over their second at random, because the file does not tell when in it they arrived.
 func readRecording(file string, rng *rand.Rand) (at []time.Duration, err error) {
 	text, err := os.ReadFile(file) //nolint:gosec // the user names the file
 	if err != nil {

@@ -14,8 +14,7 @@ import (
 	"flashsale/strategy"
 )
 
-// ErrShopsDatabase means that --lab-database leads to a copy of the shop's database, or to the shop's database itself under a
-// name that the package config could not recognize.
+// ErrShopsDatabase means that --lab-database is a copy of the shop's database, or that database under an unrecognized name.
 var ErrShopsDatabase = errors.New("--lab-database: is the shop's own database, or a copy of it; the lab needs another")
 
 // NewDesk makes the lab of an instance's console. shop are the settings of the instance, and version is that of the binary. A
