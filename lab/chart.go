@@ -2,13 +2,13 @@ package lab
 
 import (
 	"fmt"
+	"html/template"
 	"math"
 	"strconv"
 	"strings"
 )
 
-// Horizontal positions of a chart are in percent, vertical ones in pixels: a narrow screen narrows the bars, and the
-// text keeps its size.
+// Horizontal positions are in percent, vertical ones in pixels: a narrow screen narrows the bars, and the text keeps its size.
 const (
 	chartRight    = 78.0 // percent, leaves room for the figure right of the longest bar
 	lineHeight    = 18   // pixels, of a line of text
@@ -97,19 +97,25 @@ func (a axis) ticks() (list []float64) {
 
 // draw adds the axis to a chart whose rows end at bottom: a grid line and a label for each tick, and the unit.
 func (a axis) draw(c *chart, bottom int, unit string) {
-	grid := make([]line, 0, linearTicks)
 	for _, value := range a.ticks() {
-		x := a.at(value)
-		class := "tick middle"
+		x, class := a.at(value), "tick middle"
 		if x < labelRoom/2 {
 			class = "tick"
 		}
-		grid = append(grid, line{X: x, From: 0, To: bottom, Class: "grid"})
+		c.Lines = append(c.Lines, line{X: x, To: bottom, Class: "grid"}) // drawn first, so beneath the marks
 		c.Texts = append(c.Texts, text{X: x, Y: bottom + textBase, Class: class, Words: tickLabel(value)})
 	}
-	c.Lines = append(grid, c.Lines...) // drawn first, so beneath the marks
 	c.Texts = append(c.Texts, text{X: a.left, Y: bottom + textBase + lineHeight, Class: "tick", Words: unit})
 	c.Height = bottom + axisHeight + lineHeight
+}
+
+// bar adds a bar between two values, unless it would be empty, and returns its width.
+func (c *chart) bar(a axis, from, to float64, y int, class, title string) (width float64) {
+	if to > from {
+		width = toPercent(max(a.at(to)-a.at(from), thinnest))
+		c.Bars = append(c.Bars, bar{X: a.at(from), Width: width, Y: y, Height: barHeight, Class: class, Title: title})
+	}
+	return width
 }
 
 func tickLabel(value float64) string {
@@ -156,14 +162,7 @@ func (b BarChart) draw() chart {
 		c.Texts = append(c.Texts, text{Y: y + textBase, Class: "name", Words: r.Name})
 		y += lineHeight
 		for i, value := range r.Values {
-			width := 0.0
-			if value > 0 {
-				width = max(a.at(value), thinnest)
-				c.Bars = append(c.Bars, bar{
-					Width: width, Y: y, Height: barHeight, Class: classes[i],
-					Title: fmt.Sprintf("%s: %s %s", r.Name, Figure(value), b.Kinds[i]),
-				})
-			}
+			width := c.bar(a, a.low, value, y, classes[i], fmt.Sprintf("%s: %s %s", r.Name, Figure(value), b.Kinds[i]))
 			c.Texts = append(c.Texts, text{X: width, DX: 6, Y: y + barHeight - barGap, Class: "value", Words: Figure(value)})
 			y += barHeight + barGap
 		}
@@ -174,12 +173,12 @@ func (b BarChart) draw() chart {
 }
 
 // SVG returns the chart as a file of its own, for light and dark pages.
-func (b BarChart) SVG() (string, error) {
+func (b BarChart) SVG() (template.HTML, error) {
 	var out strings.Builder
 	if err := page.ExecuteTemplate(&out, "file", b.draw()); err != nil {
 		return "", fmt.Errorf("draw %s: %w", b.Label, err)
 	}
-	return out.String(), nil
+	return template.HTML(out.String()), nil //nolint:gosec // the template escapes its texts
 }
 
 // throughputChart shows requests and orders a second as two bars for each strategy.
@@ -194,8 +193,7 @@ func throughputChart(results []*Result) chart {
 	return b.draw()
 }
 
-// latencyChart shows how long the attempts of each strategy took, all on one axis. The tallest bar of each
-// distribution has the full height.
+// latencyChart shows how long the attempts of each strategy took, on one axis. Each distribution has the full height.
 func latencyChart(results []*Result) chart {
 	c := chart{Label: "Distribution of the latency of each strategy, with its median and 99th percentile; the table has the figures"}
 	width := math.Pow(10, 1.0/bucketsPerDecade)
@@ -238,8 +236,7 @@ func (c *chart) hill(a axis, top int, width float64, r *Result) {
 	if tallest == 0 {
 		return
 	}
-	// The label of p50 is left of its line and that of p99 right of its line. p50 is never right of p99, so the
-	// labels don't overlap.
+	// p50 is never right of p99, so with their labels left of the one and right of the other, the labels don't overlap.
 	for _, m := range []struct {
 		ms           float64
 		dx           int
@@ -273,15 +270,8 @@ func stockChart(results []*Result, stock int) chart {
 			text{Y: y + textBase, Class: "name", Words: r.Strategy},
 			text{X: stockRight, Y: y + textBase, Class: "value end", Words: words})
 		y += lineHeight
-		if within := min(r.Sold, int64(stock)); within > 0 {
-			c.Bars = append(c.Bars, bar{Width: max(a.at(float64(within)), thinnest), Y: y, Height: barHeight, Class: "first", Title: r.Strategy + ": " + words})
-		}
-		if r.Oversold > 0 {
-			c.Bars = append(c.Bars, bar{
-				X: limit, Width: toPercent(max(a.at(float64(r.Sold))-limit, thinnest)), Y: y, Height: barHeight, Class: "over",
-				Title: r.Strategy + ": " + words,
-			})
-		}
+		c.bar(a, 0, float64(min(r.Sold, int64(stock))), y, "first", r.Strategy+": "+words)
+		c.bar(a, float64(stock), float64(r.Sold), y, "over", r.Strategy+": "+words)
 		y += barHeight + rowGap
 	}
 	bottom := y - rowGap/2

@@ -14,8 +14,7 @@ import (
 	"flashsale/service"
 )
 
-// Bounds of a comparison that an operator starts on a page. They are a tenth of those of the command `lab`, because
-// the comparison shares the machine with a shop.
+// Bounds of a comparison that an operator starts on a page: a tenth of those of the command `lab`, because a shop runs beside it.
 const (
 	MaxBuyers      = 100_000
 	MaxStock       = 100_000
@@ -25,18 +24,13 @@ const (
 // saleDistance is the minimum time between a comparison and the opening of a sale.
 const saleDistance = time.Minute
 
-// notAStrategy is the reason for refusing a strategy that the desk does not have, or that the plan has twice. The code is that of
-// any value that is not one of the choices.
-const notAStrategy service.Reason = "not_a_choice"
-
 // Strategy is a strategy that can be compared.
 type Strategy struct {
 	Name string `json:"name"`
 	model.Lesson
 }
 
-// Runner runs a comparison. After an error, or after the end of ctx, the report has what was measured until then, and
-// may be nil.
+// Runner runs a comparison. After an error, or after the end of ctx, the report has what was measured until then, and may be nil.
 type Runner func(ctx context.Context, p model.LabPlan, progress func(Progress)) (*Report, error)
 
 // Catalog knows the sales, which a comparison must not disturb.
@@ -103,13 +97,11 @@ func (d *Desk) Reports() []Shelved {
 // Report returns the report with an id; ok is false if there is none, or if it can't be read, which is an error.
 func (d *Desk) Report(id string) (r *Report, ok bool, err error) { return d.shelf.Find(id) }
 
-// Newest returns the state of the comparison under way, else of the last one, else nil, and a channel that closes when
-// a newer state is available.
+// Newest returns the state of the comparison under way, else of the last one, else nil. changed closes when there is a newer one.
 func (d *Desk) Newest() (state *State, changed <-chan struct{}) { return d.newest.Get() }
 
-// Start begins a comparison and returns its first state. The verdict is Accepted; BadRequest with the invalid field;
-// LabRunning if another comparison is under way; SaleOpen if a sale is open or about to open, unless
-// whileOpen is set; or Unavailable if the server stops.
+// Start begins a comparison and returns its first state. The verdict is Accepted; BadRequest with the invalid field; LabRunning
+// if one is under way; SaleOpen if a sale is open or about to open, unless whileOpen is set; or Unavailable if the server stops.
 func (d *Desk) Start(p model.LabPlan, whileOpen bool) (state *State, verdict model.Verdict, invalid *service.Invalid) {
 	if invalid := d.complete(&p); invalid != nil {
 		return nil, model.BadRequest, invalid
@@ -144,7 +136,7 @@ func (d *Desk) complete(p *model.LabPlan) *service.Invalid {
 	}
 	for i, name := range p.Strategies {
 		if !slices.Contains(names, name) || slices.Contains(p.Strategies[:i], name) {
-			return &service.Invalid{Field: "strategies", Reason: notAStrategy, Value: strings.Join(names, ", ")}
+			return &service.Invalid{Field: "strategies", Reason: "not_a_choice", Value: strings.Join(names, ", ")}
 		}
 	}
 	for _, n := range []struct {
@@ -219,8 +211,7 @@ func (d *Desk) end(why Stop) {
 // Stop stops the comparison under way, and does not wait for its end. The report has what was measured until then.
 func (d *Desk) Stop() { d.end(StoppedByOperator) }
 
-// Close stops the comparison under way and waits for its report until ctx ends. It returns an error if the report was not
-// ready by then; the results are then lost.
+// Close stops the comparison under way and waits for its report until ctx ends; after an error the results are lost.
 func (d *Desk) Close(ctx context.Context) error {
 	d.mu.Lock()
 	d.closed = true

@@ -1,6 +1,7 @@
 package lab
 
 import (
+	"cmp"
 	"crypto/sha256"
 	_ "embed" // the templates
 	"encoding/base64"
@@ -29,8 +30,7 @@ var (
 // WriteHTML writes the report as one page that loads no other file.
 func (r *Report) WriteHTML(w io.Writer) error { return page.Execute(w, r) }
 
-// PagePolicy returns the Content-Security-Policy for the page. It allows the page's one inline style, by its hash,
-// and nothing else.
+// PagePolicy returns the page's Content-Security-Policy, which allows nothing but its one inline style, by its hash.
 var PagePolicy = sync.OnceValue(func() string {
 	var page strings.Builder
 	_ = (&Report{Stock: 1}).WriteHTML(&page) // writing to memory does not fail, and tests execute the template
@@ -41,21 +41,18 @@ var PagePolicy = sync.OnceValue(func() string {
 		"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 })
 
-// headline states how many strategies have the finding Exact and what the others did wrong, then which of several exact
-// ones was the fastest.
+// headline says how many strategies are Exact, what the others did wrong, and which of several exact ones was the fastest.
 func (r *Report) headline() string {
 	var wrong []string
 	var fastest *Result
 	for _, s := range r.Strategies {
+		did := map[Finding]string{
+			Oversold: "oversold by " + grouped(s.Oversold), Undersold: "undersold by " + grouped(s.Undersold),
+			Lost: "lost " + count(s.Lost, "order"),
+		}[s.Verdict]
 		switch {
-		case s.Verdict == Oversold:
-			wrong = append(wrong, fmt.Sprintf("%s oversold by %s", s.Strategy, grouped(s.Oversold)))
-		case s.Verdict == Undersold:
-			wrong = append(wrong, fmt.Sprintf("%s undersold by %s", s.Strategy, grouped(s.Undersold)))
-		case s.Verdict == Lost:
-			wrong = append(wrong, fmt.Sprintf("%s lost %s", s.Strategy, count(s.Lost, "order")))
 		case s.Verdict != Exact:
-			wrong = append(wrong, fmt.Sprintf("%s is %s", s.Strategy, s.Verdict))
+			wrong = append(wrong, s.Strategy+" "+cmp.Or(did, "is "+string(s.Verdict)))
 		case fastest == nil || s.RequestsPerSecond > fastest.RequestsPerSecond:
 			fastest = s
 		}
@@ -71,8 +68,7 @@ func (r *Report) headline() string {
 	return text + "."
 }
 
-// bucketRows joins the histograms of the latency chart into one table: by the upper bound of a bucket, the number of attempts of
-// each strategy. The template shows the bounds in ascending order.
+// bucketRows makes a table of the histograms: by the upper bound of a bucket, the number of attempts of each strategy.
 func bucketRows(results []*Result) map[float64][]int64 {
 	rows := map[float64][]int64{}
 	for i, r := range results {

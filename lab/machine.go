@@ -18,8 +18,7 @@ type Machine struct {
 	Go          string `json:"go"`
 }
 
-// ThisMachine describes the machine that the process runs on. The processor's model and the memory are known on Linux
-// only.
+// ThisMachine describes the machine that the process runs on. The processor's model and the memory are known on Linux only.
 func ThisMachine() Machine {
 	cpuinfo, _ := os.ReadFile("/proc/cpuinfo") // empty on other systems
 	meminfo, _ := os.ReadFile("/proc/meminfo")

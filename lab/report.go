@@ -14,9 +14,6 @@ import (
 	"time"
 )
 
-// tableGap is the number of spaces between two columns of the table.
-const tableGap = 2
-
 // Report is the result of a run, with the strategies in the order in which they ran.
 type Report struct {
 	Setting
@@ -55,10 +52,9 @@ func WriteFiles(folder string, page func(io.Writer) error, report any) (html, fi
 	return html, figures, nil
 }
 
-// WriteTable writes the figures as a table for a terminal, then the explanations of the strategies that were not
-// exact. Tabs in the template separate the columns.
+// WriteTable writes the figures and the explanations of what was not exact for a terminal. Tabs in the template separate columns.
 func (r *Report) WriteTable(w io.Writer) error {
-	out := tabwriter.NewWriter(w, 0, 0, tableGap, ' ', tabwriter.AlignRight)
+	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	if err := table.Execute(out, r); err != nil {
 		return err
 	}
@@ -95,8 +91,7 @@ func count[N int | int64](n N, noun string) string {
 	return grouped(n) + " " + noun
 }
 
-// Figure formats a measured number, which is not negative, as the reports do: with three significant digits, or with all
-// digits before the decimal point if these are more.
+// Figure formats a measured number, which is not negative, with three significant digits, or all before the decimal point.
 func Figure(x float64) string {
 	if x == 0 || x >= 99.95 {
 		return grouped(int64(math.Round(x)))

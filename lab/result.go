@@ -13,14 +13,11 @@ import (
 )
 
 const (
-	// bucketDigits is the number of significant digits of a bucket's bound: the rounding error of less than half a percent is
-	// below the noise of any run.
+	// bucketDigits is how many digits of a bucket's bound are significant: an error of half a percent is below the noise of any run.
 	bucketDigits = 3
-	// bucketsPerDecade makes the buckets narrow enough to show the shape of a distribution, and wide enough to
-	// contain attempts.
+	// bucketsPerDecade makes the buckets narrow enough to show the shape of a distribution, and wide enough to contain attempts.
 	bucketsPerDecade = 10
-	// maxErrorTexts bounds the error texts that are counted separately: each of a million errors may name its own
-	// buyer.
+	// maxErrorTexts bounds the error texts that are counted separately: each of a million errors may name its own buyer.
 	maxErrorTexts = 100
 	// maxErrorSamples is how many error texts a report shows.
 	maxErrorSamples = 5
@@ -39,8 +36,7 @@ const (
 	Oversold Finding = "oversold"
 	// Lost: there are fewer units in orders than accepted answers, so a buyer was accepted and has no order.
 	Lost Finding = "lost"
-	// Unheard: there are more orders than accepted answers and errors together, so a buyer was refused and has an
-	// order.
+	// Unheard: there are more orders than accepted answers and errors together, so a buyer was refused and has an order.
 	Unheard Finding = "unheard"
 	// Undersold: units are left, although a buyer was refused as sold out.
 	Undersold Finding = "undersold"
@@ -85,8 +81,7 @@ type ErrorSample struct {
 	Count int    `json:"count"`
 }
 
-// Bucket counts the attempts that took at most UpToMS milliseconds and longer than the bucket before allows. Buckets
-// are a tenth of a decade wide; empty ones are left out.
+// Bucket counts the attempts that took at most UpToMS, and more than the bucket before. It is a tenth of a decade, and not empty.
 type Bucket struct {
 	UpToMS float64 `json:"up_to_ms"`
 	Count  int64   `json:"count"`
@@ -132,8 +127,7 @@ func newResult(strategy string, p model.LabPlan, l *load, tally Tally, interrupt
 	return r
 }
 
-// judge sets the verdict, which is the gravest finding that applies, and the explanation: what the figures show and, for a
-// verdict other than Exact and Incomplete, when the strategy breaks according to its lesson.
+// judge sets the gravest finding that applies as the verdict, and explains what the figures show and when the strategy breaks.
 func (r *Result) judge(p model.LabPlan, interrupted bool) {
 	var said []string
 	say := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
@@ -202,8 +196,7 @@ func perSecond(n int64, in time.Duration) float64 {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// percentile returns the time in milliseconds within which this many percent of the sorted waits were over, 0 if there are no
-// waits.
+// percentile returns the milliseconds within which this many percent of the sorted waits were over, 0 if there are none.
 func percentile(waits []time.Duration, percent int) float64 {
 	if len(waits) == 0 {
 		return 0

@@ -11,8 +11,7 @@ import (
 	"flashsale/model"
 )
 
-// progressPeriod is the time between two reports of progress: short enough to look alive, long enough to cost
-// nothing.
+// progressPeriod is the time between two reports of progress: short enough to look alive, long enough to cost nothing.
 const progressPeriod = 100 * time.Millisecond
 
 // load sends the buyers of one round and records their outcomes.
@@ -44,8 +43,7 @@ func newLoad(p model.LabPlan, round Round, now func() time.Time) *load {
 	return &load{plan: p, round: round, now: now, order: order, outcomes: make([]outcome, len(order))}
 }
 
-// run releases all goroutines at one instant and reports progress with show. It returns when the last goroutine has
-// ended, because no buyer is left or ctx has ended.
+// run releases all goroutines at one instant, shows the progress, and returns when no buyer is left or ctx has ended.
 func (l *load) run(ctx context.Context, show func(done int)) {
 	var ready, working sync.WaitGroup
 	start := make(chan struct{})
@@ -91,16 +89,15 @@ func (l *load) work(ctx context.Context) {
 		ended := l.now()
 		l.outcomes[place] = outcome{verdict: verdict, err: err, took: ended.Sub(began), ended: ended.Sub(l.released)}
 		l.done.Add(1)
-		// The count reaches the half once, so exactly one goroutine kills the instance.
-		if err == nil && verdict == model.Accepted && l.accepted.Add(1) == l.half() && l.plan.Kill {
+		// The count reaches half of the stock, which is rounded up and so at least one, once: one goroutine kills the instance.
+		if err == nil && verdict == model.Accepted && l.accepted.Add(1) == int64(l.plan.Stock+1)/2 && l.plan.Kill {
 			l.killed.Store(true) // before Kill, so that errors caused by the death are recognized
 			l.round.Kill(l.last())
 		}
 	}
 }
 
-// attempt makes a buyer's attempt. If the buyer's instance is dead, or dies during the attempt, attempt sends the
-// buyer to another instance, as a load balancer does.
+// attempt makes a buyer's attempt, at another instance if the buyer's own is dead or dies, as with a load balancer.
 func (l *load) attempt(ctx context.Context, buyer int) (model.Verdict, error) {
 	name := "b" + strconv.Itoa(buyer+1)
 	instance := buyer % l.plan.Instances
@@ -115,9 +112,6 @@ func (l *load) attempt(ctx context.Context, buyer int) (model.Verdict, error) {
 
 // made returns the outcomes of the attempts that were made. It may only be called after run.
 func (l *load) made() []outcome { return l.outcomes[:l.done.Load()] }
-
-// half is half of the stock, rounded up so that it is at least one unit.
-func (l *load) half() int64 { return int64(l.plan.Stock+1) / 2 }
 
 // last is the index of the instance that Kill ends.
 func (l *load) last() int { return l.plan.Instances - 1 }

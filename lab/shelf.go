@@ -20,8 +20,7 @@ const (
 	keptReports = 50
 	// reportIDLength is the length of a text of rand.Text.
 	reportIDLength = 26
-	// reportEnd and unfinishedEnd are the suffixes of the files of finished reports and of reports that are being
-	// written.
+	// reportEnd and unfinishedEnd are the suffixes of the files of finished reports and of reports that are being written.
 	reportEnd, unfinishedEnd = ".json", ".part"
 	// longestWriting is far longer than it takes to write a report. So a crash has left any unfinished file that is older.
 	longestWriting = time.Minute
@@ -50,15 +49,14 @@ func (s *Shelf) open() (*os.Root, error) {
 // Ready returns an error if the folder can't be created or opened. It is called before the work that makes a report.
 func (s *Shelf) Ready() error {
 	root, err := s.open()
-	if err != nil {
-		return err
+	if err == nil {
+		err = root.Close()
 	}
-	return root.Close()
+	return err
 }
 
-// Save stores a report under a new id and deletes the oldest reports if there are too many. If id is not empty, the report is
-// stored, also if there is an error: old files could then not be deleted. A crash leaves no partial report, because the file
-// gets its final name when it is complete.
+// Save stores a report under a new id, under its final name when it is complete, and deletes the oldest reports if there are too
+// many. With an error and an id, the report is stored, and old files could not be deleted.
 func (s *Shelf) Save(r *Report) (id string, err error) {
 	root, err := s.open()
 	if err != nil {
@@ -86,14 +84,10 @@ func (s *Shelf) Find(id string) (r *Report, ok bool, err error) {
 		return nil, false, nil
 	}
 	root, err := os.OpenRoot(s.folder)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, false, nil
+	if err == nil {
+		defer func() { err = errors.Join(err, root.Close()) }()
+		r, err = read(root, id)
 	}
-	if err != nil {
-		return nil, false, err
-	}
-	defer func() { err = errors.Join(err, root.Close()) }()
-	r, err = read(root, id)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, false, nil
 	}

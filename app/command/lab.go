@@ -37,8 +37,7 @@ func validateLab(l *config.Lab) error {
 	)
 }
 
-// runLab runs the strategies and writes the results to stdout and to files. Progress goes to stderr if that is a
-// terminal.
+// runLab runs the strategies and writes the results to stdout and to files. Progress goes to stderr if that is a terminal.
 func runLab(ctx context.Context, cmd config.Command, version string, stdout, stderr io.Writer) (err error) {
 	if err := os.MkdirAll(cmd.Lab.Out, 0o750); err != nil {
 		return fmt.Errorf("--out: %w", err)
@@ -65,8 +64,7 @@ func runLab(ctx context.Context, cmd config.Command, version string, stdout, std
 	return nil
 }
 
-// progressOn returns a function that shows progress on one line of a terminal. If w is not a terminal, the function
-// does nothing.
+// progressOn returns a function that shows progress on one line of a terminal. If w is not a terminal, the function does nothing.
 func progressOn(w io.Writer, buyers int) func(lab.Progress) {
 	if !app.IsTerminal(w) {
 		return func(lab.Progress) {}

@@ -36,9 +36,8 @@ const (
 	spareConnections = 10
 	// spareFiles is room for the files that a process has open besides connections: logs, the binary, timers.
 	spareFiles = 64
-	// offClock and wrongClock are differences between the clocks of the two stores. For that long, buyers at the gate and
-	// buyers at the database get different answers as to whether the sale has begun. A difference above offClock is a
-	// warning. One above wrongClock is a failure: no synchronized clock is that far off.
+	// offClock and wrongClock are differences between the stores' clocks, for a warning and for a failure: no synchronized clock is
+	// that far off. For so long, buyers at the gate and at the database get different answers as to whether the sale has begun.
 	offClock, wrongClock = 500 * time.Millisecond, 5 * time.Second
 	// offMachine is how far a machine's clock may be off. Bearer tokens expire by this clock, and sales do not depend on it.
 	offMachine = 5 * time.Second
@@ -53,17 +52,16 @@ const (
 	shortPay = 60
 )
 
-// judgeSettings checks settings that are valid, but may still be wrong for a sale. With embedded stores, which are for trials, it
-// checks the strategy only.
-func judgeSettings(s config.Settings) (list []Finding) {
+// judgeSettings checks valid settings, which may still be wrong for a sale. With embedded stores it checks the strategy only.
+func judgeSettings(s config.Settings) []Finding {
 	kind, _ := strategy.Of(s.Strategy)
 	twice, hybrid := fmt.Sprintf("%s sells units twice when %s", s.Strategy, kind.Oversells), "--strategy hybrid"
-	list = append(list, cmp.Or(
+	list := first(
 		Fail.when(kind.Oversells == strategy.WithTwoBuyers, "settings.strategy", hybrid, "%s", twice),
 		Warn.when(kind.Oversells != strategy.Never, "settings.strategy", hybrid, "%s", twice),
 		Warn.when(kind.NeedsRedis, "settings.strategy", hybrid, "%s sells nothing while Redis is away", s.Strategy),
 		good("settings.strategy", "%s", s.Strategy),
-	))
+	)
 	if s.Embedded() {
 		return list
 	}
@@ -71,11 +69,9 @@ func judgeSettings(s config.Settings) (list []Finding) {
 	plainRedis := s.PlainRedis()
 	ops, err := netip.ParseAddrPort(s.OpsAddr)
 	public := err == nil && !ops.Addr().IsLoopback() && !ops.Addr().IsPrivate()
-	return append(list,
-		cmp.Or(
-			Fail.when(guessed, "settings.secret", "openssl rand -hex 32", "--secret can be guessed"),
-			good("settings.secret", "%d bytes", len(s.Secret)),
-		),
+	return append(list, first(
+		Fail.when(guessed, "settings.secret", "openssl rand -hex 32", "--secret can be guessed"),
+		good("settings.secret", "%d bytes", len(s.Secret)),
 		Fail.when(s.BuiltIn() == "open", "settings.accounts", "--accounts closed, and --issuer or tokens signed with --secret for buyers",
 			"everybody can register, so that one person can buy as many"),
 		Fail.when(s.Provider() == "sandbox", "settings.payment", "--payment stripe, or handoff to the shop's own checkout",
@@ -85,7 +81,7 @@ func judgeSettings(s config.Settings) (list []Finding) {
 		Warn.when(s.PublicURL != "" && s.IPRate > 0 && len(s.TrustedProxies) == 0, "settings.trusted_proxies", "set --trusted-proxies, if there is one",
 			"a proxy in front would be one address to --ip-rate: %v requests a second for all buyers", s.IPRate),
 		Warn.when(public, "settings.ops_addr", "an address that only operators reach", "figures and profiles have no log-in, and %s may be public", s.OpsAddr),
-	)
+	)...)
 }
 
 // judgeRehearsal compares a plan with the largest rehearsal that has passed.
@@ -123,14 +119,12 @@ func atLeast(text string, least ...int) bool {
 
 // judgeDatabase checks a database that this number of instances is to use.
 func judgeDatabase(d repository.Server, s config.Settings, instances int) []Finding {
-	list := []Finding{
+	list := first(
 		judgeTrip("database.reach", d.Version, d.RoundTrip),
-		cmp.Or(
-			Fail.when(d.Applied < d.Newest, "database.schema", "flashsale migrate up, or start an instance", "at step %d of %d", d.Applied, d.Newest),
-			Fail.when(d.Applied > d.Newest, "database.schema", "update this binary", "at step %d, and this binary knows %d", d.Applied, d.Newest),
-			good("database.schema", "at step %d, the newest", d.Applied),
-		),
-	}
+		Fail.when(d.Applied < d.Newest, "database.schema", "flashsale migrate up, or start an instance", "at step %d of %d", d.Applied, d.Newest),
+		Fail.when(d.Applied > d.Newest, "database.schema", "update this binary", "at step %d, and this binary knows %d", d.Applied, d.Newest),
+		good("database.schema", "at step %d, the newest", d.Applied),
+	)
 	if d.Variables == nil {
 		return append(list, Fail.when(instances > 1, "database.kind", "run MySQL, and set --database", "SQLite is for one instance, not %d", instances))
 	}
@@ -139,18 +133,13 @@ func judgeDatabase(d repository.Server, s config.Settings, instances int) []Find
 	if mariadb {
 		least, enough = "10.6", atLeast(d.Version, 10, 6)
 	}
-	list = append(list,
+	return slices.Concat(list, first(
 		Fail.when(!enough, "database.version", "update it", "%s, needed is %s", d.Version, least),
-		cmp.Or(
-			OK.when(d.Encrypted, "database.encryption", "", "connections are encrypted"),
-			OK.when(s.DatabaseIsNear(), "database.encryption", "", "connections are not encrypted, and stay on this machine"),
-			Fail.of("database.encryption", "add ?tls=true or tls-ca=FILE to --database",
-				"connections to another machine are not encrypted: orders, names and password hashes can be read on the way"),
-		))
-	list = append(list, judgeDurability(d.Variables)...)
-	list = append(list, judgeServers(d)...)
-	list = append(list, judgeSession(d.Variables, mariadb)...)
-	return append(list, judgeCapacity(d, s.DBMaxConns*instances)...)
+		OK.when(d.Encrypted, "database.encryption", "", "connections are encrypted"),
+		OK.when(s.DatabaseIsNear(), "database.encryption", "", "connections are not encrypted, and stay on this machine"),
+		Fail.of("database.encryption", "add ?tls=true or tls-ca=FILE to --database",
+			"connections to another machine are not encrypted: orders, names and password hashes can be read on the way"),
+	), judgeDurability(d.Variables), judgeServers(d), judgeSession(d.Variables, mariadb), judgeCapacity(d, s.DBMaxConns*instances))
 }
 
 // judgeServers checks whether sales can go on with what was confirmed if one of several servers of the database dies.
@@ -184,27 +173,23 @@ func judgeServers(d repository.Server) (list []Finding) {
 func judgeDurability(v map[string]string) []Finding {
 	const check, do = "database.flush", "SET GLOBAL innodb_flush_log_at_trx_commit=1"
 	flush, synced := v["innodb_flush_log_at_trx_commit"], v["sync_binlog"]
-	return []Finding{
-		cmp.Or(
-			OK.when(flush == "1", check, "", "a commit is on disk"),
-			Warn.when(flush == "2", check, do, "a power cut loses up to a second of confirmed orders"),
-			Fail.of(check, do, "innodb_flush_log_at_trx_commit=%s: when mysqld dies, up to a second of confirmed orders is lost", flush),
-		),
+	return slices.Concat(first(
+		OK.when(flush == "1", check, "", "a commit is on disk"),
+		Warn.when(flush == "2", check, do, "a power cut loses up to a second of confirmed orders"),
+		Fail.of(check, do, "innodb_flush_log_at_trx_commit=%s: when mysqld dies, up to a second of confirmed orders is lost", flush),
+	), first(
 		Warn.when(v["innodb_doublewrite"] == "OFF", check, "innodb_doublewrite=ON", "a page torn by a power cut can't be repaired"),
-		cmp.Or(
-			Warn.when(!on(v["log_bin"]), "database.binlog", "log_bin, sync_binlog=1", "off: a restore ends at the last backup, and there can be no replica"),
-			Warn.when(synced != "1", "database.binlog", "SET GLOBAL sync_binlog=1", "sync_binlog=%s: after a power cut replicas may lack confirmed orders", synced),
-			good("database.binlog", "written with each commit"),
-		),
+		Warn.when(!on(v["log_bin"]), "database.binlog", "log_bin, sync_binlog=1", "off: a restore ends at the last backup, and there can be no replica"),
+		Warn.when(synced != "1", "database.binlog", "SET GLOBAL sync_binlog=1", "sync_binlog=%s: after a power cut replicas may lack confirmed orders", synced),
+		good("database.binlog", "written with each commit"),
 		Fail.when(on(v["read_only"]) || on(v["innodb_read_only"]), "database.writable", "name the primary in --database",
 			"read-only: this is a replica, or closed for writing"),
-	}
+	))
 }
 
 func on(value string) bool { return value == "1" || strings.EqualFold(value, "ON") }
 
-// judgeSession checks the variables of an ordinary session of the engine. The session sets all of them when it
-// begins, so a different value means that a proxy has dropped the setting.
+// judgeSession checks what each session of the engine sets when it begins: a different value means that a proxy has dropped it.
 func judgeSession(v map[string]string, mariadb bool) []Finding {
 	const keep = "a proxy that keeps what a session has set"
 	var lost []string
@@ -218,39 +203,32 @@ func judgeSession(v map[string]string, mariadb bool) []Finding {
 		lost = append(lost, "time_zone "+v["time_zone"])
 	}
 	idle := v["idle_transaction_timeout"]
-	return []Finding{
-		cmp.Or(
-			Fail.when(len(lost) > 0, "database.session", keep, "what was set is not there: %s", strings.Join(lost, ", ")),
-			good("database.session", "READ COMMITTED, strict, in UTC"),
-		),
-		cmp.Or(
-			Warn.when(!mariadb, "database.idle", "end such an instance; its locks go with its connections",
-				"MySQL has no idle_transaction_timeout: an instance that stands still in a transaction keeps its rows locked"),
-			Fail.when(number(idle) == 0, "database.idle", keep, "idle_transaction_timeout is not set"),
-			good("database.idle", "an idle transaction ends after %s s", idle),
-		),
-	}
+	return first(
+		Fail.when(len(lost) > 0, "database.session", keep, "what was set is not there: %s", strings.Join(lost, ", ")),
+		good("database.session", "READ COMMITTED, strict, in UTC"),
+		Warn.when(!mariadb, "database.idle", "end such an instance; its locks go with its connections",
+			"MySQL has no idle_transaction_timeout: an instance that stands still in a transaction keeps its rows locked"),
+		Fail.when(number(idle) == 0, "database.idle", keep, "idle_transaction_timeout is not set"),
+		good("database.idle", "an idle transaction ends after %s s", idle),
+	)
 }
 
-// judgeCapacity checks the server's limits of connections, packet size and memory. pools is the size of all
-// instances' pools.
+// judgeCapacity checks the server's limits of connections, packet size and memory. pools is the size of all instances' pools.
 func judgeCapacity(d repository.Server, pools int) []Finding {
 	most := number(d.Variables["max_connections"])
 	if user := number(d.Variables["max_user_connections"]); user > 0 {
 		most = min(most, user+spareConnections)
 	}
 	need, packet, pool := int64(pools+spareConnections), number(d.Variables["max_allowed_packet"]), number(d.Variables["innodb_buffer_pool_size"])
-	return []Finding{
-		cmp.Or(
-			Fail.when(most < need, "database.connections", fmt.Sprintf("max_connections=%d, or a smaller --db-max-conns", need),
-				"the pools of all instances are %d connections, the server takes %d; %d are open", pools, most, d.Connections),
-			good("database.connections", "%d of the %d that the server takes; %d are open", pools, most, d.Connections),
-		),
+	return first(
+		Fail.when(most < need, "database.connections", fmt.Sprintf("max_connections=%d, or a smaller --db-max-conns", need),
+			"the pools of all instances are %d connections, the server takes %d; %d are open", pools, most, d.Connections),
+		good("database.connections", "%d of the %d that the server takes; %d are open", pools, most, d.Connections),
 		Fail.when(packet < packetNeed, "database.packet", "SET GLOBAL max_allowed_packet=16777216",
 			"max_allowed_packet is %s: a batch of orders may need %s", size(packet), size(packetNeed)),
 		Warn.when(pool < smallPool, "database.buffer", "innodb_buffer_pool_size=1G or more",
 			"%s of memory: past some 300,000 orders each costs twice as much", size(pool)),
-	}
+	)
 }
 
 func number(text string) int64 {
@@ -288,23 +266,19 @@ func judgeRedisClock(addr string, skew time.Duration) Finding {
 func judgeRedis(r gate.Server, s config.Settings, instances int, room int64) []Finding {
 	version, policy := r.Info["redis_version"], r.Info["maxmemory_policy"]
 	need, most := int64(instances*gate.Connections+spareConnections), number(r.Setting("maxclients")) // 0: the limit is not known
-	list := []Finding{
+	return slices.Concat(first(
 		judgeTrip("redis.reach", "Redis "+version+" at "+r.Addr, r.RoundTrip),
 		Fail.when(!atLeast(version, 6, 2), "redis.version", "update it", "%s, needed is 6.2", version),
 		Warn.when(r.Config == nil, "redis.config", "ask who runs it for appendfsync and maxclients", "CONFIG GET is refused; judged by INFO alone"),
-	}
-	return append(append(list, judgeRole(r)...),
-		cmp.Or(
-			Fail.when(policy != "noeviction", "redis.policy", "CONFIG SET maxmemory-policy noeviction", "%s would evict gates", policy),
-			good("redis.policy", "noeviction"),
-		),
+	), judgeRole(r), first(
+		Fail.when(policy != "noeviction", "redis.policy", "CONFIG SET maxmemory-policy noeviction", "%s would evict gates", policy),
+		good("redis.policy", "noeviction"),
 		judgeMemory(r.Info, room),
 		judgePersistence(r, s.Ack == "queued"),
-		cmp.Or(
-			Fail.when(most > 0 && most < need, "redis.clients", fmt.Sprintf("CONFIG SET maxclients %d, or fewer instances", need),
-				"%d instances may open %d connections, it takes %d", instances, need, most),
-			OK.when(most > 0, "redis.clients", "", "%d of the %d that it takes; %s are open", need, most, r.Info["connected_clients"]),
-		))
+		Fail.when(most > 0 && most < need, "redis.clients", fmt.Sprintf("CONFIG SET maxclients %d, or fewer instances", need),
+			"%d instances may open %d connections, it takes %d", instances, need, most),
+		OK.when(most > 0, "redis.clients", "", "%d of the %d that it takes; %s are open", need, most, r.Info["connected_clients"]),
+	))
 }
 
 // judgeRole checks whether a Redis takes writes, and the state of its replicas.
@@ -324,22 +298,19 @@ func judgeRole(r gate.Server) (list []Finding) {
 	}
 	replicas := number(r.Info["connected_slaves"])
 	for i := range replicas {
-		state := r.Info[fmt.Sprintf("slave%d", i)]
 		fields := map[string]string{}
-		for field := range strings.SplitSeq(state, ",") {
+		for field := range strings.SplitSeq(r.Info[fmt.Sprintf("slave%d", i)], ",") {
 			name, value, _ := strings.Cut(field, "=")
 			fields[name] = value
 		}
-		if fields["state"] != "online" || number(fields["lag"]) > laggingSeconds {
-			list = append(list, Warn.of(check, "look at it; after a fail-over to it more has to be rebuilt", "the replica %s:%s is %s, %s s behind",
-				fields["ip"], fields["port"], fields["state"], fields["lag"]))
-		}
+		list = append(list, Warn.when(fields["state"] != "online" || number(fields["lag"]) > laggingSeconds, check,
+			"look at it; after a fail-over to it more has to be rebuilt", "the replica %s:%s is %s, %s s behind",
+			fields["ip"], fields["port"], fields["state"], fields["lag"]))
 	}
 	return append(list, good(check, "%s is a primary with %d replicas", r.Addr, replicas))
 }
 
-// judgeReplica checks a Redis that was reached by --redis-replicas. A primary is wrong there unless it is a node of a Cluster,
-// because for a Cluster the client finds the replicas by itself.
+// judgeReplica checks a Redis of --redis-replicas. A primary is wrong there, but a Cluster's client finds the replicas by itself.
 func judgeReplica(r gate.Server) Finding {
 	const check = "replica"
 	replica, silent := r.Info["role"] == "slave", number(r.Info["master_last_io_seconds_ago"])
@@ -383,47 +354,33 @@ func judgePersistence(r gate.Server, ackQueued bool) Finding {
 	)
 }
 
-// judgeInstances checks what the running instances report: at least wanted of them run, each reaches the gate, and all have the
-// same version, strategy and secrets, also as this command.
+// judgeInstances checks that enough instances run, reach the gate, and agree with each other and with this command.
 func judgeInstances(running map[string]model.Instance, wanted int, version, strategy, mark string) []Finding {
 	const check, differ = "instances.running", "the instances differ: "
-	ids := slices.Sorted(maps.Keys(running))
-	list := []Finding{cmp.Or(
+	list := first(
 		Fail.when(len(running) < wanted, check, "start them; one that runs uses another Redis or database", "%d of %d report to this Redis", len(running), wanted),
 		Warn.when(len(running) == 0, check, "start them", "none"),
 		good(check, "%d", len(running)),
-	)}
+	)
 	if len(running) == 0 && wanted == 0 {
 		return list
 	}
-	distinct := func(of func(model.Instance) string, mine string) []string {
-		seen := map[string]bool{}
-		if mine != "" {
-			seen[mine] = true
-		}
-		for _, id := range ids {
-			seen[of(running[id])] = true
-		}
-		return slices.Sorted(maps.Keys(seen))
+	versions, strategies, marks := map[string]bool{version: true}, map[string]bool{strategy: true}, map[string]bool{mark: true}
+	delete(marks, "") // this command does not know the mark
+	for _, i := range running {
+		versions[i.Version], strategies[i.Strategy], marks[i.Secrets] = true, true, true
 	}
-	versions := distinct(func(i model.Instance) string { return i.Version }, version)
-	strategies := distinct(func(i model.Instance) string { return i.Strategy }, strategy)
-	marks := distinct(func(i model.Instance) string { return i.Secrets }, mark)
-	list = append(list,
-		cmp.Or(
-			Warn.when(len(versions) > 1, "instances.version", "finish the update", "%s", differ+strings.Join(versions, ", ")),
-			good("instances.version", "%s", versions[0]),
-		),
-		cmp.Or(
-			Fail.when(len(strategies) > 1, "instances.strategy", "one --strategy for all", "%s", differ+strings.Join(strategies, ", ")),
-			good("instances.strategy", "%s", strategies[0]),
-		),
-		cmp.Or(
-			Fail.when(len(marks) > 1, "instances.secrets", "the same --secret and --payment-secret for all, and for this command",
-				differ+"who logs in at one instance is a stranger to another"),
-			good("instances.secrets", "the same for all"),
-		))
-	for _, id := range ids {
+	names := func(set map[string]bool) string { return strings.Join(slices.Sorted(maps.Keys(set)), ", ") }
+	list = append(list, first(
+		Warn.when(len(versions) > 1, "instances.version", "finish the update", "%s", differ+names(versions)),
+		good("instances.version", "%s", names(versions)),
+		Fail.when(len(strategies) > 1, "instances.strategy", "one --strategy for all", "%s", differ+names(strategies)),
+		good("instances.strategy", "%s", names(strategies)),
+		Fail.when(len(marks) > 1, "instances.secrets", "the same --secret and --payment-secret for all, and for this command",
+			differ+"who logs in at one instance is a stranger to another"),
+		good("instances.secrets", "the same for all"),
+	)...)
+	for _, id := range slices.Sorted(maps.Keys(running)) {
 		list = append(list, Fail.when(!running[id].GateReachable, "instances.gate", "see its log",
 			"%s at %s does not reach Redis, or the circuit breaker is open", id, running[id].URL))
 	}
@@ -432,26 +389,21 @@ func judgeInstances(running map[string]model.Instance, wanted int, version, stra
 
 // judgeSale checks one sale at the time now of the database's clock.
 func judgeSale(o model.Offer, audit service.Audit, s config.Settings, seesGate bool, now time.Time) []Finding {
+	const window = "sale.window"
 	b := audit.Books.Stock
-	list := []Finding{judgeWindow(o, now), cmp.Or(
+	list := first(
+		Fail.when(o.Status == model.SaleClosed, window, "create another one", "%s was closed", o.ID),
+		Fail.when(!o.EndsAt.After(now), window, "create another one", "%s ended %s ago", o.ID, now.Sub(o.EndsAt).Round(time.Second)),
+		Warn.when(o.Status == model.SalePaused, window, "resume it", "%s is paused", o.ID),
+		OK.when(o.StartsAt.After(now), window, "", "%s starts in %s", o.ID, o.StartsAt.Sub(now).Round(time.Second)),
+		good(window, "%s is open, for another %s", o.ID, o.EndsAt.Sub(now).Round(time.Second)),
 		Fail.when(!audit.OK(), "sale.books", "flashsale audit --sale "+o.ID, "%s: drift %d; %s", o.ID, audit.Drift, strings.Join(audit.Violations, "; ")),
 		good("sale.books", "%s: quota %d = available %d + held %d + paid %d", o.ID, b.Quota, b.Free(), b.Held, b.Paid),
-	)}
+	)
 	if kind, _ := strategy.Of(s.Strategy); seesGate && kind.UsesGate && o.Status != model.SaleClosed && o.EndsAt.After(now) {
 		list = append(list, judgeGate(o.ID, audit))
 	}
 	return append(list, judgeTerms(o, s)...)
-}
-
-func judgeWindow(o model.Offer, now time.Time) Finding {
-	const check = "sale.window"
-	return cmp.Or(
-		Fail.when(o.Status == model.SaleClosed, check, "create another one", "%s was closed", o.ID),
-		Fail.when(!o.EndsAt.After(now), check, "create another one", "%s ended %s ago", o.ID, now.Sub(o.EndsAt).Round(time.Second)),
-		Warn.when(o.Status == model.SalePaused, check, "resume it", "%s is paused", o.ID),
-		OK.when(o.StartsAt.After(now), check, "", "%s starts in %s", o.ID, o.StartsAt.Sub(now).Round(time.Second)),
-		good(check, "%s is open, for another %s", o.ID, o.EndsAt.Sub(now).Round(time.Second)),
-	)
 }
 
 // judgeGate checks whether the gate would admit the first buyer.
@@ -472,18 +424,18 @@ func judgeTerms(o model.Offer, s config.Settings) (list []Finding) {
 	const check = "sale.terms"
 	pay := time.Duration(o.PayTimeoutSeconds) * time.Second
 	open := o.EndsAt.Sub(o.StartsAt)
-	of := func(found string, args ...any) string { return o.ID + ": " + fmt.Sprintf(found, args...) }
 	list = []Finding{
-		Fail.when(service.Payable(o.Sale, app.Takes(s)) != nil, "sale.payment", "create another sale, or choose another --payment", "%s",
-			of("orders of 1 to %d units at %s %d.%02d can't be paid by --payment %s", o.LimitPerUser, o.Currency, o.PriceCents/100, o.PriceCents%100, s.Provider())),
-		Warn.when(int64(o.LimitPerUser) > o.Stock.Quota, check, "a lower limit_per_user", "%s",
-			of("a user may have %d units, and there are %d", o.LimitPerUser, o.Stock.Quota)),
-		Warn.when(pay < s.PayGrace, check, "a longer time to pay, or a shorter --pay-grace", "%s",
-			of("the time to pay is %s, and units come back %s after it", pay, s.PayGrace)),
-		Warn.when(o.PayTimeoutSeconds < shortPay, check, "a longer time to pay", "%s", of("%s to pay", pay)),
-		Warn.when(pay+s.PayGrace > open, check, "a shorter time to pay, or a later end", "%s",
-			of("units that nobody pays come back after the sale's end: it is open for %s, the time to pay is %s", open, pay)),
-		Warn.when(o.Stock.Free() == 0, check, "add quota", "%s", of("nothing is left")),
+		Fail.when(service.Payable(o.Sale, app.Takes(s)) != nil, "sale.payment", "create another sale, or choose another --payment",
+			"%s: orders of 1 to %d units at %s %d.%02d can't be paid by --payment %s",
+			o.ID, o.LimitPerUser, o.Currency, o.PriceCents/100, o.PriceCents%100, s.Provider()),
+		Warn.when(int64(o.LimitPerUser) > o.Stock.Quota, check, "a lower limit_per_user", "%s: a user may have %d units, and there are %d",
+			o.ID, o.LimitPerUser, o.Stock.Quota),
+		Warn.when(pay < s.PayGrace, check, "a longer time to pay, or a shorter --pay-grace", "%s: the time to pay is %s, and units come back %s after it",
+			o.ID, pay, s.PayGrace),
+		Warn.when(o.PayTimeoutSeconds < shortPay, check, "a longer time to pay", "%s: %s to pay", o.ID, pay),
+		Warn.when(pay+s.PayGrace > open, check, "a shorter time to pay, or a later end",
+			"%s: units that nobody pays come back after the sale's end: it is open for %s, the time to pay is %s", o.ID, open, pay),
+		Warn.when(o.Stock.Free() == 0, check, "add quota", "%s: nothing is left", o.ID),
 	}
 	if cmp.Or(list...) == (Finding{}) {
 		return []Finding{good(check, "%s: %d units, %d a user, %s to pay", o.ID, o.Stock.Quota, o.LimitPerUser, pay)}

@@ -47,8 +47,7 @@ const (
 	Fail Level = "fail"
 )
 
-// Finding is the result of one check. Check is the stable name of the check. Do is what the operator should do, and empty if
-// there is nothing to do.
+// Finding is the result of one check, whose name Check is stable. Do is what the operator should do; empty: nothing.
 type Finding struct {
 	Level Level  `json:"level"`
 	Check string `json:"check"`
@@ -62,8 +61,7 @@ func (l Level) of(check, do, found string, args ...any) Finding {
 	return Finding{l, check, fmt.Sprintf(found, args...), do}
 }
 
-// when returns a finding if holds is true, else the zero Finding. add leaves zero Findings out, and cmp.Or skips them, so cmp.Or
-// returns the first finding that applies.
+// when returns a finding if holds is true, else the zero Finding. add leaves zero Findings out, and first and cmp.Or skip them.
 func (l Level) when(holds bool, check, do, found string, args ...any) Finding {
 	if !holds {
 		return Finding{}
@@ -71,19 +69,28 @@ func (l Level) when(holds bool, check, do, found string, args ...any) Finding {
 	return l.of(check, do, found, args...)
 }
 
+// first returns the first finding of each check.
+func first(list ...Finding) []Finding {
+	seen := map[string]bool{"": true} // the zero Finding's
+	return slices.DeleteFunc(list, func(f Finding) bool {
+		again := seen[f.Check]
+		seen[f.Check] = true
+		return again
+	})
+}
+
 // preflight checks everything that a sale will need. It changes nothing.
 type preflight struct {
-	settings  config.Settings
-	valid     bool // an instance would start with the settings
-	options   config.Preflight
-	version   string
-	now       func() time.Time
-	stores    app.Stores
-	database  *repository.Server // nil: the database could not be asked
-	gate      *gate.Gate         // nil: Redis is embedded, or can't be reached
-	running   map[string]model.Instance
-	instances int // how many instances are to serve the sale
-	findings  []Finding
+	settings config.Settings
+	valid    bool // an instance would start with the settings
+	options  config.Preflight
+	version  string
+	now      func() time.Time
+	stores   app.Stores
+	database *repository.Server // nil: the database could not be asked
+	gate     *gate.Gate         // nil: Redis is embedded, or can't be reached
+	running  map[string]model.Instance
+	findings []Finding
 }
 
 // Validate checks the options of the command.
@@ -100,8 +107,7 @@ func Validate(o config.Preflight) error {
 	)
 }
 
-// Run checks the settings, the stores and the machine, and prints the findings. It returns ErrNotFit if a check has failed, or
-// the error of ctx, without findings, if ctx ends.
+// Run makes the checks and prints the findings. It returns ErrNotFit if one has failed, or, without findings, the error of ctx.
 func Run(ctx context.Context, cmd config.Command, version string, stdout io.Writer) (err error) {
 	p := &preflight{settings: cmd.Settings, options: cmd.Preflight, version: version, now: time.Now}
 	defer func() { err = errors.Join(err, p.stores.Close()) }()
@@ -157,15 +163,20 @@ func (p *preflight) printText(w io.Writer) error {
 
 // look makes all checks, in the order in which an operator would repair what the checks find.
 func (p *preflight) look(ctx context.Context) {
-	p.lookAtSettings()
+	if err := p.settings.Validate(); err != nil {
+		p.add(Fail.of("settings", "correct it: no instance starts with these settings", "%v", err))
+	} else {
+		p.valid = true
+		p.add(judgeSettings(p.settings)...)
+	}
 	p.lookAtDatabase(ctx)
 	servers := p.lookAtRedis(ctx)
 	p.lookAtReplicas(ctx)
 	p.lookAtQueue(ctx)
 	p.lookAtInstances(ctx)
-	p.instances = cmp.Or(p.wanted(), len(p.running), 1)
+	instances := cmp.Or(p.wanted(), len(p.running), 1)
 	if p.database != nil {
-		p.add(judgeDatabase(*p.database, p.settings, p.instances)...)
+		p.add(judgeDatabase(*p.database, p.settings, instances)...)
 		p.add(judgeMachineClock(p.skew()))
 	}
 	room, units := int64(0), int64(0)
@@ -175,12 +186,16 @@ func (p *preflight) look(ctx context.Context) {
 	}
 	p.lookAtRehearsals(ctx, units)
 	for _, s := range servers {
-		p.add(judgeRedis(s, p.settings, p.instances, room)...)
+		p.add(judgeRedis(s, p.settings, instances, room)...)
 		if p.database != nil {
 			p.add(judgeRedisClock(s.Addr, s.Clock.Sub(s.At)-p.skew()))
 		}
 	}
-	p.lookAtMachine(ctx, max(1, len(servers)))
+	p.add(
+		judgeFiles(p.settings, p.options.Connections, max(1, len(servers))),
+		lookAtPort(ctx, "machine.http_addr", p.settings.HTTPAddr, "/healthz"),
+		lookAtPort(ctx, "machine.ops_addr", p.settings.OpsAddr, "/metrics"),
+	)
 	for _, peer := range p.options.Peers {
 		p.add(lookAtPeer(ctx, peer))
 	}
@@ -192,15 +207,6 @@ func (p *preflight) skew() time.Duration { return p.database.Clock.Sub(p.databas
 // hasSchema reports whether the database has the schema of this binary.
 func (p *preflight) hasSchema() bool {
 	return p.database != nil && p.database.Applied == p.database.Newest
-}
-
-func (p *preflight) lookAtSettings() {
-	if err := p.settings.Validate(); err != nil {
-		p.add(Fail.of("settings", "correct it: no instance starts with these settings", "%v", err))
-		return
-	}
-	p.valid = true
-	p.add(judgeSettings(p.settings)...)
 }
 
 // reach calls look, for at most lookTimeout. An error of look becomes a finding of this level.
@@ -273,7 +279,7 @@ func (p *preflight) lookAtQueue(ctx context.Context) {
 	case s.Queue == "redis-stream" || s.Queue == "redis-list":
 		p.add(good(check, "%s: Redis itself", s.Queue))
 		return
-	case !p.valid: // lookAtSettings has reported what is wrong
+	case !p.valid: // look has reported what is wrong
 		return
 	}
 	do := "start it, or correct --queue-url or the network; until then instances settle what they admit themselves"
@@ -315,8 +321,7 @@ func (p *preflight) lookAtInstances(ctx context.Context) {
 	})
 }
 
-// mark returns the mark that instances with this command's secrets publish. The mark is empty if the settings are not valid or
-// have no secret, or if no instance has made the database's key yet.
+// mark returns the mark that instances with this command's secrets publish, which is empty if it can't be known.
 func (p *preflight) mark(ctx context.Context) (string, error) {
 	if !p.valid || p.settings.Secret == "" {
 		return "", nil
@@ -358,8 +363,7 @@ func (p *preflight) lookAtSales(ctx context.Context) []model.Offer {
 	return offers
 }
 
-// lookAtRehearsals compares the plan with the largest rehearsal: the buyers who are expected, and the units of the largest
-// sale.
+// lookAtRehearsals compares the plan with the largest rehearsal: the buyers who are expected, and the units of the largest sale.
 func (p *preflight) lookAtRehearsals(ctx context.Context, units int64) {
 	if !p.hasSchema() {
 		return
@@ -395,18 +399,11 @@ func (p *preflight) offers(ctx context.Context) (list []model.Offer, err error) 
 	return list, err
 }
 
-// lookAtMachine checks this machine's limit of open files, and the ports that an instance listens on.
-func (p *preflight) lookAtMachine(ctx context.Context, redisServers int) {
-	p.add(judgeFiles(p.settings, p.options.Connections, redisServers))
-	for _, port := range []struct{ check, addr string }{{"machine.http_addr", p.settings.HTTPAddr}, {"machine.ops_addr", p.settings.OpsAddr}} {
-		if port.addr != "" && port.addr != "off" {
-			p.add(lookAtPort(ctx, port.check, port.addr))
-		}
+// lookAtPort checks that an instance can listen on an address, if it is to, or that one listens there already and answers at path.
+func lookAtPort(ctx context.Context, check, addr, path string) Finding {
+	if addr == "" || addr == "off" {
+		return Finding{}
 	}
-}
-
-// lookAtPort checks that an instance can listen on an address, or that one listens there already.
-func lookAtPort(ctx context.Context, check, addr string) Finding {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
 	var lc net.ListenConfig
@@ -414,10 +411,6 @@ func lookAtPort(ctx context.Context, check, addr string) Finding {
 	if err == nil {
 		_ = listener.Close()
 		return good(check, "%s is free", addr)
-	}
-	path := "/healthz"
-	if check == "machine.ops_addr" {
-		path = "/metrics"
 	}
 	host, port, _ := net.SplitHostPort(addr)
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync"
 	"time"
 
 	"flashsale/internal/pause"
@@ -29,8 +30,7 @@ const (
 )
 
 const (
-	// botTries is how many requests a bot sends at most, and botPause the time between two of them: by default
-	// --user-requests allows fewer.
+	// botTries is how many requests a bot sends at most, botPause apart: by default --user-requests allows fewer.
 	botTries, botPause = 20, 20 * time.Millisecond
 	// botsPerAddress is how many bots share an address.
 	botsPerAddress = 50
@@ -77,8 +77,7 @@ func (c *crowd) token(user string) (string, error) {
 // tokenGrace is how much longer than the arrivals a token is valid.
 const tokenGrace = time.Hour
 
-// addressOf returns an address of 198.18.0.0/15, the network that RFC 2544 reserves for load tests. Buyers send it in
-// X-Forwarded-For.
+// addressOf returns an address, for X-Forwarded-For, of 198.18.0.0/15, the network that RFC 2544 reserves for load tests.
 func addressOf(n int) string { return fmt.Sprintf("198.%d.%d.%d", 18+(n>>16)%2, (n>>8)%256, n%256) }
 
 // told is what a buyer was told about an attempt in the end.
@@ -102,8 +101,7 @@ func (t told) String() string {
 	return "gave up"
 }
 
-// person sends the requests that the storefront sends: for the page, the stream and the time, then those of the purchase. With
-// PurchaseWalk there are only the latter.
+// person sends what the storefront sends: for the page, the stream and the time, unless the walk is PurchaseWalk, then to buy.
 func (c *crowd) person(ctx context.Context, b *buyer, due time.Time) told {
 	if c.shape.Walk == PurchaseWalk {
 		return c.buy(ctx, b, due)
@@ -124,8 +122,7 @@ func (c *crowd) person(ctx context.Context, b *buyer, due time.Time) told {
 	return c.buy(ctx, b, due)
 }
 
-// gaveUpOrRefused adds the last answer to what a buyer was told: if the answer is fleeting, the buyer gave up at this stage, else
-// the answer is the refusal.
+// gaveUpOrRefused adds the last answer to what a buyer was told: that the buyer gave up, if it is fleeting, else a refusal.
 func gaveUpOrRefused(t told, a answer, stage Stage) told {
 	if fleeting(a) {
 		t.gaveUp = stage
@@ -135,8 +132,7 @@ func gaveUpOrRefused(t told, a answer, stage Stage) told {
 	return t
 }
 
-// fleeting reports whether an answer leaves the attempt undecided: no answer, 429 or 5xx. After such an answer the buyer may send
-// the attempt again.
+// fleeting reports whether an answer leaves the attempt undecided, so that the buyer may repeat it: none, 429 or 5xx.
 func fleeting(a answer) bool {
 	return a.status == 0 || a.status == http.StatusTooManyRequests || a.status >= http.StatusInternalServerError
 }
@@ -156,8 +152,7 @@ func (c *crowd) persist(ctx context.Context, b *buyer, due time.Time, r request)
 	}
 }
 
-// hesitate returns how long a buyer waits after an answer: as long as the answer asked for, or usualWait if asked is 0, and up to
-// a quarter longer.
+// hesitate returns how long a buyer waits after an answer: what it asked for, or usualWait, and up to a quarter longer.
 func (b *buyer) hesitate(asked time.Duration) time.Duration {
 	if asked == 0 {
 		asked = usualWait
@@ -217,16 +212,13 @@ func (c *crowd) next(b *buyer, orderID, path string) request {
 	case path == "":
 		return request{stage: pathStage, method: http.MethodPost, path: c.sale() + "/path"}
 	}
-	return request{stage: orderStage, method: http.MethodPost, path: c.sale() + "/" + path + "/orders", key: b.key, body: oneUnit}
+	return request{stage: orderStage, method: http.MethodPost, path: c.sale() + "/" + path + "/orders", key: b.key, body: `{"quantity":1}`}
 }
-
-const oneUnit = `{"quantity":1}`
 
 // sale is the path of the sale in the API.
 func (c *crowd) sale() string { return "/api/v1/sales/" + c.saleID }
 
-// pay pays a pending order in the sandbox and then reads the order, if the buyer is one who pays. It returns t with what the
-// answers told.
+// pay pays a pending order in the sandbox and then reads it, if the buyer is one who pays. It returns t with what was answered.
 func (c *crowd) pay(ctx context.Context, b *buyer, due time.Time, t told) told {
 	if !b.pays || t.status != model.OrderPending {
 		return t
@@ -263,15 +255,14 @@ func (c *crowd) watch(ctx context.Context, b *buyer, due time.Time) (leave func(
 		return func() {}
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	left := make(chan struct{})
-	go func() {
-		defer close(left)
+	var listening sync.WaitGroup
+	listening.Go(func() {
 		defer func() { <-c.streams.slots }()
 		c.listen(ctx, b, due)
-	}()
+	})
 	return func() {
 		cancel()
-		<-left
+		listening.Wait()
 	}
 }
 
@@ -299,8 +290,7 @@ func (c *crowd) listen(ctx context.Context, b *buyer, due time.Time) {
 	}
 }
 
-// bot buys as a program does: without the page, under a new key each time, and without the waits that answers ask for. list has
-// what each decided attempt was told.
+// bot buys as a program does: without the page, under a new key each time, and without waiting. list has the decided attempts.
 func (c *crowd) bot(ctx context.Context, b *buyer, due time.Time) (list []told) {
 	path := ""
 	for try := range botTries {

@@ -1,12 +1,13 @@
 package rehearsal
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
-	"net/url"
 	"strconv"
 	"strings"
 	"time"
@@ -31,10 +32,9 @@ type lane struct {
 	slots chan struct{}
 }
 
-// newCrowd makes a crowd that has at most this many connections. At one time a connection serves one buyer, unlike with HTTP/2.
-// If buyers open streams, half of the connections are for streams, because a stream takes a connection as long as its buyer
-// stays. If some buyers are slow, a quarter of the other connections are for them.
-func newCrowd(base *url.URL, connections int, s *Shape, tokens *auth.Tokens, now func() time.Time) (c *crowd, err error) {
+// newCrowd makes a crowd of at most this many connections. If buyers open streams, half of them are for streams, because a stream
+// takes a connection as long as its buyer stays. If some buyers are slow, a quarter of the others are for them.
+func newCrowd(base string, connections int, s *Shape, tokens *auth.Tokens, now func() time.Time) (c *crowd, err error) {
 	streams, slow := 0, 0
 	if s.Walk == WholeWalk {
 		streams = connections / 2
@@ -43,25 +43,27 @@ func newCrowd(base *url.URL, connections int, s *Shape, tokens *auth.Tokens, now
 	if s.Slow > 0 {
 		slow = quick / 4
 	}
-	quick -= slow
-	quickPool, slowPool := newPool(base, quick, now), newPool(base, slow, now)
-	slowPool.wrap = newSlowConn
-	watch := &http.Transport{MaxIdleConnsPerHost: streams, TLSNextProto: map[string]func(string, *tls.Conn) http.RoundTripper{}}
 	c = &crowd{
-		shape: s, base: strings.TrimSuffix(base.String(), "/"), tokens: tokens, tally: newTally(s.Lasts + linger), now: now,
-		quick: newLane(quickPool, quick), slow: newLane(slowPool, slow), streams: newLane(watch, streams),
-		close: func() {
-			quickPool.close()
-			slowPool.close()
-			watch.CloseIdleConnections()
-		},
+		shape: s, base: strings.TrimSuffix(base, "/"), tokens: tokens, tally: newTally(s.Lasts + linger), now: now,
+		quick: newLane(quick-slow, nil), slow: newLane(slow, dialSlowly), streams: newLane(streams, nil),
 	}
 	c.visitor, err = c.token(visitor)
 	return c, err
 }
 
-func newLane(by http.RoundTripper, connections int) lane {
-	return lane{by, make(chan struct{}, connections)}
+// newLane makes a lane. A connection serves one request at a time: with a TLSClientConfig, a Transport speaks no HTTP/2.
+func newLane(connections int, dial func(ctx context.Context, network, address string) (net.Conn, error)) lane {
+	return lane{&http.Transport{
+		DialContext: dial, MaxConnsPerHost: connections, MaxIdleConnsPerHost: connections, DisableCompression: true,
+		TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(0)},
+	}, make(chan struct{}, connections)}
+}
+
+// close closes the connections.
+func (c *crowd) close() {
+	for _, l := range []lane{c.quick, c.slow, c.streams} {
+		(&http.Client{Transport: l.RoundTripper}).CloseIdleConnections()
+	}
 }
 
 // of returns the lane of a buyer's requests.
@@ -108,24 +110,18 @@ func (a answer) order() model.OrderStatus {
 
 // code returns the code of a refusal: noAnswer if there is no answer, the HTTP status if the answer has no code.
 func (a answer) code() model.Verdict {
-	switch {
-	case a.status == 0:
+	if a.status == 0 {
 		return noAnswer
-	case a.doc.Code == "":
-		return model.Verdict(strconv.Itoa(a.status)) // a proxy in front of the engine has answered
 	}
-	return a.doc.Code
+	return cmp.Or(a.doc.Code, model.Verdict(strconv.Itoa(a.status))) // without a code, a proxy in front of the engine has answered
 }
 
 // String returns the words under which the report counts the answer.
 func (a answer) String() string {
-	switch {
-	case a.status == 0:
+	if a.status == 0 {
 		return "no answer"
-	case a.doc.Code != "":
-		return strconv.Itoa(a.status) + " " + string(a.doc.Code)
 	}
-	return strconv.Itoa(a.status)
+	return strings.TrimSpace(strconv.Itoa(a.status) + " " + string(a.doc.Code))
 }
 
 // do sends a request that the buyer wanted to send at due, and records how late it was sent, its answer, and how long the answer
@@ -152,6 +148,8 @@ func (c *crowd) do(ctx context.Context, b *buyer, due time.Time, r request) (a a
 }
 
 func (c *crowd) send(ctx context.Context, b *buyer, r request) (a answer) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
 	req, err := c.request(ctx, b, r)
 	if err != nil {
 		return answer{}
@@ -163,12 +161,12 @@ func (c *crowd) send(ctx context.Context, b *buyer, r request) (a answer) {
 	defer func() { _ = res.Body.Close() }()
 	seconds, _ := strconv.Atoi(res.Header.Get("Retry-After"))
 	a = answer{status: res.StatusCode, wait: time.Duration(seconds) * time.Second}
-	body := io.LimitReader(res.Body, maxAnswer)
+	body := http.MaxBytesReader(nil, res.Body, maxAnswer)
 	if strings.Contains(res.Header.Get("Content-Type"), "json") && res.Header.Get("Content-Encoding") == "" {
 		err = json.NewDecoder(body).Decode(&a.doc)
 	}
 	if _, rest := io.Copy(io.Discard, body); err != nil || rest != nil {
-		return answer{} // the answer was cut off
+		return answer{} // the answer was cut off, or is too long
 	}
 	return a
 }
@@ -180,8 +178,10 @@ func (c *crowd) request(ctx context.Context, b *buyer, r request) (*http.Request
 		return nil, err
 	}
 	h := req.Header
-	h.Set("User-Agent", userAgent)
-	h.Set("X-Forwarded-For", b.address) // the server uses this address only if its --trusted-proxies name this machine
+	// Not sent; it allows Transport to repeat the request if the server has closed an idle connection.
+	h["X-Idempotency-Key"] = nil
+	h.Set("User-Agent", "flashsale-rehearse") // names the tool in access logs
+	h.Set("X-Forwarded-For", b.address)       // the server uses this address only if its --trusted-proxies name this machine
 	token := b.token
 	if r.public {
 		token = c.visitor
@@ -199,6 +199,3 @@ func (c *crowd) request(ctx context.Context, b *buyer, r request) (*http.Request
 	}
 	return req, nil
 }
-
-// userAgent names the tool in access logs.
-const userAgent = "flashsale-rehearse"

@@ -32,7 +32,6 @@ type crowd struct {
 	streams  lane
 	tally    *tally
 	now      func() time.Time
-	close    func() // closes the connections
 
 	underWay atomic.Int64
 	mu       sync.Mutex
@@ -47,7 +46,7 @@ func (c *crowd) run(ctx context.Context) {
 	defer walking.Wait()
 	for n, at := range c.shape.at {
 		due := c.startsAt.Add(at)
-		if !c.wait(ctx, due) {
+		if !pause.For(ctx, due.Sub(c.now())) {
 			return
 		}
 		if c.underWay.Load() >= mostUnderWay {
@@ -60,14 +59,6 @@ func (c *crowd) run(ctx context.Context) {
 			c.walk(ctx, n, due)
 		})
 	}
-}
-
-// wait waits until due, and returns false if ctx has ended. If due has passed, it returns at once.
-func (c *crowd) wait(ctx context.Context, due time.Time) bool {
-	if d := due.Sub(c.now()); d > 0 {
-		return pause.For(ctx, d)
-	}
-	return ctx.Err() == nil
 }
 
 // walk makes a buyer, takes the buyer through the walk, and records what the buyer was told.

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -40,7 +39,7 @@ func crowdAt(s *Shape, connections int, door front) *crowd {
 		s.Lasts = time.Second
 	}
 	tokens := auth.NewTokens([]byte(strings.Repeat("secret", 6)), time.Now)
-	c := check.Must(newCrowd(&url.URL{Scheme: "http", Host: "shop"}, connections, s, tokens, time.Now))
+	c := check.Must(newCrowd("http://shop", connections, s, tokens, time.Now))
 	c.quick.RoundTripper, c.saleID, c.startsAt = door, "SALE", time.Now()
 	return c
 }
@@ -229,7 +228,7 @@ func TestConnectionsAreBounded(t *testing.T) {
 		"whole walks":            {Shape{Walk: WholeWalk}, 8, 0, 8},
 		"whole walks, some slow": {Shape{Walk: WholeWalk, Slow: 0.1}, 6, 2, 8},
 	} {
-		c := check.Must(newCrowd(&url.URL{Scheme: "http", Host: "shop"}, minConnections, &tc.shape, auth.NewTokens([]byte("secret"), time.Now), time.Now))
+		c := check.Must(newCrowd("http://shop", minConnections, &tc.shape, auth.NewTokens([]byte("secret"), time.Now), time.Now))
 		if cap(c.quick.slots) != tc.quick || cap(c.slow.slots) != tc.slow || cap(c.streams.slots) != tc.streams {
 			t.Errorf("%s: %d, %d and %d connections", name, cap(c.quick.slots), cap(c.slow.slots), cap(c.streams.slots))
 		}

@@ -31,8 +31,7 @@ var ErrFailed = errors.New("the rehearsal has not passed")
 // longWait is the wait for a processor above which a late report names the processors as a limit.
 const longWait = time.Millisecond
 
-// gcPercent lets the heap grow to five times the live memory before a garbage collection, because a collection during the
-// run makes the crowd late.
+// gcPercent lets the heap grow to five times the live memory, because a garbage collection makes the crowd late.
 const gcPercent = 400
 
 // minConnections is the least number of connections with which streams, slow buyers and quick buyers have some each.
@@ -110,6 +109,7 @@ type run struct {
 	stores   *app.Stores
 	gate     *gate.Gate // nil if Redis runs inside the process of the server, where this command cannot reach it
 	version  string
+	database string        // the name and version of the database server
 	holder   string        // of the lease that keeps rehearsals apart
 	skew     time.Duration // how far the database's clock is ahead of this machine's
 	now      func() time.Time
@@ -129,22 +129,17 @@ func open(ctx context.Context, cmd config.Command, version string, now func() ti
 	if r.stores, r.gate, err = app.OpenRunning(ctx, r.settings, actor); err != nil {
 		return nil, err
 	}
-	asked := now()
-	clock, err := r.stores.Database.Now(ctx)
+	server, err := r.stores.Database.Server(ctx, now)
 	if err != nil {
 		return nil, errors.Join(err, r.stores.Close())
 	}
-	r.skew = clock.Sub(asked.Add(now().Sub(asked) / 2))
+	r.database, r.skew = server.Version, server.Clock.Sub(server.At)
 	return r, nil
 }
 
 // rehearse makes the sale, sends the crowd, compares, and removes the sale.
 func (r *run) rehearse(ctx context.Context) (report *Report, err error) {
-	front, err := url.Parse(r.options.URL)
-	if err != nil {
-		return nil, err
-	}
-	c, err := newCrowd(front, r.options.Connections, r.shape, r.tokens, r.now)
+	c, err := newCrowd(r.options.URL, r.options.Connections, r.shape, r.tokens, r.now)
 	if err != nil {
 		return nil, err
 	}
@@ -160,13 +155,9 @@ func (r *run) rehearse(ctx context.Context) (report *Report, err error) {
 	if err := r.ready(ctx, c); err != nil {
 		return nil, err
 	}
-	database, err := r.stores.Database.Version(ctx)
-	if err != nil {
-		return nil, err
-	}
 	report = &Report{
 		Shape: r.shape, Crowd: r.shape.String(), URL: c.base, Version: r.version, StartedAt: sale.StartsAt,
-		Machine: lab.ThisMachine(), Database: database,
+		Machine: lab.ThisMachine(), Database: r.database,
 	}
 	if now := r.now(); now.After(c.startsAt) {
 		c.startsAt = now // the shop was not ready at the start; the buyers do not count as late for that

@@ -68,7 +68,7 @@ var (
 	//go:embed report.html.tmpl
 	pageSource string
 
-	funcs = template.FuncMap{"figure": lab.Figure, "words": inWords, "svg": svg}
+	funcs = template.FuncMap{"figure": lab.Figure, "words": inWords}
 	text  = texttemplate.Must(texttemplate.New("text").Funcs(funcs).Parse(textSource))
 	page  = template.Must(template.New("page").Funcs(funcs).Parse(pageSource))
 )
@@ -103,12 +103,6 @@ func inWords(list []Count) string {
 		words[i] = fmt.Sprintf("%s: %d", c.What, c.N)
 	}
 	return strings.Join(words, ", ")
-}
-
-// svg returns a chart for the page.
-func svg(c lab.BarChart) (template.HTML, error) {
-	file, err := c.SVG()
-	return template.HTML(file), err //nolint:gosec // the chart escapes its texts
 }
 
 // WriteHTML writes the report as one page that loads no other file. The template calls the methods for charts below.

@@ -19,8 +19,7 @@ const (
 	quiet = 5 * time.Minute
 	// lead is the time from the creation of the hidden sale to its start. In this time the instances hear of the sale.
 	lead = 5 * time.Second
-	// settleTime bounds two waits: until the shop is ready for the crowd, and until the last orders are settled. clearTime
-	// bounds the removal of the sale.
+	// settleTime bounds the waits for a shop that is ready and for the last orders, clearTime the removal of the sale.
 	settleTime, clearTime = time.Minute, time.Minute
 	// look is the pause between two looks at a state that nothing announces.
 	look = 50 * time.Millisecond
@@ -41,8 +40,7 @@ var ErrNotNow = errors.New("no rehearsal now")
 // clock returns the time by the database's clock, which decides when a sale starts.
 func (r *run) clock() time.Time { return r.now().Add(r.skew) }
 
-// mayRehearse returns ErrNotNow if a sale has begun and has not ended, if a sale starts during the rehearsal or less than quiet
-// after the last arrival, or if an instance has another version.
+// mayRehearse returns ErrNotNow if a sale is open or starts less than quiet after the last arrival, or if the versions differ.
 func (r *run) mayRehearse(ctx context.Context) error {
 	if r.gate != nil {
 		running, err := r.gate.Running(ctx, r.clock())
@@ -109,22 +107,18 @@ func (r *run) lease(ctx context.Context, ttl time.Duration) (bool, error) {
 	return r.stores.Database.Lease(ctx, leaseName, r.holder, ttl)
 }
 
-// gateOf names the gate of a rehearsal's sale, which has one shard.
-func gateOf(saleID string) model.GateRef { return model.GateRef{SaleID: saleID, Shards: 1} }
-
 // erase removes a hidden sale, with its orders and its gate, from the stores.
 func (r *run) erase(ctx context.Context, saleID string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), clearTime)
 	defer cancel()
 	err := r.stores.Database.EraseSale(ctx, saleID)
 	if r.gate != nil {
-		err = errors.Join(err, r.gate.Erase(ctx, gateOf(saleID)), r.gate.Announce(ctx, saleID))
+		err = errors.Join(err, r.gate.Erase(ctx, model.Sale{ID: saleID}.GateRef()), r.gate.Announce(ctx, saleID))
 	}
 	return err
 }
 
-// offer removes the hidden sales that killed rehearsals have left, and makes the hidden sale of this rehearsal. The time to pay
-// is so long that no order expires during the run.
+// offer makes the hidden sale, with a time to pay that outlasts the run, and removes those that killed rehearsals have left.
 func (r *run) offer(ctx context.Context) (model.Sale, error) {
 	left, err := r.stores.Database.ShadowSales(ctx)
 	if err != nil {
@@ -164,7 +158,7 @@ func (r *run) ready(ctx context.Context, c *crowd) error {
 		a := c.send(ctx, b, request{method: http.MethodGet, path: c.sale(), public: true})
 		open := a.status == http.StatusOK
 		if open && r.gate != nil && kind.UsesGate {
-			states, err := r.gate.Peek(ctx, gateOf(c.saleID))
+			states, err := r.gate.Peek(ctx, model.Sale{ID: c.saleID}.GateRef())
 			if err != nil {
 				return err
 			}
@@ -184,15 +178,14 @@ func (r *run) ready(ctx context.Context, c *crowd) error {
 	}
 }
 
-// settled waits, for at most settleTime, until every admitted attempt is in the database. It returns a finding for those that are
-// not, since an admitted attempt has to be settled.
+// settled waits, for at most settleTime, until every admitted attempt is in the database. Those that are not are findings.
 func (r *run) settled(ctx context.Context, saleID string, list []told) ([]Finding, error) {
 	limit, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
 	for {
 		var f findings
 		if r.gate != nil {
-			states, err := r.gate.Peek(ctx, gateOf(saleID))
+			states, err := r.gate.Peek(ctx, model.Sale{ID: saleID}.GateRef())
 			if err != nil {
 				return nil, err
 			}

@@ -102,35 +102,30 @@ func (s *Shape) validate() error {
 	)
 }
 
-// draw checks the fields and draws the arrivals, or reads them from a recording, which is a file in folder. The same fields and
-// the same recording always give the same arrivals.
+// draw checks the fields and draws the arrivals, always the same ones, or reads them from a recording, a file in folder.
 func (s *Shape) draw(folder string) (err error) {
 	if err := s.validate(); err != nil {
 		return err
 	}
 	rng := rand.New(rand.NewPCG(s.Seed, 0)) //nolint:gosec // the arrivals must be repeatable
-	switch s.Arrivals {
-	case Spike:
-		s.at = drawn(s.Buyers, func() time.Duration { return spike(rng.Float64(), s.Half, s.Lasts) })
-	case Day:
-		s.at = drawn(s.Buyers, func() time.Duration { return day(rng, s.Lasts) })
-	case Recording:
+	if s.Arrivals == Recording {
 		if s.at, err = readRecording(filepath.Join(folder, s.Recording), rng); err != nil {
 			return fmt.Errorf("recording: %w", err)
 		}
 		s.Buyers = len(s.at)
 		s.Lasts = s.at[len(s.at)-1].Truncate(time.Second) + time.Second
+		return nil
 	}
+	s.at = make([]time.Duration, s.Buyers)
+	for i := range s.at {
+		if s.Arrivals == Spike {
+			s.at[i] = spike(rng.Float64(), s.Half, s.Lasts)
+		} else {
+			s.at[i] = day(rng, s.Lasts)
+		}
+	}
+	slices.Sort(s.at)
 	return nil
-}
-
-func drawn(n int, next func() time.Duration) []time.Duration {
-	at := make([]time.Duration, n)
-	for i := range at {
-		at[i] = next()
-	}
-	slices.Sort(at)
-	return at
 }
 
 // spike maps u, uniform in [0, 1), to an exponential distribution with the median half that is cut at lasts.
@@ -149,9 +144,8 @@ func day(rng *rand.Rand, lasts time.Duration) time.Duration {
 	}
 }
 
-// readRecording reads a CSV file. Each line has a second and the number of buyers who arrived within it; the first line may be a
-// heading. The second of the first line is the start of the sale, so seconds since 1970 will do. The buyers of a second are
-// spread over it at random, because a recording does not tell when in the second each arrived.
+// readRecording reads a CSV file of seconds and of the buyers who arrived in each, maybe under a heading. The sale starts in the
+// first second. The buyers are spread over their second at random, because the file does not tell when in it they arrived.
 func readRecording(file string, rng *rand.Rand) (at []time.Duration, err error) {
 	text, err := os.ReadFile(file) //nolint:gosec // the user names the file
 	if err != nil {

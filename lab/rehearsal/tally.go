@@ -15,8 +15,7 @@ import (
 // Stage is a step of a buyer's walk.
 type Stage string
 
-// The stages, in the order of the walk. The requests of bots are stages of their own, so that they do not change the
-// figures of people.
+// The stages, in the order of the walk. Those of bots are apart, so that they do not change the figures of people.
 const (
 	pageStage    Stage = "page"
 	timeStage    Stage = "time"
@@ -97,8 +96,7 @@ func newTally(lasts time.Duration) *tally {
 	return t
 }
 
-// second returns the second of the run that this time after the start belongs to. Earlier times belong to the first second, later
-// ones to the last.
+// second returns the second of the run that this time after the start is in, or the one nearest to it.
 func (t *tally) second(sinceStart time.Duration) *Second {
 	return &t.seconds[min(max(int(sinceStart/time.Second), 0), len(t.seconds)-1)]
 }
@@ -179,8 +177,7 @@ func (t *tally) stageFigures() (list []StageFigures) {
 // schedulerWait is the name of the runtime's histogram of how long goroutines that are ready to run wait for a processor.
 const schedulerWait = "/sched/latencies:seconds"
 
-// processorWait begins to measure how long goroutines wait for a processor. The returned function gives the 99th percentile of
-// the waits since then.
+// processorWait begins to measure how long goroutines wait for a processor. p99 gives the 99th percentile since then.
 func processorWait() (p99 func() time.Duration) {
 	read := func() *metrics.Float64Histogram {
 		sample := []metrics.Sample{{Name: schedulerWait}}

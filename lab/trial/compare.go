@@ -14,8 +14,7 @@ import (
 	"flashsale/strategy"
 )
 
-// ErrShopsDatabase means that --lab-database leads to a copy of the shop's database, or to the shop's database itself under a
-// name that the package config could not recognize.
+// ErrShopsDatabase means that --lab-database is a copy of the shop's database, or that database under an unrecognized name.
 var ErrShopsDatabase = errors.New("--lab-database: is the shop's own database, or a copy of it; the lab needs another")
 
 // NewDesk makes the lab of an instance's console. shop are the settings of the instance, and version is that of the binary. A
@@ -45,8 +44,7 @@ func NewDesk(a *app.App, shop config.Settings, version string) *lab.Desk {
 	return lab.NewDesk(compare, lab.NewShelf(shop.LabFolder()), a.Catalog, strategies, a.Log)
 }
 
-// labSettings returns the settings of the lab's instances. It takes from the shop's settings only those that affect
-// the strategies, so that no address of the shop reaches the lab.
+// labSettings takes only what affects the strategies from the shop's settings, so that no address of the shop reaches the lab.
 func labSettings(shop *config.Settings) config.Settings {
 	s := config.Settings{
 		Database: shop.LabDatabase, Redis: shop.LabRedis, Queue: "redis-stream", Payment: "sandbox", EventDays: 30, DBMaxConns: shop.DBMaxConns,

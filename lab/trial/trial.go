@@ -87,15 +87,13 @@ func Open(ctx context.Context, settings config.Settings) (b *Bench, err error) {
 	}
 	b.settings.HTTPAddr, b.settings.OpsAddr = "127.0.0.1:0", ""
 	b.settings.Secret, b.settings.PaymentSecret, b.settings.Payment = rand.Text()+rand.Text(), "", "sandbox"
-	// AckWait is within the time limit of a request. All buyers have one address, so the limits are set too high to be
-	// reached.
+	// AckWait is within the time limit of a request. All buyers have one address, so the limits are set too high to be reached.
 	b.settings.AllowOversell, b.settings.Ack, b.settings.AckWait = true, "confirmed", patience/2
 	b.settings.LimitRate, b.settings.LimitBurst, b.settings.IPRate = 1e9, 1_000_000_000, 0
 	return b, nil
 }
 
-// removeLeftovers deletes the folders of runs that crashed. A run in progress keeps writing to its folder, so that
-// folder is never old enough.
+// removeLeftovers deletes the folders of runs that crashed, which are old: a run in progress keeps writing to its folder.
 func removeLeftovers(folder string) error {
 	entries, err := os.ReadDir(folder)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -137,23 +135,14 @@ func (b *Bench) Close() (err error) {
 
 // Run compares the strategies of a plan, see lab.Run. It returns no report if the versions of the stores can't be read.
 func (b *Bench) Run(ctx context.Context, p model.LabPlan, version string, progress func(lab.Progress)) (*lab.Report, error) {
-	setting, err := b.setting(ctx, p, version)
-	if err != nil {
-		return nil, err
-	}
-	return lab.Run(ctx, b, p, setting, time.Now, progress)
-}
-
-// setting describes the conditions of the run for the report.
-func (b *Bench) setting(ctx context.Context, p model.LabPlan, version string) (lab.Setting, error) {
 	database, err := b.stores.Database.Version(ctx)
 	if err != nil {
-		return lab.Setting{}, err
+		return nil, err
 	}
 	redis := "in this process (miniredis)"
 	if b.stores.Embedded == nil {
 		if redis, err = b.gate.Version(ctx); err != nil {
-			return lab.Setting{}, err
+			return nil, err
 		}
 		redis = "Redis " + redis
 	}
@@ -167,14 +156,14 @@ func (b *Bench) setting(ctx context.Context, p model.LabPlan, version string) (l
 	if p.Kill {
 		command += " --kill"
 	}
-	return lab.Setting{
+	return lab.Run(ctx, b, p, lab.Setting{
 		Machine: lab.ThisMachine(), Stores: lab.Stores{Database: database, Redis: redis}, Lessons: lessons, Command: command, Version: version,
 		Options: map[string]string{
 			"--db-max-conns": fmt.Sprint(b.settings.DBMaxConns),
 			"--local-share":  fmt.Sprint(b.settings.LocalShare),
 			"--local-buffer": fmt.Sprint(b.settings.LocalBuffer),
 		},
-	}, nil
+	}, time.Now, progress)
 }
 
 // Start starts the plan's instances with a strategy, and creates a sale of the plan's stock.
@@ -200,7 +189,7 @@ func (b *Bench) Start(ctx context.Context, name string, p model.LabPlan) (_ lab.
 	if err != nil || invalid != nil {
 		return nil, fmt.Errorf("make a sale: %w, %+v", err, invalid)
 	}
-	r.saleID = offer.ID
+	r.sale = offer.Sale
 	for _, i := range r.instances {
 		if err := i.app.Catalog.Refresh(ctx); err != nil {
 			return nil, err
@@ -212,7 +201,7 @@ func (b *Bench) Start(ctx context.Context, name string, p model.LabPlan) (_ lab.
 // Round runs one strategy on instances and a sale of its own. It implements lab.Round.
 type Round struct {
 	bench     *Bench
-	saleID    string // empty until there is a sale
+	sale      model.Sale // without an ID until there is a sale
 	instances []*instance
 	keyed     bool // a buyer whose instance dies repeats the attempt under the same key
 }
@@ -224,8 +213,7 @@ type instance struct {
 	stop func() error // an orderly stop
 }
 
-// start adds an instance, which runs until Stop. The end of ctx does not stop the instance, because the round's last
-// orders must still be settled.
+// start adds an instance, which runs until Stop, also after ctx: the round's last orders must still be settled.
 func (r *Round) start(ctx context.Context, settings config.Settings) error {
 	a, err := app.New(ctx, settings, app.Options{Logs: io.Discard})
 	if err != nil {
@@ -259,23 +247,21 @@ func (i *instance) isDead() bool {
 	}
 }
 
-// Kill closes an instance's connections to buyers and stores in the middle of its work. To buyers and stores this
-// looks like a crash.
+// Kill cuts an instance's connections to buyers and stores in the middle of its work, which looks like a crash to them.
 func (r *Round) Kill(instance int) {
 	i := r.instances[instance]
 	close(i.dead)
 	i.app.Kill()
 }
 
-// Buy sends a buyer's attempt to an instance. The order's id is derived from the buyer's name, so a second attempt at
-// another instance makes no second order.
+// Buy sends a buyer's attempt to an instance. The order's id is derived from the buyer, so another attempt makes no second order.
 func (r *Round) Buy(ctx context.Context, instance int, buyer string) (model.Verdict, error) {
 	i := r.instances[instance]
 	if i.isDead() {
 		return "", errDead
 	}
 	verdict, err := i.deduct(ctx, model.Attempt{
-		ID: i.app.IDs.Derive(buyer, r.saleID, buyer), SaleID: r.saleID, UserID: buyer, Quantity: 1,
+		ID: i.app.IDs.Derive(buyer, r.sale.ID, buyer), SaleID: r.sale.ID, UserID: buyer, Quantity: 1,
 		IdempotencyKey: buyer, Keyless: !r.keyed,
 	})
 	if i.isDead() {
@@ -318,7 +304,7 @@ func (i *instance) deduct(ctx context.Context, a model.Attempt) (model.Verdict, 
 // Finish waits until the sale's stream is empty, reads the books, stops the instances and removes the sale.
 func (r *Round) Finish(ctx context.Context) (tally lab.Tally, err error) {
 	err = r.settled(ctx)
-	books, _, booksErr := r.bench.stores.Database.Books(ctx, r.saleID)
+	books, _, booksErr := r.bench.stores.Database.Books(ctx, r.sale.ID)
 	tally.Sold = books.Units[model.OrderPending] + books.Units[model.OrderPaid]
 	tally.Left = books.Stock.Free()
 	for _, i := range r.instances {
@@ -332,7 +318,7 @@ func (r *Round) settled(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
-		states, err := r.bench.gate.Peek(ctx, oneGate(r.saleID))
+		states, err := r.bench.gate.Peek(ctx, r.sale.GateRef())
 		if err != nil || states[0].Stream == 0 {
 			return err
 		}
@@ -341,9 +327,6 @@ func (r *Round) settled(ctx context.Context) error {
 		}
 	}
 }
-
-// oneGate returns the reference to the gate of a lab sale. Such a gate has one shard.
-func oneGate(saleID string) model.GateRef { return model.GateRef{SaleID: saleID, Shards: 1} }
 
 // Stop ends the instances, then removes the round's sale from the stores. Errors of instances that were killed are left out.
 func (r *Round) Stop(ctx context.Context) error {
@@ -357,8 +340,8 @@ func (r *Round) Stop(ctx context.Context) error {
 		})
 	}
 	err := stopping.Wait()
-	if r.saleID != "" {
-		err = errors.Join(err, r.bench.stores.Database.EraseSale(ctx, r.saleID), r.bench.gate.Erase(ctx, oneGate(r.saleID)))
+	if r.sale.ID != "" {
+		err = errors.Join(err, r.bench.stores.Database.EraseSale(ctx, r.sale.ID), r.bench.gate.Erase(ctx, r.sale.GateRef()))
 	}
 	return err
 }

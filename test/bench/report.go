@@ -341,9 +341,11 @@ func (r *Report) write(folder string) error {
 		"performance.md":   before + beginMark + "\n" + r.markdown(charts) + "\n" + endMark + after,
 	}
 	for name, chart := range charts {
-		if files[name], err = chart.SVG(); err != nil {
+		svg, err := chart.SVG()
+		if err != nil {
 			return err
 		}
+		files[name] = string(svg)
 	}
 	for name, text := range files {
 		if err := os.WriteFile(filepath.Join(folder, name), []byte(text), 0o600); err != nil {
