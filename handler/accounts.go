@@ -83,11 +83,13 @@ func (a *Accounts) showOutside(c *gin.Context) {
 	}}, model.Accepted, err)
 }
 
-func (a *Accounts) logInByCode(c *gin.Context, body struct {
+type exchangeBody struct {
 	Code     string `json:"code"`
 	Verifier string `json:"verifier"`
 	Nonce    string `json:"nonce"`
-}) {
+}
+
+func (a *Accounts) logInByCode(c *gin.Context, body exchangeBody) {
 	leave, ok := a.issuing.Take(c)
 	if !ok {
 		return

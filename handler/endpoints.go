@@ -59,10 +59,12 @@ func (e *Endpoints) list(c *gin.Context) {
 	answer(c, http.StatusOK, gin.H{"endpoints": each(list, view)}, model.Accepted, err)
 }
 
-func (e *Endpoints) create(c *gin.Context, body struct {
+type endpointBody struct {
 	URL  string `json:"url"`
 	Rate int    `json:"rate"`
-}) {
+}
+
+func (e *Endpoints) create(c *gin.Context, body endpointBody) {
 	view := func(made endpointView) (any, string) { return made, "" }
 	create(c, view, e.Service.IDs, "endpoint ", func(id string) (endpointView, model.Verdict, error) {
 		made, secret, verdict, err := e.Service.Repeated(c.Request.Context(), id, body.URL, body.Rate)

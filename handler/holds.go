@@ -26,10 +26,12 @@ func (h *Holds) get(c *gin.Context) {
 	show(c, viewBuyersOrder)(h.Service.Hold(c.Request.Context(), c.Param("id")))
 }
 
-func (h *Holds) settle(c *gin.Context, body struct {
+type settledBody struct {
 	Reference   string `json:"reference"`
 	AmountCents *int64 `json:"amount_cents"`
-}) {
+}
+
+func (h *Holds) settle(c *gin.Context, body settledBody) {
 	switch {
 	case !isID(c, "reference", body.Reference):
 	case body.AmountCents == nil:
@@ -39,9 +41,11 @@ func (h *Holds) settle(c *gin.Context, body struct {
 	}
 }
 
-func (h *Holds) refunded(c *gin.Context, body struct {
+type refundedBody struct {
 	Reference string `json:"reference"`
-}) {
+}
+
+func (h *Holds) refunded(c *gin.Context, body refundedBody) {
 	if isID(c, "reference", body.Reference) {
 		show(c, viewBuyersOrder)(h.Service.Refunded(c.Request.Context(), c.Param("id"), body.Reference))
 	}

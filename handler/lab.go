@@ -25,10 +25,12 @@ func (l *Lab) there(c *gin.Context) {
 	}
 }
 
-func (l *Lab) start(c *gin.Context, body struct {
+type labBody struct {
 	model.LabPlan
 	WhileOpen bool `json:"while_open"`
-}) {
+}
+
+func (l *Lab) start(c *gin.Context, body labBody) {
 	run, verdict, invalid := l.Desk.Start(body.LabPlan, body.WhileOpen)
 	answerChange(c, http.StatusAccepted, gin.H{"run": viewLabRun(run)}, verdict, invalid, nil)
 }

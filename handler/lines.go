@@ -153,10 +153,12 @@ func (l *Lines) proof(c *gin.Context) {
 	answer(c, http.StatusOK, gin.H{"number": number, "tag": tag, "path": path}, verdict, err)
 }
 
-// extend makes the calls of a sale's line end later.
-func (l *Lines) extend(c *gin.Context, body struct {
+type extendBody struct {
 	Seconds int `json:"seconds"`
-}) {
+}
+
+// extend makes the calls of a sale's line end later.
+func (l *Lines) extend(c *gin.Context, body extendBody) {
 	calls, verdict, invalid, err := l.Sales.ExtendCalls(c.Request.Context(), c.Param("sale"), body.Seconds, userOf(c))
 	answerChange(c, http.StatusOK, gin.H{"calls": calls}, verdict, invalid, err)
 }

@@ -43,12 +43,24 @@ const (
 // cells returns the columns of a sheet in their order.
 func cells(b *campaignBody, v *variantBody) []cell {
 	return []cell{
-		{"title", &b.Title}, {"description", &b.Description}, {"image_url", &b.ImageURL}, {"currency", &b.Currency},
-		{"starts_at", &b.StartsAt}, {"ends_at", &b.EndsAt}, {"campaign_limit", &b.LimitPerUser},
-		{"pay_timeout_seconds", &b.PayTimeoutSeconds}, {"mode", &b.Mode},
-		{"entries_at", &b.EntriesAt}, {"call_seconds", &b.CallSeconds}, {"beacon", &b.Beacon}, {"entry_work", &b.EntryWork},
-		{"variant", &v.Variant}, {"quota", &v.Quota}, {"price_cents", &v.PriceCents},
-		{"original_price_cents", &v.OriginalPriceCents}, {"limit_per_user", &v.LimitPerUser},
+		{"title", &b.Title},
+		{"description", &b.Description},
+		{"image_url", &b.ImageURL},
+		{"currency", &b.Currency},
+		{"starts_at", &b.StartsAt},
+		{"ends_at", &b.EndsAt},
+		{"campaign_limit", &b.LimitPerUser},
+		{"pay_timeout_seconds", &b.PayTimeoutSeconds},
+		{"mode", &b.Mode},
+		{"entries_at", &b.EntriesAt},
+		{"call_seconds", &b.CallSeconds},
+		{"beacon", &b.Beacon},
+		{"entry_work", &b.EntryWork},
+		{"variant", &v.Variant},
+		{"quota", &v.Quota},
+		{"price_cents", &v.PriceCents},
+		{"original_price_cents", &v.OriginalPriceCents},
+		{"limit_per_user", &v.LimitPerUser},
 	}
 }
 
@@ -256,12 +268,12 @@ func (s *Campaigns) export(c *gin.Context) {
 
 // campaignOf returns a sale and its campaign as operators write them.
 func campaignOf(o model.Offer) (campaignBody, variantBody) {
-	return campaignBody{termsBody: termsBody{
-			Title: o.Campaign.Title, Description: o.Campaign.Description, ImageURL: o.Campaign.ImageURL, Currency: o.Currency,
-			StartsAt: o.StartsAt, EndsAt: o.EndsAt, LimitPerUser: o.Campaign.LimitPerUser, PayTimeoutSeconds: o.PayTimeoutSeconds,
-			Mode: o.Mode, EntriesAt: o.EntriesAt, CallSeconds: o.CallSeconds, Beacon: o.Beacon, EntryWork: o.EntryWork,
-		}}, variantBody{
-			Variant: o.Variant, Quota: o.Stock.Quota, PriceCents: o.PriceCents, OriginalPriceCents: o.OriginalPriceCents,
-			LimitPerUser: &o.LimitPerUser,
-		}
+	campaign := campaignBody{termsBody: termsBody{
+		Title: o.Campaign.Title, Description: o.Campaign.Description, ImageURL: o.Campaign.ImageURL, Currency: o.Currency,
+		StartsAt: o.StartsAt, EndsAt: o.EndsAt, LimitPerUser: o.Campaign.LimitPerUser, PayTimeoutSeconds: o.PayTimeoutSeconds,
+		Mode: o.Mode, EntriesAt: o.EntriesAt, CallSeconds: o.CallSeconds, Beacon: o.Beacon, EntryWork: o.EntryWork,
+	}}
+	return campaign, variantBody{
+		Variant: o.Variant, Quota: o.Stock.Quota, PriceCents: o.PriceCents, OriginalPriceCents: o.OriginalPriceCents, LimitPerUser: &o.LimitPerUser,
+	}
 }

@@ -58,9 +58,11 @@ func (s *Staff) create(c *gin.Context) {
 	answerChange(c, http.StatusCreated, viewAccount(account, secret), verdict, invalid, err)
 }
 
-func (s *Staff) change(c *gin.Context, body struct {
+type roleBody struct {
 	Role model.Role `json:"role"`
-}) {
+}
+
+func (s *Staff) change(c *gin.Context, body roleBody) {
 	account, verdict, invalid, err := s.Service.SetRole(c.Request.Context(), c.Param("name"), body.Role, userOf(c))
 	answerChange(c, http.StatusOK, viewAccount(account, ""), verdict, invalid, err)
 }

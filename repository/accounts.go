@@ -33,7 +33,7 @@ func (s *Store) SetPassword(ctx context.Context, name, hash string) error {
 
 func accounts(db *gorm.DB, where string, args ...any) ([]model.Account, error) {
 	return scan(db, "read accounts", func(a *model.Account) []any {
-		return []any{&a.ID, &a.Name, &a.PasswordHash, &a.Role, millis{&a.CreatedAt}, millis{&a.UsedAt}}
+		return []any{&a.ID, &a.Name, &a.PasswordHash, &a.Role, millis(&a.CreatedAt), millis(&a.UsedAt)}
 	}, "SELECT id, name, password_hash, role, created_at_ms, used_at_ms FROM users WHERE "+where, args...)
 }
 

@@ -40,7 +40,7 @@ func (s *Store) Operations(ctx context.Context, subject, cursor string, limit in
 	}
 	var id int64 // of the last row that was read
 	list, err = scan(s.read.WithContext(ctx), "list operations", func(e *model.AuditEntry) []any {
-		return []any{millis{&e.At}, &e.Actor, &e.Action, &e.Detail, &id}
+		return []any{millis(&e.At), &e.Actor, &e.Action, &e.Detail, &id}
 	}, "SELECT at_ms, actor, action, detail, id FROM audit_log WHERE subject = ? AND id < ? ORDER BY id DESC LIMIT ?", subject, before, limit+1)
 	list, next = cut(list, limit, func(*model.AuditEntry) string { return strconv.FormatInt(id+1, 10) }) // id: the row behind the page
 	return list, next, err

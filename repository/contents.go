@@ -158,8 +158,12 @@ func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok
 }
 
 func buyersUnits(saleID string, into *sum) rowsAfter[string] {
-	return rowsAfter[string]{"SELECT user_id AS place, units, 0 AS wrong FROM buyers WHERE user_id > ? AND sale_id = ? ORDER BY user_id",
-		"", []any{saleID}, into}
+	return rowsAfter[string]{
+		"SELECT user_id AS place, units, 0 AS wrong FROM buyers WHERE user_id > ? AND sale_id = ? ORDER BY user_id",
+		"",
+		[]any{saleID},
+		into,
+	}
 }
 
 // rowsAfter is a query of the rows with a place above after, in the order of the places. Its rows are (place, units, wrong);

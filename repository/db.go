@@ -253,7 +253,7 @@ func (s *Store) dialect(mysql, sqlite string) string {
 func (s *Store) Now(ctx context.Context) (time.Time, error) { return s.nowOn(s.read.WithContext(ctx)) }
 
 func (s *Store) nowOn(db *gorm.DB) (time.Time, error) {
-	now, _, err := one(scan(db, "read the database's clock", func(now *time.Time) []any { return []any{millis{now}} }, "SELECT "+s.nowMillis()))
+	now, _, err := one(scan(db, "read the database's clock", func(now *time.Time) []any { return []any{millis(now)} }, "SELECT "+s.nowMillis()))
 	return now, err
 }
 

@@ -29,8 +29,8 @@ func (s *Store) DueEndpoints(ctx context.Context) ([]model.Endpoint, error) {
 func endpoints(db *gorm.DB, where string, args ...any) ([]model.Endpoint, error) {
 	return scan(db, "read endpoints", func(e *model.Endpoint) []any {
 		return []any{
-			&e.ID, &e.URL, &e.Rate, &e.State, &e.Reason, &e.Secret, &e.OldSecret, millis{&e.OldUntil},
-			&e.Position, &e.SendingTo, &e.Tries, millis{&e.FailingSince}, millis{&e.CreatedAt},
+			&e.ID, &e.URL, &e.Rate, &e.State, &e.Reason, &e.Secret, &e.OldSecret, millis(&e.OldUntil),
+			&e.Position, &e.SendingTo, &e.Tries, millis(&e.FailingSince), millis(&e.CreatedAt),
 		}
 	}, `SELECT id, url, rate, state, reason, secret, old_secret, old_until_ms, position, sending_to, tries, failing_since_ms, created_at_ms
 		FROM endpoints WHERE `+where, args...)
@@ -182,6 +182,6 @@ func (s *Store) Delivery(ctx context.Context, endpointID string, id int64) (d mo
 
 func deliveries(db *gorm.DB, where string, args ...any) ([]model.Delivery, error) {
 	return scan(db, "read deliveries", func(d *model.Delivery) []any {
-		return []any{&d.ID, &d.EndpointID, &d.First, &d.Last, millis{&d.At}, &d.Took, &d.Status, &d.Answer}
+		return []any{&d.ID, &d.EndpointID, &d.First, &d.Last, millis(&d.At), &d.Took, &d.Status, &d.Answer}
 	}, "SELECT id, endpoint_id, first, last, at_ms, took_ms * 1000000, status, answer FROM deliveries WHERE "+where, args...)
 }

@@ -98,7 +98,7 @@ func (s *Store) mayEnter(tx *gorm.DB, saleID string, line lockedLine, ok bool) (
 func (s *Store) EntryOf(ctx context.Context, saleID, userID string) (e model.LineEntry, ok bool, err error) {
 	var phase model.Phase
 	e, ok, err = one(scan(s.read.WithContext(ctx), "read an entry", func(e *model.LineEntry) []any {
-		return []any{&e.UserID, &e.Number, &e.Quantity, &e.State, optional(&e.Units), millis{&e.Until}, &phase}
+		return []any{&e.UserID, &e.Number, &e.Quantity, &e.State, optional(&e.Units), millis(&e.Until), &phase}
 	}, `SELECT entries.user_id, entries.number, quantity, state, units, until_ms, phase FROM entries
 		JOIN sale_lines ON sale_lines.sale_id = entries.sale_id
 		LEFT JOIN calls ON calls.sale_id = entries.sale_id AND calls.number = entries.number

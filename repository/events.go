@@ -94,7 +94,7 @@ func (s *Store) Events(ctx context.Context, after int64, limit int) (list []mode
 	const rowsAtOnce = 20
 	db, ids := s.read.WithContext(ctx), []string(nil)
 	for at := after; len(list) < limit; {
-		rows, err := scan(db, "read events", func(r *eventRow) []any { return []any{&r.first, &r.last, &r.what, millis{&r.at}, &r.ids} },
+		rows, err := scan(db, "read events", func(r *eventRow) []any { return []any{&r.first, &r.last, &r.what, millis(&r.at), &r.ids} },
 			"SELECT last - events + 1, last, type, at_ms, ids FROM events WHERE last > ? ORDER BY last LIMIT ?", at, rowsAtOnce)
 		if err != nil {
 			return nil, err
@@ -143,7 +143,7 @@ func fill(db *gorm.DB, list []model.Event, ids []string) error {
 	}
 	if len(orderIDs) > 0 {
 		rows, err := scan(db, "read the orders of events", func(o *model.Order) []any {
-			return []any{&o.ID, &o.SaleID, &o.UserID, &o.Quantity, &o.AmountCents, &o.Currency, &o.Status, millis{&o.CreatedAt}, millis{&o.ExpiresAt}}
+			return []any{&o.ID, &o.SaleID, &o.UserID, &o.Quantity, &o.AmountCents, &o.Currency, &o.Status, millis(&o.CreatedAt), millis(&o.ExpiresAt)}
 		}, "SELECT id, sale_id, user_id, quantity, amount_cents, currency, status, created_at_ms, expires_at_ms FROM orders WHERE id IN ?", orderIDs)
 		if err != nil {
 			return err

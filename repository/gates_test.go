@@ -188,7 +188,8 @@ func TestHole53_ContentsComeInPages(t *testing.T) {
 		orders := func(i int, saleID string) rowsAfter[int64] {
 			return rowsAfter[int64]{
 				"SELECT number AS place, quantity AS units, 1 AS wrong FROM orders WHERE number > ? AND sale_id = ? ORDER BY number", 0,
-				[]any{saleID}, &list[i],
+				[]any{saleID},
+				&list[i],
 			}
 		}
 		errSums := sums(d.read.WithContext(t.Context()), 700, orders(0, sale.ID), orders(1, "none"), orders(2, sale.ID))

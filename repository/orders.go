@@ -23,7 +23,7 @@ const orderColumns = "id, sale_id, user_id, quantity, amount_cents, currency, st
 func orderFields(o *model.Order) []any {
 	return []any{
 		&o.ID, &o.SaleID, &o.UserID, &o.Quantity, &o.AmountCents, &o.Currency, &o.Status, &o.Source, &o.Epoch, &o.IdempotencyKey,
-		millis{&o.CreatedAt}, millis{&o.ExpiresAt}, millis{&o.PaidAt},
+		millis(&o.CreatedAt), millis(&o.ExpiresAt), millis(&o.PaidAt),
 	}
 }
 

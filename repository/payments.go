@@ -31,7 +31,7 @@ func findPayments(db *gorm.DB, where string, args ...any) ([]model.Payment, erro
 	return scan(db, "read payments", func(p *model.Payment) []any {
 		return []any{
 			&p.ID, &p.OrderID, &p.UserID, &p.Quantity, &p.Provider, optional(&p.Reference), optional(&p.ProviderTxnID), &p.AmountCents, &p.Currency,
-			&p.Status, millis{&p.CreatedAt}, millis{&p.ExpiresAt}, &p.Tries,
+			&p.Status, millis(&p.CreatedAt), millis(&p.ExpiresAt), &p.Tries,
 		}
 	}, `SELECT payments.id, order_id, user_id, quantity, provider, reference, provider_txn_id, payments.amount_cents,
 		COALESCE(payments.currency, orders.currency), payments.status, payments.created_at_ms, payments.expires_at_ms, tries

@@ -39,7 +39,7 @@ func (s *Store) Rehearsals(ctx context.Context) ([]model.Rehearsal, error) {
 
 func (s *Store) rehearsals(ctx context.Context, report, where string, args ...any) ([]model.Rehearsal, error) {
 	return scan(s.read.WithContext(ctx), "read the rehearsals", func(r *model.Rehearsal) []any {
-		return []any{&r.ID, millis{&r.At}, &r.Version, &r.Verdict, &r.Buyers, &r.Units, &r.PerSecond, &r.Report}
+		return []any{&r.ID, millis(&r.At), &r.Version, &r.Verdict, &r.Buyers, &r.Units, &r.PerSecond, &r.Report}
 	}, "SELECT id, at_ms, version, verdict, buyers, units, per_second, "+report+" FROM rehearsals WHERE "+where, args...)
 }
 

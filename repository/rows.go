@@ -157,11 +157,13 @@ func chain[T any](parts ...iter.Seq2[T, error]) iter.Seq2[T, error] {
 	}
 }
 
-// millis scans the milliseconds since 1970 of a column into a time. 0 and NULL are the zero time.
-type millis struct{ to *time.Time }
+// timeOf scans the milliseconds since 1970 of a column into a time. 0 and NULL are the zero time.
+type timeOf struct{ to *time.Time }
+
+func millis(to *time.Time) timeOf { return timeOf{to} }
 
 // Scan is part of sql.Scanner.
-func (m millis) Scan(value any) error {
+func (m timeOf) Scan(value any) error {
 	var ms sql.NullInt64
 	err := ms.Scan(value)
 	if *m.to = (time.Time{}); ms.Int64 != 0 {

@@ -35,9 +35,9 @@ const salesWithStock = `sales JOIN stock ON stock.sale_id = sales.id LEFT JOIN s
 func offerFields(o *model.Offer) []any {
 	return append([]any{
 		&o.ID, &o.Code, &o.Title, &o.Description, &o.ImageURL, &o.PriceCents, &o.OriginalPriceCents, &o.Currency,
-		&o.LimitPerUser, &o.PayTimeoutSeconds, millis{&o.StartsAt}, millis{&o.EndsAt}, &o.Status, &o.Revision, &o.Shards,
+		&o.LimitPerUser, &o.PayTimeoutSeconds, millis(&o.StartsAt), millis(&o.EndsAt), &o.Status, &o.Revision, &o.Shards,
 		optional(&o.Campaign.ID), &o.Variant, &o.Place, optional(&o.Campaign.Title), optional(&o.Campaign.Description),
-		optional(&o.Campaign.ImageURL), optional(&o.Campaign.LimitPerUser), &o.Mode, millis{&o.EntriesAt}, optional(&o.CallSeconds),
+		optional(&o.Campaign.ImageURL), optional(&o.Campaign.LimitPerUser), &o.Mode, millis(&o.EntriesAt), optional(&o.CallSeconds),
 		optional(&o.WaitingList), optional(&o.Line.Commitment), optional(&o.Line.Root), optional(&o.Line.Seed), optional(&o.Line.Secret),
 		optional(&o.EntryWork), optional(&o.Beacon), optional(&o.Line.Round), optional(&o.Line.Signature), optional(&o.Line.Randomness),
 	}, stockFields(&o.Stock, &o.Line)...)
@@ -47,14 +47,14 @@ func offerFields(o *model.Offer) []any {
 func stockFields(s *model.Stock, l *model.Line) []any {
 	return []any{
 		&s.SaleID, &s.Quota, &s.Available, &s.Reserved, &s.Called, &s.Held, &s.Paid, &s.Version, &s.Epoch, &s.GateVersion, &s.WrongEpoch, &s.Terms, &s.Lined,
-		&s.SpentCalls, &s.LapsedCalls, optional(&l.Phase), optional(&l.Entries), optional(&l.Sealed), optional(&l.Serving),
-		millis{&l.FirstAt}, optional(&l.Stopped),
+		&s.SpentCalls, &s.LapsedCalls, optional(&l.Phase), optional(&l.Entries), optional(&l.Sealed), optional(&l.Serving), millis(&l.FirstAt),
+		optional(&l.Stopped),
 	}
 }
 
 // offers reads the sales that where, the SQL after WHERE, selects. now is the database's clock, or the zero time without sales.
 func (s *Store) offers(db *gorm.DB, where string, args ...any) (list []model.Offer, now time.Time, err error) {
-	list, err = scan(db, "read sales", func(o *model.Offer) []any { return append(offerFields(o), millis{&now}) },
+	list, err = scan(db, "read sales", func(o *model.Offer) []any { return append(offerFields(o), millis(&now)) },
 		"SELECT "+offerColumns+s.nowMillis()+" FROM "+salesWithStock+" WHERE "+where, args...)
 	return list, now, err
 }
@@ -146,7 +146,7 @@ func (s *Store) SaleCodes(ctx context.Context, since time.Time) (codes map[strin
 		id, code string
 		now      time.Time
 	}
-	rows, err := scan(s.read.WithContext(ctx), "read sale ids", func(r *row) []any { return []any{&r.id, &r.code, millis{&r.now}} },
+	rows, err := scan(s.read.WithContext(ctx), "read sale ids", func(r *row) []any { return []any{&r.id, &r.code, millis(&r.now)} },
 		"SELECT '', '', "+s.nowMillis()+" UNION ALL SELECT id, code, 0 FROM sales WHERE created_at_ms >= ? "+
 			"UNION ALL SELECT id, id, 0 FROM campaigns WHERE created_at_ms >= ?", since.UnixMilli(), since.UnixMilli())
 	codes, asked = make(map[string]string, len(rows)), since

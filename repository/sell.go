@@ -205,7 +205,7 @@ func (s *Store) beginNew(tx *gorm.DB, units []userUnits, sales []saleUnits, from
 	known := len(from.terms) > 0
 	var changed int64
 	var t terms
-	into := []any{&changed, &connection, millis{&from.now}}
+	into := []any{&changed, &connection, millis(&from.now)}
 	if !known {
 		from.terms = make(map[string]terms, len(sales))
 		read.args = each(sales, func(u saleUnits) any { return u.sale })

@@ -51,7 +51,7 @@ func (ad *admission) deduct(ctx context.Context, a model.Attempt) (model.Outcome
 		a.Waiter = model.NewWaiter(ctx.Done())
 		a.Waiter.Hurry()
 	}
-	if err := ad.batcher.Put(ad.needs.Gate.Batch(ctx, a), a); err != nil {
+	if err := ad.batcher.Put(ad.needs.Gate.Batch(ctx, a), a, nil); err != nil {
 		return model.Outcome{}, err
 	}
 	outcome, err := a.Waiter.Told()

@@ -49,12 +49,13 @@ type queue[T, R any] struct {
 
 type call[T, R any] struct {
 	item T
-	done chan<- result[R] // nil if nobody waits for the result
+	done chan<- Result[R] // nil if nobody waits for the result
 }
 
-type result[R any] struct {
-	value R
-	err   error
+// Result is the result of an item.
+type Result[R any] struct {
+	Value R
+	Err   error
 }
 
 // New makes a Batcher that processes each batch with do. do returns the results in the order of the items. An error
@@ -72,23 +73,21 @@ func (g *Batcher[T, R]) Do(ctx context.Context, key string, item T) (value R, er
 	if err = ctx.Err(); err != nil {
 		return value, err
 	}
-	done := make(chan result[R], 1)
-	if err = g.put(key, call[T, R]{item, done}); err != nil {
+	done := make(chan Result[R], 1)
+	if err = g.Put(key, item, done); err != nil {
 		return value, err
 	}
 	select {
 	case r := <-done:
-		return r.value, r.err
+		return r.Value, r.Err
 	case <-ctx.Done():
 		return value, ctx.Err()
 	}
 }
 
-// Put puts an item into the next batch of its key and does not wait for a result: the function given to New reports it.
-// ErrFull and ErrClosed mean that the item was not taken.
-func (g *Batcher[T, R]) Put(key string, item T) error { return g.put(key, call[T, R]{item: item}) }
-
-func (g *Batcher[T, R]) put(key string, c call[T, R]) error {
+// Put puts an item into the next batch of its key and does not wait. The channel done, which must have room, receives the result;
+// nil: the function given to New reports it. ErrFull and ErrClosed mean that the item was not taken.
+func (g *Batcher[T, R]) Put(key string, item T, done chan<- Result[R]) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	q := g.queues[key]
@@ -101,7 +100,7 @@ func (g *Batcher[T, R]) put(key string, c call[T, R]) error {
 	case len(q.waiting) >= g.limits.Queue:
 		return ErrFull
 	}
-	g.queues[key], q.waiting = q, append(q.waiting, c)
+	g.queues[key], q.waiting = q, append(q.waiting, call[T, R]{item, done})
 	if q.calls < g.limits.Calls {
 		q.calls++
 		g.running.Go(func() { g.run(key, q) })
@@ -132,9 +131,9 @@ func (g *Batcher[T, R]) run(key string, q *queue[T, R]) {
 			switch {
 			case c.done == nil:
 			case err != nil:
-				c.done <- result[R]{err: err}
+				c.done <- Result[R]{Err: err}
 			default:
-				c.done <- result[R]{value: values[i]}
+				c.done <- Result[R]{Value: values[i]}
 			}
 		}
 	}

@@ -23,6 +23,7 @@ func TestIssuers(t *testing.T) {
 		"--audience":                  {"--issuer=" + id},
 		"--issuer: want https":        {"--audience=a", "--issuer=http://id.shop.example"},
 		"--issuer: want http":         {"--audience=a", "--issuer=shop"},
+		"--issuer: want":              {"--audience=a", "--issuer=http://id.shop.example/?socket=/x"},
 		"--issuer: the issuer or":     {"--audience=a", "--issuer=" + id + "/a," + id + "/b"},
 		"--issuer: the issuer or its": {"--audience=a", "--issuer=key=" + id},
 		"--issuer: the prefix":        {"--audience=a", "--issuer=a_b=" + id},

@@ -2,7 +2,6 @@
 package embedded
 
 import (
-	"context"
 	"crypto/rand"
 	"fmt"
 	"strconv"
@@ -11,8 +10,6 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
-
-	"flashsale/internal/pause"
 )
 
 // clockStep is the step in which the clock that expires keys moves; a key may expire so much too early or too late. The server
@@ -24,7 +21,7 @@ const clockStep = 50 * time.Millisecond
 type Redis struct {
 	server   *miniredis.Miniredis
 	password string
-	stop     context.CancelFunc
+	stop     func() // ends the clock
 	clock    sync.WaitGroup
 }
 
@@ -39,11 +36,17 @@ func StartRedis() (*Redis, error) {
 	}
 	r.server.ClockTTL(true) // without it, keys never expire
 	r.server.Server().SetPreHook(answerTime)
-	ctx, stop := context.WithCancel(context.Background()) //nolint:gosec // Close calls it
-	r.stop = stop
+	ticker, stopped := time.NewTicker(clockStep), make(chan struct{})
+	r.stop = sync.OnceFunc(func() { close(stopped) })
 	r.clock.Go(func() {
-		for pause.For(ctx, clockStep) {
-			r.server.SetTime(machineTime())
+		defer ticker.Stop()
+		for {
+			select {
+			case now := <-ticker.C:
+				r.server.SetTime(now)
+			case <-stopped:
+				return
+			}
 		}
 	})
 	return r, nil

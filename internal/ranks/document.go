@@ -112,7 +112,7 @@ func All[T any](list []T) iter.Seq2[T, error] {
 // returns the error, and what was written is not a document.
 func Write(w io.Writer, head Head, lists Lists) error {
 	head.Version = Version
-	short, err := json.Marshal(head) //nolint:gosec // the secret is public once there is a document
+	short, err := json.Marshal(head)
 	if err != nil {
 		return fmt.Errorf("write the document of sale %s: %w", head.Sale, err)
 	}
@@ -195,10 +195,19 @@ func (doc *Document) complete() error {
 		name        string
 		there, need bool
 	}{
-		{"version", doc.Version != 0, true}, {"sale", doc.Sale != "", true}, {"mode", doc.Mode != "", true}, {"n", doc.N != missing, true},
-		{"commitment", doc.Commitment != Hash{}, true}, {"root", doc.Root != Hash{}, true}, {"secret", doc.Secret != Hash{}, true},
-		{"units", doc.Units != nil, draw}, {"winners", doc.Winners != nil, draw}, {"seed", doc.Seed != nil, doc.N != 0},
-		{"void", doc.Void != nil, true}, {"quantities", doc.Quantities != nil, true}, {"tags", doc.Tags != nil, true},
+		{"version", doc.Version != 0, true},
+		{"sale", doc.Sale != "", true},
+		{"mode", doc.Mode != "", true},
+		{"n", doc.N != missing, true},
+		{"commitment", doc.Commitment != Hash{}, true},
+		{"root", doc.Root != Hash{}, true},
+		{"secret", doc.Secret != Hash{}, true},
+		{"units", doc.Units != nil, draw},
+		{"winners", doc.Winners != nil, draw},
+		{"seed", doc.Seed != nil, doc.N != 0},
+		{"void", doc.Void != nil, true},
+		{"quantities", doc.Quantities != nil, true},
+		{"tags", doc.Tags != nil, true},
 	} {
 		switch {
 		case field.need && !field.there:
