@@ -257,7 +257,7 @@ type listener struct {
 // listen opens a stream and reads it.
 func (w *wire) listen(path string, headers ...string) *listener {
 	res, conn := w.ask(path, headers...)
-	l := &listener{w, conn, res.StatusCode, res.Header, make(chan event, 1000)}
+	l := &listener{w, conn, res.StatusCode, res.Header, make(chan event, 2*3600)} // more than a console sends in an hour
 	go func() {
 		defer close(l.events)
 		e := event{}

@@ -81,6 +81,9 @@ func (s *server) tab(w *window, look look, path string) *window {
 	return s.openIn(ctx, cancel, look, path, w.allowed)
 }
 
+// openIn opens a window or tab that a context of chromedp is for.
+//
+//nolint:contextcheck // a window carries its context
 func (s *server) openIn(ctx context.Context, cancel context.CancelFunc, look look, path string, allowed []string) *window {
 	s.t.Helper()
 	w := &window{t: s.t, ctx: ctx, url: s.url, allowed: allowed}
