@@ -60,6 +60,18 @@ func (s *server) campaign(id string) (found campaign) {
 	return found
 }
 
+// The short link of a campaign's line leads to the campaign, and has a QR code.
+func TestShortLinkOfACampaignsLine(t *testing.T) {
+	t.Parallel()
+	s := usual(t)
+	made := s.createCampaign(2, fields{"mode": "line", "starts_at": time.Now().Add(time.Hour), "ends_at": time.Now().Add(2 * time.Hour)})
+	link := s.sale(made.ID).ShortURL
+	path := link[strings.Index(link, "/s/"):]
+	check.Same(t, "link", s.anyone().call("GET", path, nil).want(http.StatusFound).header.Get("Location"), "/sales/"+made.ID)
+	check.Same(t, "page", s.anyone().call("GET", "/sales/"+made.ID, nil).want(http.StatusFound).header.Get("Location"), "/campaigns/"+made.ID+"#"+made.ID)
+	s.anyone().call("GET", path+"/qr.svg", nil).want(http.StatusOK)
+}
+
 // A user has the limit of a campaign over all of its sales, with every strategy; hybrid, the default, has servers.
 func TestCampaign(t *testing.T) {
 	t.Parallel()

@@ -10,11 +10,11 @@ import (
 	"flashsale/lab"
 )
 
-// OpenLab gives the console its lab. It is called before Run. An instance without a lab, as those that the lab itself runs,
+// OpenLab gives the console its lab. It is called before Run. An instance without a lab, such as those that the lab itself runs,
 // answers as if the lab's routes did not exist.
 func (a *App) OpenLab(desk *lab.Desk) { a.lab.Desk = desk }
 
-// credentials matches the user and password in each of the URLs of an address, which have commas between them.
+// credentials matches the user and password in each of the comma-separated URLs of an address.
 var credentials = regexp.MustCompile(`//[^/]*@`)
 
 // labStores returns the addresses of the lab's stores in a form that operators may see.

@@ -44,13 +44,13 @@ func (g *Gate) QueueAge(ctx context.Context, gates ...model.GateRef) (time.Durat
 	return oldest, nil
 }
 
-// Leftovers returns entries that were admitted at least idle ago, by Redis's clock: the oldest of each shard, at most count of
+// Leftovers returns entries that have at least this age, by Redis's clock: the oldest of each shard, at most count of
 // each. Entries that can't be parsed are deleted, and bad has their texts, by sale. A shard that does not answer is left out;
 // Leftovers returns an error only if there are shards and none answers.
-func (g *Gate) Leftovers(ctx context.Context, gates []model.GateRef, idle time.Duration, count int) (entries []model.Entry, bad map[string][]string, err error) {
+func (g *Gate) Leftovers(ctx context.Context, gates []model.GateRef, age time.Duration, count int) (entries []model.Entry, bad map[string][]string, err error) {
 	tags := tagsOf(gates...)
 	replies := g.scripts(ctx, leftoversScript, len(tags), func(i int) ([]string, []any) {
-		return []string{streamKey(tags[i])}, []any{idle.Milliseconds(), count}
+		return []string{streamKey(tags[i])}, []any{age.Milliseconds(), count}
 	})
 	bad = map[string][]string{}
 	answered, at := len(tags) == 0, 0

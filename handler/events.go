@@ -119,7 +119,7 @@ func (s *Streams) leave() {
 	s.running.Done()
 }
 
-// ofSale streams a sale's stock and line as server-sent events: at the beginning, unless the client has the figures already, on
+// ofSale streams a sale's stock and line as server-sent events: at the beginning (unless the client has the figures already), on
 // each change, and at each heartbeat.
 func (s *Streams) ofSale(c *gin.Context) {
 	if offer, ok := s.offer(c); ok {
@@ -134,7 +134,7 @@ func (s *Streams) ofCampaign(c *gin.Context) {
 	}
 }
 
-// answer answers with the events of a sale or campaign, or as Unavailable if there is no room for another stream.
+// answer answers with the events of a sale or campaign, or refuses as Unavailable if there is no room for another stream.
 func (s *Streams) answer(c *gin.Context, id string) {
 	if isHead(c) {
 		streamHeader(c)

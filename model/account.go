@@ -26,7 +26,7 @@ func Roles() []Role { return slices.Sorted(maps.Keys(ranks)) }
 
 func (r Role) Valid() bool { return ranks[r] > 0 }
 
-// May reports whether a user with this role may do what needs at least the role least.
+// May reports whether this role suffices where least is required. For RoleHolds, only holds and operator suffice.
 func (r Role) May(least Role) bool {
 	if least == RoleHolds {
 		return r == RoleHolds || r == RoleOperator
@@ -66,14 +66,14 @@ type Account struct {
 	UsedAt       time.Time // when a key was last used, to about a minute; zero: never
 }
 
-// The id of a key, or of an account of the staff, is its name behind one of these prefixes, so that the log of operations is
+// The id of a key, or of an account of the staff, is its name behind one of these prefixes, so that the audit log is
 // readable. Only the id of the built-in operator has no prefix. No built-in user's name contains a colon.
 const (
 	OperatorPrefix = "operator:"
 	KeyPrefix      = "key:"
 )
 
-// The subjects, in the log of operations, of changes to the staff and to endpoints.
+// The subjects, in the audit log, of changes to the staff and to endpoints.
 const (
 	StaffSubject    = "staff"
 	EndpointSubject = "endpoints"

@@ -131,7 +131,7 @@ func (s *Store) SendTo(ctx context.Context, id string, last int64) error {
 }
 
 // FinishDelivery records a try to send the batch under way and, if the endpoint is still on, ends the reservation, plans the next
-// try or batch after a pause, and sets state and reason. The endpoint goes on behind events that it has taken or can't take.
+// try or batch after a pause, and sets state and reason. Events that the endpoint has taken, or can't take, are not sent again.
 func (s *Store) FinishDelivery(ctx context.Context, d model.Delivery, pause time.Duration, state model.EndpointState, reason string) error {
 	err := s.transact(ctx, func(tx *gorm.DB) error {
 		if _, err := noteDelivery(tx, d); err != nil {

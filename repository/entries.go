@@ -114,7 +114,7 @@ func (s *Store) EntryOf(ctx context.Context, saleID, userID string) (e model.Lin
 	return e, ok, err
 }
 
-// InLine reports whether a sale is in line. Calls share statements, and have errors, as those of Order do.
+// InLine reports whether a sale is in line. It shares its statement with others under way, and returns errors, as Order does.
 func (s *Store) InLine(ctx context.Context, saleID string) (bool, error) {
 	inLine, err := s.lined.Do(ctx, "", saleID)
 	return inLine, wrap("look whether a sale is in line", err)

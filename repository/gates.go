@@ -69,9 +69,9 @@ func (s *Store) tellGateOfSold(tx *gorm.DB, offer model.Offer, b *attemptBatch) 
 	})...)
 }
 
-// GateChanges reads the changes that a gate has to be told if it has all changes up to the version after: about limit changes in
-// the order of the versions, and all of each version. With them the gate has all changes up to the version upTo. more is true if
-// newer changes are left. No change with a lower version can come later: each transaction with changes locks the stock row.
+// GateChanges reads what a gate lacks that has all changes up to the version "after": about "limit" changes, in the order of their
+// versions, each version whole. With them the gate has all changes up to the version upTo. more is true if newer changes are
+// left. No change with a lower version can come later: each transaction with changes locks the stock row.
 func (s *Store) GateChanges(ctx context.Context, saleID string, after int64, limit int) (changes []model.GateChange, upTo int64, more bool, err error) {
 	db, what := s.read.WithContext(ctx), "read the changes for the gate of sale "+saleID
 	if upTo, err = cell[int64](db, what, "SELECT gate_version FROM stock WHERE sale_id = ?", saleID); err != nil || upTo <= after {

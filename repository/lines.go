@@ -149,8 +149,8 @@ func (s *Store) SetSeed(ctx context.Context, saleID, root, seed string) error {
 	})
 }
 
-// SetRoot publishes the root of a sealed line with a beacon, in hex, unless the line has one already, and the number of the round
-// from which the seed will follow; round returns it for a time of the database's clock. Both become public before the round
+// SetRoot publishes two things of a sealed line with a beacon, unless it has a root already: the root, in hex, and the number of the
+// round from which the seed will follow. round returns this number for a time of the database's clock. Both become public before the round
 // itself, so whoever knows the round can't choose anything that the seed follows from.
 func (s *Store) SetRoot(ctx context.Context, saleID, root string, round func(now time.Time) int64) error {
 	return s.transact(ctx, func(tx *gorm.DB) error {

@@ -16,7 +16,7 @@ import (
 	"flashsale/model"
 )
 
-// firstLook is the age of a payment at which the provider is first asked about it, if not before, at the deadline of its order.
+// firstLook is the age of a payment at which the provider is first asked about it, or at its order's deadline if that is earlier.
 const firstLook = time.Minute
 
 // The pauses between two tries of a refund double from firstRefundPause to lastRefundPause. The first is long enough that a call
@@ -270,7 +270,8 @@ func (s *Store) returnMoney(tx *gorm.DB, order *model.Order, row model.Payment, 
 }
 
 // RefundFailed records that money which a provider has sent back has not arrived. The money is due for a refund, to be tried
-// after a pause that grows with the tries; MarkRefunded for an earlier try changes nothing. again: the money counted as returned.
+// after a pause that grows with the tries; MarkRefunded for an earlier try changes nothing. again is true if the
+// money counted as returned until now.
 func (s *Store) RefundFailed(ctx context.Context, provider, txnID string) (again bool, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		again = false

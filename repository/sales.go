@@ -155,7 +155,9 @@ func (s *Store) SaleCodes(ctx context.Context, since time.Time) (codes map[strin
 			asked = r.now
 			continue
 		}
-		codes[r.id] = r.code
+		if r.code != r.id || codes[r.id] == "" { // a campaign's line has the campaign's id, and a code of its own
+			codes[r.id] = r.code
+		}
 	}
 	return codes, asked, err
 }

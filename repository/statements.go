@@ -60,8 +60,8 @@ func (s *Store) execute(tx *gorm.DB, list ...statement) (changed int64, err erro
 // sqliteParameters is about the most parameters of a statement on SQLite, whose driver searches all of them for each parameter.
 const sqliteParameters = 256
 
-// inserting returns the statements, on MySQL at most one, that insert rows into a table with its columns. row is the SQL of one
-// row, onConflict the SQL after the rows, and values has the arguments of all rows.
+// inserting returns the statements, on MySQL at most one, that insert rows. into is the table with its columns in brackets, row the
+// SQL of one row, onConflict the SQL after the rows, and values has the arguments of all rows.
 func (s *Store) inserting(into, row string, values []any, onConflict string) (list []statement) {
 	most, columns := max(1, len(values)), strings.Count(row, "?")
 	if s.sqlite {

@@ -20,8 +20,8 @@ const (
 	// Linger is how long a sale is still watched after its end. Entries may be left in its stream after an outage of
 	// the database, and the keys of its gate live for the same time.
 	Linger = 24 * time.Hour
-	// filterSales and filterErrors size the Bloom filter, which has the id and the short code of each sale: with half a million
-	// sales, about one guessed id in a thousand causes a look-up in the database.
+	// filterSales and filterErrors size the Bloom filter, which has the id and the short code of each sale, and the ids of campaigns: with half
+	// a million sales, about one guessed id in a thousand causes a look-up in the database.
 	filterSales, filterErrors = 1_000_000, 0.001
 	// Each refresh of the filter reads the sales of this time before the last one again: a slow transaction commits late.
 	filterOverlap = time.Minute

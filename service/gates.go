@@ -140,8 +140,8 @@ func (g *Gates) rebuild(ctx context.Context, r GateRequest) error {
 	}
 	defer g.renew(ctx, saleID, epoch)()
 	ctx, rebuilt := g.observe.Begin(ctx, observe.Step{Name: observe.Rebuild, Label: string(r.Reason)})
-	// The old gate is closed and admits nothing, so the stream gets no more entries. Each ErrStreamMoved means that entries
-	// were settled meanwhile, so the loop ends when none is left, if not before.
+	// The old gate is closed and admits nothing, so its entries only become fewer, and the loop ends when none is left, if not
+	// before. The other cause of ErrStreamMoved, staged keys that have expired, needs a long pause.
 	for err = model.ErrStreamMoved; errors.Is(err, model.ErrStreamMoved); {
 		err = g.install(ctx, offer.GateRef(), epoch)
 	}
@@ -174,8 +174,8 @@ func (g *Gates) renew(ctx context.Context, saleID string, epoch int64) (stop fun
 	}
 }
 
-// install measures the stream, takes a snapshot of the database, and opens the new gate. It returns model.ErrStreamMoved if
-// an entry has left the stream since it was measured, and model.ErrNewerGate if there is a gate of this epoch or a newer one.
+// install measures the stream, takes a snapshot of the database, and opens the new gate. It returns model.ErrStreamMoved
+// and model.ErrNewerGate as Install of the gate does.
 // The units of entries that are in the stream and not yet in the database are not offered again.
 func (g *Gates) install(ctx context.Context, gate model.GateRef, epoch int64) error {
 	lengths, err := g.gate.StreamLengths(ctx, gate)

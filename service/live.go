@@ -170,7 +170,7 @@ func latencies(readings []map[string]model.Instance, bounds []float64) map[strin
 		for stage, counts := range now.Stages {
 			before := readings[first][id].Stages[stage]
 			if before == nil {
-				before = make([]uint64, len(counts)) // no purchase had passed the stage
+				before = make([]uint64, len(counts)) // nothing had passed the stage
 			}
 			if len(counts) != len(bounds)+1 || len(before) != len(counts) {
 				continue // the instance runs a version with other bounds
@@ -190,8 +190,8 @@ func latencies(readings []map[string]model.Instance, bounds []float64) map[strin
 	return stages
 }
 
-// quantile estimates the time within which the fraction q of the purchases passed. counts are cumulative: one for each bound, and
-// at last the number of all purchases. A time above the last bound is reported as that bound.
+// quantile estimates the time within which the fraction q of what a stage timed was done: purchases, or transactions of the settle.
+// counts are cumulative: one for each bound, and at the end the count of all. A time above the last bound is reported as that bound.
 func quantile(q float64, counts []uint64, bounds []float64) time.Duration {
 	all := counts[len(bounds)]
 	if all == 0 {

@@ -197,8 +197,8 @@ func (p *Purchases) measure(began, admitted time.Time) {
 	p.Observe.Note(observe.Event{Name: observe.Stage, Label: observe.Deduct, Took: ended.Sub(began)})
 }
 
-// unlessInLine returns a refusal, unless the database says that the sale is in line: then the buyer may have been called, which
-// memory and gate need not know yet, so Called decides. The error wraps ErrUnavailable if the database is away.
+// unlessInLine returns the refusal, unless the database says that the sale is in line: then the buyer may have been called, which
+// memory and gate may not know yet, so Called decides. The error wraps ErrUnavailable if the database is away.
 func (p *Purchases) unlessInLine(ctx context.Context, a model.Attempt, refusal model.Outcome) (model.Outcome, error) {
 	inLine, err := p.Orders.InLine(ctx, a.SaleID)
 	switch {

@@ -12,7 +12,7 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// clockStep is the step in which the clock that expires keys moves; a key may expire so much too early or too late. The server
+// clockStep is the step in which the clock that expires keys moves; a key may expire by that much too early or late. The server
 // scans all its keys whenever the clock has moved. If it always moved, each command of each script would scan: in a rush, when
 // each user has a request counter, that would be nearly all of the work. The command TIME is exact.
 const clockStep = 50 * time.Millisecond

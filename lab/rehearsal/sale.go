@@ -145,7 +145,8 @@ func (r *run) offer(ctx context.Context) (model.Sale, error) {
 }
 
 // ready waits until the crowd can read the sale at the URL and, if the strategy has a gate that this command can reach, until the
-// gate of the sale is open. It returns an error after settleTime, or at once if the server refuses the crowd's tokens.
+// gate of the sale is open. It returns an error after settleTime, or at once if the server refuses the
+// crowd's tokens or Redis does not answer.
 func (r *run) ready(ctx context.Context, c *crowd) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()

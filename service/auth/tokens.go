@@ -130,8 +130,8 @@ const (
 	ourExpiryDigits = 11  // of a unix time until the year 5138
 )
 
-// ours returns the identity of a token that Sign wrote without a stamp and that has not expired. For any other token, valid or
-// not, ok is false and check decides, as it would for those of Sign. No claim is read before the signature is checked.
+// ours is the fast way, without a decoder, for the tokens that nearly all buyers have: those that Sign wrote without a stamp. For an
+// expired or any other token ok is false, and check decides. No claim is read before the signature is checked.
 func (t *Tokens) ours(token string) (who model.Identity, ok bool) {
 	dot := len(token) - ourSignature - 1
 	if len(token) > ourLongest || dot < len(ourHead) || token[dot] != '.' || token[:len(ourHead)] != ourHead {
