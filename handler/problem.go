@@ -83,7 +83,7 @@ var problems = encoded(map[model.Verdict]row{
 	model.Unavailable:          {http.StatusServiceUnavailable, "Unavailable", "The request can't be taken at the moment. Try again shortly.", "暂时不可用", "暂时无法受理请求，请稍后再试。"},
 })
 
-// row is a problem as problems writes it.
+// row is a problem as the table of problems has it.
 type row struct {
 	status                                     int
 	title, detail, chineseTitle, chineseDetail string
