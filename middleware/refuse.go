@@ -25,7 +25,7 @@ type Refusal struct {
 // Turn is a buyer's place in a line.
 type Turn struct {
 	Rank    *int64 `json:"rank,omitempty"` // nil: the rank is not known
-	Serving int64  `json:"serving"`        // all ranks below this one have been called
+	Serving int64  `json:"serving"`        // all ranks below this one have had their turn
 }
 
 func (r Refusal) Error() string { return string(r.Verdict) }

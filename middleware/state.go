@@ -61,8 +61,8 @@ func Sample(c *gin.Context) { stateOf(c).sampled = true }
 
 func Sampled(c *gin.Context) bool { return stateOf(c).sampled }
 
-// Lap returns the time from the last Lap, or from Begin, to now. The end of a stage is the beginning of the next stage, so one
-// clock reading is enough for both.
+// Lap returns the time from the last call of Lap, or else from Begin, to now. The end of a stage is the beginning of the next
+// stage, so one clock reading is enough for both.
 func Lap(c *gin.Context, now time.Time) time.Duration {
 	s := stateOf(c)
 	took := now.Sub(s.lap)
