@@ -22,7 +22,7 @@ type Event struct {
 	Type    EventType
 	At      time.Time // by the database's clock
 	SaleID  string
-	Order   *Order   // with its status after the event, or with EventRefundDue its present one; nil for events of a sale
+	Order   *Order   // with its status after the event, but with its present status for EventRefundDue; nil for events of a sale
 	Payment *Payment // of EventRefundDue
 }
 

@@ -6,7 +6,7 @@ import (
 	"iter"
 )
 
-// GateRef names the gate of a sale. None of these ever changes.
+// GateRef names the gate of a sale. None of these values ever changes.
 type GateRef struct {
 	SaleID, CampaignID string // CampaignID is empty without a campaign
 	Shards             int    // at least 1
@@ -54,7 +54,7 @@ const (
 type GateContents interface {
 	Offer() Offer
 	Buyers(ctx context.Context) iter.Seq2[[]Buyer, error] // the users with live units
-	Known(ctx context.Context) iter.Seq2[[]Known, error]  // the orders and refusals, without those of lost attempts
+	Known(ctx context.Context) iter.Seq2[[]Known, error]  // the orders and refusals, without the refusals of lost attempts
 	Close()
 }
 

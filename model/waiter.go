@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Waiter carries the outcome of an attempt to the buyer who waits. It travels with the attempt to the gate and with the entry to
-// the settler. Whoever decides the attempt calls Tell; only the first answer counts. The methods are safe for concurrent use.
+// Waiter carries the outcome of an attempt to the buyer who waits. The Waiter travels with the attempt to the gate, and with the
+// entry to the settler. Whoever decides the attempt calls Tell; only the first answer counts. The methods are safe for concurrent
+// use.
 type Waiter struct {
 	gone     <-chan struct{}
 	answer   chan answer // of capacity 1
@@ -75,7 +76,7 @@ func (b *Waiter) GiveUp(err error) {
 	}
 }
 
-// Told waits for the answer and returns it. If the buyer leaves before, GiveUp ends the wait with context.Canceled. Told is
+// Told waits for the answer and returns it. If the buyer leaves before that, GiveUp ends the wait with context.Canceled. Told is
 // called at most once.
 func (b *Waiter) Told() (Outcome, error) {
 	select {
