@@ -14,8 +14,8 @@ import (
 	"flashsale/web"
 )
 
-// Takes returns the function by which the payment provider of the settings says which amounts of a currency it takes. ok is
-// false for a currency that it does not take.
+// Takes returns the function by which the payment provider of the settings says which amounts of a currency it takes. For a
+// currency that the provider does not take, the function returns false.
 func Takes(s config.Settings) func(currency string) (amounts model.AmountRange, ok bool) {
 	if s.Provider() == "stripe" {
 		return (&stripe.Provider{}).Takes

@@ -15,7 +15,7 @@ const (
 	RoleViewer   Role = "viewer"   // reads all that the console shows
 	RoleSupport  Role = "support"  // refunds orders and cancels them
 	RoleOperator Role = "operator" // everything
-	RoleHolds    Role = "holds"    // what the shop's checkout does with its key: reads, settles, refunds and releases orders; nothing else
+	RoleHolds    Role = "holds"    // only reads, settles, refunds and releases orders, for the shop's checkout; operators may too
 	RoleCrowd    Role = "crowd"    // an invented buyer of a rehearsal, who sees shadow sales only
 )
 
