@@ -29,7 +29,7 @@ type part struct {
 	limit time.Duration // of stop; 0: stop has limits of its own, and gets a context that has ended
 }
 
-// parts returns the parts in the order in which they stop. They start in the reverse order. fail stops the app.
+// parts returns the parts in the order in which they stop. They start in the reverse order. The function fail stops the app.
 func (a *App) parts(fail func(error)) []part {
 	return []part{
 		{name: "waits", stop: a.endWaits},

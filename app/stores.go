@@ -32,7 +32,7 @@ type Stores struct {
 	Redis    redis.UniversalClient
 	Replicas redis.UniversalClient // of Redis; nil if there are none
 	Embedded *embedded.Redis       // nil if Redis runs outside this process
-	Queue    worker.Queue          // nil: settlers work from the gate's stream alone
+	Queue    worker.Queue          // nil: nothing stands between the gate's stream and the settlers
 }
 
 // OpenStores opens the stores, without the queue. If traced is not nil, statements and commands of sampled requests become spans.

@@ -169,7 +169,7 @@ func streamHeader(c *gin.Context) {
 	c.Header("X-Accel-Buffering", "no")
 }
 
-// serve runs a stream until the client disconnects or is too slow, or until the streams are closed.
+// serve runs a stream until the client disconnects or is too slow, the sale can't be read any more, or the streams are closed.
 func (s *Streams) serve(conn net.Conn, head []byte, saleID, known string) {
 	defer s.leave()
 	defer func() { _ = conn.Close() }()

@@ -161,8 +161,8 @@ var (
 // behindID is the end of a problem's JSON, after the request id. A request id needs no escaping.
 const behindID = `"}`
 
-// encodeProblem returns a problem's JSON up to the request id. field is empty if no field is wrong, and turn nil if the problem
-// is not about a line.
+// encodeProblem returns a problem's JSON up to the request id. The name of the field is empty if no field is wrong, and the turn
+// is nil if the problem is not about a line.
 func encodeProblem(verdict model.Verdict, status int, words text, field string, turn *middleware.Turn) []byte {
 	body, _ := json.Marshal(struct { // strings and an int always encode
 		Type   string        `json:"type"`

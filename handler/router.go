@@ -120,7 +120,7 @@ func Router(a *API) (http.Handler, error) {
 	memory := api.Group("", instance, address)
 	shown := memory.Group("", shadows)
 	shown.GET("/sales/:sale/events", a.Streams.ofSale) // no deadline: a stream has no end
-	// Caches may keep the answers of these routes, which mostly come from memory. Handlers that ask a store limit that time.
+	// Caches may keep the answers of these routes. Most come from memory; a handler that asks a store sets a limit itself.
 	shared := shown.Group("")
 	if len(d.Limits.Origins) > 0 {
 		shared.Use(middleware.AnyOrigin())

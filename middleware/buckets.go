@@ -20,8 +20,8 @@ func TokenBucket(perSecond float64, burst int, wait time.Duration) gin.HandlerFu
 
 // LeakyBucket lets requests pass one at a time, at least 1/perSecond seconds apart. Requests that come earlier wait: at most as
 // many as "capacity" says, each no longer than the time "wait". So a burst becomes a steady stream for the stages behind, and
-// requests that come together have to wait even if the instance has nothing else to do. Outcomes: as for TokenBucket; a request
-// that finds so many others waiting also gets RateLimited.
+// requests that come together have to wait even if the instance has nothing else to do. Outcomes: as for TokenBucket. A request
+// also gets RateLimited if it comes when as many as "capacity" says are waiting.
 func LeakyBucket(perSecond float64, capacity int, wait time.Duration) gin.HandlerFunc {
 	limiter := rate.NewLimiter(rate.Limit(perSecond), 1) // a token bucket for one token lets one request pass at a time
 	bucket := make(chan struct{}, capacity)

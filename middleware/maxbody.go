@@ -12,7 +12,7 @@ import (
 func MaxBody(most int64, longer map[string]int64) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		most := max(most, longer[c.FullPath()])
-		// An announced length up to most needs no reader: net/http returns no more than that length.
+		// A body with an announced length up to the bound needs no reader: net/http returns no more than that length.
 		if announced := c.Request.ContentLength; announced < 0 || announced > most {
 			c.Request.Body = http.MaxBytesReader(c.Writer, c.Request.Body, most)
 		}

@@ -13,7 +13,7 @@ type Role string
 const (
 	RoleBuyer    Role = "buyer"
 	RoleViewer   Role = "viewer"   // reads all that the console shows
-	RoleSupport  Role = "support"  // refunds orders and cancels them
+	RoleSupport  Role = "support"  // also refunds orders and cancels them
 	RoleOperator Role = "operator" // everything
 	RoleHolds    Role = "holds"    // only reads, settles, refunds and releases orders, for the shop's checkout; operators may too
 	RoleCrowd    Role = "crowd"    // an invented buyer of a rehearsal, who sees shadow sales only

@@ -40,7 +40,7 @@ type Line struct {
 	Serving int64     // the next rank to look at: all lower ranks were called, drawn or passed over
 	FirstAt time.Time // when the first entry came; zero: there is none
 	Stopped bool      // nobody is called and no call ends, because the sale was paused or its start was put off
-	// In hex. Root, Secret and Seed are empty until the seal publishes them; without entries there is never a Seed.
+	// All four are in hex. Root, Secret and Seed are empty until the seal publishes them; without entries there is never a Seed.
 	Commitment, Root, Secret, Seed string
 	// With a beacon and entries, Root and Round are published together. Signature and Randomness, in hex, are what the round
 	// brings later; Secret and Seed are published after them.

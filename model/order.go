@@ -52,7 +52,7 @@ type Order struct {
 type Source string
 
 const (
-	FromStream   Source = "stream"   // admitted by the gate, settled from its stream
+	FromStream   Source = "stream"   // admitted by the gate into its stream, and settled
 	FromDatabase Source = "database" // sold in the database itself, without the gate
 	FromLine     Source = "line"     // bought by a buyer who was called
 	FromDraw     Source = "draw"     // the order of a winner of a draw

@@ -173,7 +173,7 @@ type RefusalLease struct {
 	Refusals    int64 // number of durable refusals
 }
 
-// Offer is a sale with its stock, as one read of the database returned them.
+// Offer is a sale with its stock and line, as one read of the database returned them.
 type Offer struct {
 	Sale
 	Stock Stock

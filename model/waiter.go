@@ -23,7 +23,7 @@ type answer struct {
 	err     error
 }
 
-// NewWaiter makes the Waiter of a buyer who leaves when gone is closed.
+// NewWaiter makes the Waiter of a buyer who leaves when the channel is closed.
 func NewWaiter(gone <-chan struct{}) *Waiter {
 	return &Waiter{gone: gone, answer: make(chan answer, 1)}
 }
@@ -50,7 +50,7 @@ func (b *Waiter) queued() {
 	}
 }
 
-// AdmittedAt returns when the gate admitted the attempt; ok is false if it has not admitted the attempt.
+// AdmittedAt returns when the gate admitted the attempt; ok is false if the gate has not admitted it.
 func (b *Waiter) AdmittedAt() (at time.Time, ok bool) {
 	if !b.admitted.Load() {
 		return at, false
@@ -68,8 +68,8 @@ func (b *Waiter) Tell(o Outcome, err error) {
 
 func (b *Waiter) Answered() bool { return b.answered.Load() }
 
-// GiveUp ends the wait. The answer is Queued if the gate has admitted the attempt, and otherwise err: the gate may still admit
-// the attempt.
+// GiveUp ends the wait. The answer is Queued if the gate has admitted the attempt, and otherwise the error, although the gate may
+// still admit the attempt.
 func (b *Waiter) GiveUp(err error) {
 	if b.Hurry(); !b.admitted.Load() {
 		b.Tell(Outcome{}, err)

@@ -89,8 +89,8 @@ var fixed = map[string]page{
 	"/console/lab":        {Name: "console-lab", Title: "Lab", Console: "lab"},
 }
 
-// NewPages makes the pages. now is the catalog's clock, and publicURL returns the URL under which buyers reach the server. An
-// error means that a template or the words are wrong.
+// NewPages makes the pages. The function now is the catalog's clock; publicURL returns the URL under which buyers reach the
+// server. An error means that a template or the words are wrong.
 func NewPages(now func() time.Time, assets *Assets, publicURL func() string, logIn LogIn) (*Pages, error) {
 	all, err := readWords(shopWords, consoleWords)
 	if err != nil {
