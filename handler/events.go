@@ -50,7 +50,7 @@ type stockEvent struct {
 }
 
 // Streams are the open event streams of an instance. Their connections are hijacked from net/http, which would keep some 30 KiB
-// of buffers and stack for each. A small goroutine for each is enough.
+// of buffers and stack for each connection. One small goroutine for each is enough.
 type Streams struct {
 	*Offers
 	now     func() time.Time

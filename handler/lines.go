@@ -14,7 +14,7 @@ import (
 
 const (
 	// proofReaders is how many proofs an instance sends at the same time, and proofReadersOfOne how many of them to one address.
-	// Each takes about 100 KB, for a page of entries.
+	// Each proof takes about 100 KB of memory, for a page of entries.
 	proofReaders, proofReadersOfOne = 500, 10
 	// drawMaxAge is the Cache-Control of a proof, which does not change.
 	drawMaxAge = "public, max-age=3600"

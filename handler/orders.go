@@ -16,7 +16,7 @@ import (
 	"flashsale/service"
 )
 
-// Page sizes of all lists. The largest page of sales, with the longest texts, has some 8 MB; one of campaigns 64 times as much.
+// Page sizes of all lists. The largest page of sales, with the longest texts, has some 8 MB; that of campaigns 64 times as much.
 const (
 	usualPage = 50
 	maxPage   = 500

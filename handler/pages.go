@@ -76,7 +76,7 @@ func (f *Offers) now(offer model.Offer) offerNow {
 	return offerNow{offer, offer.State(f.Catalog.Now(), offer.Stock.Free())}
 }
 
-// ofSale answers with a sale's HTML page. It is cached while the sale is in memory.
+// ofSale answers with a sale's HTML page. The page is cached while the sale is in memory.
 func (p *Pages) ofSale() gin.HandlerFunc {
 	pages := newSalePages()
 	return func(c *gin.Context) {

@@ -148,8 +148,8 @@ func logFailure(c *gin.Context, log *slog.Logger, err error) model.Verdict {
 	return verdict
 }
 
-// All requests share these values of headers, and nothing writes into them: Set replaces a slice, and Add copies it because it is
-// full.
+// All requests share these values of headers, and nothing writes into them: Set replaces a slice, and Add copies a slice that is
+// full, as these are.
 var (
 	languages   = [2][]string{{"en"}, {"zh"}}
 	byLanguage  = []string{"Accept-Language"}

@@ -1,5 +1,5 @@
-// Package handler is the HTTP API. Each handler decodes, makes one call and encodes. Only problem.go decides what a
-// client sees of a refusal or an error.
+// Package handler is the HTTP API. Each handler decodes, calls one method of a service, and encodes. Only problem.go decides what
+// a client sees of a refusal or an error.
 package handler
 
 import (

@@ -98,7 +98,7 @@ func (c cell) parse(text, decimal string) (wrong service.Reason) {
 	return wrong
 }
 
-// grouped has, for each sign that may stand before a fraction, what matches a whole number as spreadsheets show it: groups of
+// grouped has, for each sign that may stand before a fraction, the pattern of a whole number as spreadsheets show it: groups of
 // three digits may be separated, and a fraction may have only zeros.
 var grouped = map[string]*regexp.Regexp{
 	".": regexp.MustCompile(`^(-?\d+|-?\d{1,3}(?:[, \x{a0}\x{202f}'’]\d{3})+)(?:\.0*)?$`),

@@ -14,7 +14,7 @@ import (
 // have neither that header nor X-Frame-Options. These would not protect them: such answers are not shown as pages, and are either
 // public or only for a client that sends an Authorization header.
 func Headers() gin.HandlerFunc {
-	// All answers share these slices, and nothing writes into them: Set replaces a slice, and Add copies it because it is full.
+	// All answers share these slices, and nothing writes into them: Set replaces a slice, and Add copies these, which are full.
 	nosniff, noReferrer, noStore := []string{"nosniff"}, []string{"no-referrer"}, []string{"no-store"}
 	deny, nothing := []string{"DENY"}, []string{"default-src 'none'; frame-ancestors 'none'"}
 	return func(c *gin.Context) {

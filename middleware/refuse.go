@@ -13,7 +13,7 @@ import (
 	"flashsale/service"
 )
 
-// Refusal is a refused request. It implements error, so that a call can return it as one.
+// Refusal is a refused request. It implements error, so that a function can return a refusal as its error.
 type Refusal struct {
 	Verdict    model.Verdict
 	Invalid    *service.Invalid // what exactly is wrong; nil: the verdict's own text is enough

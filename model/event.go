@@ -12,7 +12,7 @@ const (
 	EventRefunded   EventType = "order.refunded"
 	EventRefundDue  EventType = "refund.due" // of a payment: its money has to go back
 	EventSaleOpened EventType = "sale.opened"
-	EventSoldOut    EventType = "sale.sold_out" // for the first time; units may come back
+	EventSoldOut    EventType = "sale.sold_out" // sent once, although units may come back
 	EventSaleEnded  EventType = "sale.ended"
 )
 

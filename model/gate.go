@@ -40,7 +40,7 @@ const (
 	RebuildPreheat    RebuildReason = "preheat"            // the sale is new
 	RebuildMissing    RebuildReason = "missing"            // the sale has no gate
 	RebuildNeeded     RebuildReason = "missing_at_attempt" // an attempt found no open gate
-	RebuildClosed     RebuildReason = "closed"             // closed by a rebuild, or installed on another Redis process
+	RebuildClosed     RebuildReason = "closed"             // left closed by a rebuild, or installed on another Redis process
 	RebuildOldEpoch   RebuildReason = "old_epoch"          // the database has a newer epoch
 	RebuildOldSale    RebuildReason = "missed_change"      // the gate missed an operator's change
 	RebuildTooMany    RebuildReason = "admitted_too_many"  // the gate admitted more units than the stock had
