@@ -46,8 +46,8 @@ const (
 )
 
 const (
-	queuedLinger = 20 * time.Millisecond  // of an attempt for others to share its transaction with --ack queued, as no buyer waits
-	ackPause     = 100 * time.Millisecond // far shorter than the three seconds after which other instances take over entries
+	queuedLinger = 20 * time.Millisecond  // SettlerNeeds.Linger with --ack queued, where no buyer waits for the order
+	ackPause     = 100 * time.Millisecond // SettlerNeeds.AckPause: far less than 3 s, when other instances take entries over
 )
 
 // Options are what an instance gets besides its settings.
@@ -201,7 +201,7 @@ func (a *App) wire(ctx context.Context) error {
 	var units service.Peeker
 	var counter middleware.Counter = a.gates
 	if a.kind.UsesGate {
-		units, counter = a.gate, nil // the gate counts a request in the call that judges the request
+		units, counter = a.gate, nil // the gate's script that admits also counts the requests
 	}
 	soldOut := &service.SoldOut{Store: db, Gate: units, Catalog: a.Catalog, Now: clock}
 	var linger time.Duration
@@ -317,7 +317,7 @@ func (a *App) wire(ctx context.Context) error {
 	caller := &service.Caller{Store: db, Catalog: a.Catalog, IDs: a.IDs, Beacon: rounds, Observe: a.observe}
 	lines := &worker.Lines{Lease: lease, Caller: caller, Log: a.Log}
 	provider := payments.Service.Provider.Name()
-	changed := make(chan struct{}, 1) // by a sale's change on another instance
+	changed := make(chan struct{}, 1) // has a value after a change of a sale on another instance
 	hear := func(string) {
 		select {
 		case changed <- struct{}{}:
@@ -351,9 +351,9 @@ func (a *App) wire(ctx context.Context) error {
 	return nil
 }
 
-// Furnish creates the operator's account if it is missing, or gives it the password of the settings if they have another one,
-// unless built-in accounts are off. It creates a sale to try the engine on if the settings ask for it, and the database has no
-// sale and no campaign. password is the operator's if Furnish has generated it, else empty.
+// Furnish creates the operator's account if it is missing, and gives an existing account the password that the settings have, if
+// any. It does neither if built-in accounts are off. If the settings ask for a demo sale, and the database has no sale and no
+// campaign, Furnish creates that sale. It returns the operator's password if it has generated one, else "".
 func (a *App) Furnish(ctx context.Context) (password string, err error) {
 	if !a.accounts.Off {
 		if password, err = a.accounts.EnsureOperator(ctx, a.settings.AdminPassword); err != nil {
@@ -401,7 +401,7 @@ func (a *App) checks() []handler.Check {
 	return checks
 }
 
-// expired counts the units that were released with a sale's expired orders, and tells the gate.
+// expired counts the units that were released with a sale's expired orders, and tells the gate of them.
 func (a *App) expired(ctx context.Context, saleID string, releases []model.Release) {
 	for _, r := range releases {
 		a.observe.Note(observe.Event{Name: observe.Expired, N: int64(r.Units)})
@@ -430,8 +430,8 @@ func (a *App) Kill() {
 // LostRaces returns how often another writer overtook an optimistic transaction of this instance.
 func (a *App) LostRaces() int64 { return a.metrics.LostRaces() }
 
-// Close releases the listeners, the strategy, the stores and the tracing. It may follow New as well as Run. The error is about
-// the stores.
+// Close closes the listeners, the strategy, the stores and the tracing. It may follow New as well as Run. The error is about the
+// stores.
 func (a *App) Close() error {
 	for _, l := range []net.Listener{a.listener, a.opsListener} {
 		if l != nil {

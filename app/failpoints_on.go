@@ -14,9 +14,9 @@ import (
 	"flashsale/internal/observe"
 )
 
-// A build with the tag failpoints, for drills, kills itself with SIGKILL at the nth pass of the point that FLASHSALE_FAILPOINT names
-// as point:n, and shifts its clock by FLASHSALE_CLOCK_OFFSET. The points are "before STEP" and "after STEP", with the name of a
-// step in package observe.
+// A build with the tag failpoints, for drills, kills itself with SIGKILL at the nth pass of a point, if FLASHSALE_FAILPOINT is
+// POINT:N, and shifts its clock by FLASHSALE_CLOCK_OFFSET. The points are "before STEP" and "after STEP", with the name of a step
+// in package observe.
 var (
 	failpoint, nth, _ = strings.Cut(os.Getenv("FLASHSALE_FAILPOINT"), ":")
 	failAt, _         = strconv.ParseInt(nth, 10, 64)
@@ -37,7 +37,7 @@ func failpoints() observe.All { return observe.All{failpointObserver{}} }
 
 type failpointObserver struct{}
 
-// Begin passes no point for a gate that has no changes to be told about.
+// Begin passes the point before a step, except a TellGate without changes, and returns what passes the point after the step.
 func (failpointObserver) Begin(ctx context.Context, step observe.Step) (context.Context, func(error)) {
 	if step.Name != observe.TellGate || step.Items > 0 {
 		pass("before " + step.Name)

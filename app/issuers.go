@@ -12,8 +12,8 @@ import (
 	"flashsale/service/auth"
 )
 
-// trust makes the instance accept tokens of the issuers that the settings name, and returns the log-in at the first of them, nil
-// without a client id. An issuer that is away is asked for its keys again when one of its tokens comes.
+// trust makes the instance accept tokens of the issuers that the settings name, and returns the log-in at the first of them: nil
+// if there is no issuer or no client id. An issuer that is away is asked for its keys again when one of its tokens comes.
 func (a *App) trust(ctx context.Context) (*auth.Login, error) {
 	list, err := a.settings.Outside()
 	if err != nil || len(list) == 0 {

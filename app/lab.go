@@ -14,7 +14,7 @@ import (
 // answers as if the lab's routes did not exist.
 func (a *App) OpenLab(desk *lab.Desk) { a.lab.Desk = desk }
 
-// credentials matches the user and password in each of the comma-separated URLs of an address.
+// credentials matches the user and password in each of the URLs of an address, which are separated by commas.
 var credentials = regexp.MustCompile(`//[^/]*@`)
 
 // labStores returns the addresses of the lab's stores in a form that operators may see.

@@ -35,7 +35,7 @@ func (a *App) figures() model.Instance {
 	}
 }
 
-// running returns the ids of the instances that have reported within a time before now, or none if Redis does not answer.
+// running returns the ids of the instances whose last report is at most "within" old, or none if Redis does not answer.
 func (a *App) running(ctx context.Context, within time.Duration) (ids []string) {
 	now := a.Catalog.Now()
 	all, err := a.gate.Running(ctx, now)

@@ -20,16 +20,16 @@ const (
 	leaveStop = 500 * time.Millisecond
 )
 
-// part is a part of the app that starts and stops as a whole. To stop it is to call stop, then to end the context of the run
-// functions, and to wait until they return.
+// part is a part of the app that starts and stops as a whole. A part stops in three steps: stop is called, the context of the run
+// functions ends, and they return.
 type part struct {
 	name  string
 	run   []func(context.Context)
 	stop  func(context.Context) error
-	limit time.Duration // of stop; 0: stop has limits of its own, and its context is over
+	limit time.Duration // of stop; 0: stop has limits of its own, and gets a context that has ended
 }
 
-// parts returns the parts in the order in which they stop. They start in the reverse order. fail stops the app.
+// parts returns the parts in the order in which they stop. They start in the reverse order. The function fail stops the app.
 func (a *App) parts(fail func(error)) []part {
 	return []part{
 		{name: "waits", stop: a.endWaits},
@@ -85,8 +85,8 @@ func (p part) start(ctx context.Context) (end func() error) {
 	}
 }
 
-// serving returns the run functions that serve at a listener until the server is closed: none if the listener is nil. Requests
-// that are under way when their context ends are cancelled.
+// serving returns the run functions that serve at a listener until the server is closed: none if the listener is nil. When the
+// context of a run function ends, the requests that are under way are cancelled.
 func serving(s *http.Server, l net.Listener, fail func(error)) []func(context.Context) {
 	if l == nil {
 		return nil
@@ -107,7 +107,7 @@ func closing(end func()) func(context.Context) error {
 	}
 }
 
-// endWaits ends the waits of buyers for their orders, and those of clients for changes.
+// endWaits ends the waits of buyers for their orders, and live figures, exports and proofs. From now on, /readyz answers 503.
 func (a *App) endWaits(context.Context) error {
 	close(a.closing)
 	a.Waiters.Close()
@@ -144,7 +144,7 @@ func (a *App) drain(ctx context.Context) error {
 
 func (a *App) leave(ctx context.Context) error {
 	if err := a.gate.Leave(ctx); err != nil {
-		a.Log.Debug("can't remove this instance from the list", "error", err) // the list drops it once it stops reporting
+		a.Log.Debug("can't remove this instance from the list", "error", err) // the list drops an instance that stops reporting
 	}
 	return nil
 }

@@ -32,10 +32,10 @@ type Stores struct {
 	Redis    redis.UniversalClient
 	Replicas redis.UniversalClient // of Redis; nil if there are none
 	Embedded *embedded.Redis       // nil if Redis runs outside this process
-	Queue    worker.Queue          // nil: settlers work from the gate's stream alone
+	Queue    worker.Queue          // nil: nothing stands between the gate's stream and the settlers
 }
 
-// OpenStores opens the stores, without the queue. If traced is not nil, the calls of sampled requests become spans.
+// OpenStores opens the stores, without the queue. If traced is not nil, statements and commands of sampled requests become spans.
 func OpenStores(ctx context.Context, s *config.Settings, traced *tracing.Tracing) (st *Stores, err error) {
 	st = &Stores{}
 	if st.Database, err = repository.OpenBy(ctx, s.Database, s.DBMaxConns, traced.OpenDB); err != nil {
@@ -56,8 +56,8 @@ func OpenStores(ctx context.Context, s *config.Settings, traced *tracing.Tracing
 }
 
 // OpenRunning opens the stores of a running shop. The gate gets the command's name in place of an instance's id. The gate is nil
-// if Redis runs inside the process of the server, where no command can reach it. OpenRunning returns an error if the database
-// does not have the schema of this binary.
+// if Redis runs inside the server's process, where no command can reach Redis. OpenRunning returns an error if the database does
+// not have the schema of this binary.
 func OpenRunning(ctx context.Context, s config.Settings, command string) (*Stores, *gate.Gate, error) {
 	if s.Redis == config.EmbeddedRedis {
 		s.RedisReplicas = ""
@@ -83,7 +83,7 @@ func (st *Stores) Auditor(g *gate.Gate) *service.Auditor {
 	return &service.Auditor{Store: st.Database, Gate: g}
 }
 
-// OpenRedis makes the Redis client, which connects when it is first used. If url asks for the embedded Redis, it is started first.
+// OpenRedis makes the Redis client, which connects when it is first used. If url asks for the embedded Redis, that starts first.
 func (st *Stores) OpenRedis(url string) (err error) {
 	quietRedis() // each error in its log is also returned, and then logged by us
 	if url == config.EmbeddedRedis {
@@ -139,8 +139,8 @@ func (st *Stores) Close() error {
 var quietRedis = sync.OnceFunc(logging.Disable)
 
 // SecretOf returns the secret of a shop: the one in the settings, else the one that its server keeps in a file. If there is
-// neither, it makes the file for a server, which may make it, and else returns an error: no server would accept what a command
-// signs with a secret of its own.
+// neither, a server, which sets mayMake, gets a new secret, in a new file. A command gets an error: no server would accept what
+// the command signs with a secret of its own.
 func SecretOf(s *config.Settings, mayMake bool) (string, error) {
 	if s.Secret != "" {
 		return s.Secret, nil

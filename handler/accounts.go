@@ -16,10 +16,10 @@ import (
 
 // Bounds of the costly work that anonymous requests cause. See middleware.Places.
 const (
-	// hashesOfOne bounds the passwords from one address that are hashed or wait for that: half of what auth.Passwords lets wait.
+	// hashesOfOne bounds the passwords from one address that are hashed or wait to be: half of what auth.Passwords lets wait.
 	hashesOfOne = 16
-	// issuerCalls bounds the calls to an issuer that are under way, and issuerCallsOfOne those for log-ins from one address: enough
-	// for a hundred log-ins a second at an issuer that takes 300 ms, and few enough that a flood does not overload the issuer.
+	// issuerCalls bounds the log-ins that wait for an issuer: enough for a hundred a second at an issuer that takes 300 ms, and
+	// few enough that a flood does not overload the issuer. issuerCallsOfOne bounds the log-ins from one address among them.
 	issuerCalls      = 32
 	issuerCallsOfOne = 8
 )
@@ -47,7 +47,7 @@ func (a *Accounts) logIn(c *gin.Context) {
 	})
 }
 
-// byPassword reads a name and a password, and answers with the session that open begins for them.
+// byPassword reads a name and a password, and answers with the session that the function open returns for them.
 func (a *Accounts) byPassword(
 	c *gin.Context, status int, open func(ctx context.Context, name, password string) (service.Session, model.Verdict, *service.Invalid, error),
 ) {

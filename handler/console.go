@@ -15,11 +15,11 @@ import (
 const (
 	// consolePause is the wait between a change and the event that shows it: nobody can follow more than five events a second.
 	consolePause = 200 * time.Millisecond
-	// consoleCheck is how often a stream checks that its user may still see it, and writes: only a write shows that a client has
-	// left. The writes also keep proxies from closing the stream.
+	// consoleCheck is how often a stream checks that its user may still see it. Each time it also writes, since only a write
+	// shows that a client has left. The writes also keep proxies from closing the stream.
 	consoleCheck = time.Second
-	// maxConsoles is how many streams an instance may have open for the staff: far more than a shop needs. operatorConsoles of them
-	// are only for operators, so that others can't keep these out, and one user gets at most consolesOfOne.
+	// maxConsoles is how many streams an instance may have open for the staff: far more than a shop needs. operatorConsoles of
+	// them are only for operators, so that other users can't keep operators out. One user gets at most consolesOfOne.
 	maxConsoles, operatorConsoles, consolesOfOne = 100, 20, 20
 )
 
@@ -30,7 +30,7 @@ type Consoles struct {
 	all, others *middleware.Places // others: of the users who are not operators
 }
 
-// NewConsoles returns an empty set of streams. staff checks the users' tokens. The streams end when closing is closed.
+// NewConsoles returns an empty set of streams. The verifier checks the users' tokens. The streams end when the channel is closed.
 func NewConsoles(staff middleware.TokenVerifier, closing <-chan struct{}) *Consoles {
 	return &Consoles{
 		staff, closing,
@@ -38,7 +38,7 @@ func NewConsoles(staff middleware.TokenVerifier, closing <-chan struct{}) *Conso
 	}
 }
 
-// enter takes a place for one stream of a user, with the results of Places.Enter.
+// enter takes a place for one stream of a user, and returns what Places.Enter returns.
 func (s *Consoles) enter(who model.Identity) (leave func(), verdict model.Verdict) {
 	if who.Role.May(model.RoleOperator) {
 		return s.all.Enter(who.UserID)
@@ -55,9 +55,10 @@ func (s *Consoles) enter(who model.Identity) (leave func(), verdict model.Verdic
 	return func() { leaveAll(); leaveOthers() }, verdict
 }
 
-// stream sends server-sent events to a member of the staff until the client disconnects or takes longer than sendTimeout for a
-// write, the user may no longer see them, or the server stops. next returns the frames to send now, empty if there is no news,
-// and a channel that closes when there is news. Without a place, stream refuses the request as enter says.
+// stream sends server-sent events to a member of the staff. It ends when the client disconnects, the client takes longer than
+// sendTimeout for a write, the user may no longer see the events, or the server stops. The function next returns the frames to
+// send now, empty if there is no news, and a channel that closes when there is news. If enter gives no place, stream refuses the
+// request with enter's verdict.
 func (s *Consoles) stream(c *gin.Context, next func() (frames []byte, changed <-chan struct{})) {
 	leave, verdict := s.enter(middleware.IdentityOf(c))
 	if verdict != model.Accepted {
@@ -72,7 +73,7 @@ func (s *Consoles) stream(c *gin.Context, next func() (frames []byte, changed <-
 	check := time.NewTicker(consoleCheck)
 	defer check.Stop()
 	listens := sendToConsole(c, nothingNew) // shows the client that it is connected
-	look := time.After(0)                   // fires when next is due; nil while there is no change
+	look := time.After(0)                   // fires when it is time to call next; nil while nothing has changed
 	var changed <-chan struct{}
 	for listens {
 		select {

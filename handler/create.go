@@ -44,9 +44,10 @@ func (b termsBody) sale() model.Sale {
 	}
 }
 
-// create answers with the view of the thing that insert makes, and its path if it has one. With an Idempotency-Key, the thing's
-// id follows from the operator, the kind of the thing and the key: if there is such a thing, the answer shows it, or is
-// IdempotencyMismatch if another was asked for. repeated finds a thing by its id; its verdict is NotFound if there is none.
+// create makes a thing, such as a sale, by the function insert, and answers with its view, and its path if it has one. With an
+// Idempotency-Key, the thing's id follows from the operator, the kind of the thing and the key; otherwise insert gets no id. The
+// function repeated looks whether a thing with the id exists already. If its verdict is Accepted, the answer shows that thing; if
+// it is IdempotencyMismatch, the request asks for a different thing; NotFound means that nothing has the id.
 func create[T any](
 	c *gin.Context, view func(T) (view any, path string), ids model.OrderIDs, kind string,
 	repeated func(id string) (T, model.Verdict, error), insert func(id, actor string) (T, model.Verdict, *service.Invalid, error),

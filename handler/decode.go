@@ -35,16 +35,17 @@ const (
 	maxBodyBytes = 4 << 10
 	// maxOperatorBodyBytes fits the longest sale in Chinese: description and title, 2,200 characters, each escaped as six bytes.
 	maxOperatorBodyBytes = 16 << 10
-	// maxNoticeBytes fits a payment provider's notices, with the many fields that the engine does not read. Stripe names no bound.
+	// maxNoticeBytes fits a payment provider's notices, with many fields that the engine does not read. Stripe names no bound.
 	maxNoticeBytes = 256 << 10
-	// smallBodyBytes is the largest Content-Length for which the body, mostly of a purchase, is read into one buffer of that size.
+	// smallBodyBytes is the largest Content-Length for which the body is read into one buffer of exactly the announced length.
+	// The body of a usual purchase has 14 bytes.
 	smallBodyBytes = 64
 	// maxQuotedBytes bounds the part of a client's body that a refusal repeats, so that the refusal stays one readable line.
 	maxQuotedBytes = 100
 )
 
-// decode reads the request's body, a JSON object of no more than most bytes, into the value that into points to. If that fails,
-// it refuses the request as UnsupportedMediaType, TooLarge or BadRequest, with the right type, the bound or the reason.
+// decode reads the request's body, a JSON object of up to "most" bytes, into the value to which "into" points. If that fails, it
+// refuses the request as UnsupportedMediaType with the right type, TooLarge with the bound, or BadRequest with the reason.
 func decode(c *gin.Context, most int64, into any) bool {
 	body, ok := readBody(c, jsonBody, most)
 	if !ok {
@@ -57,7 +58,7 @@ func decode(c *gin.Context, most int64, into any) bool {
 	return invalid == nil
 }
 
-// takes returns a handler that decodes the request's body for next, or refuses the request as decode does.
+// takes returns a handler that decodes the request's body for the function next, or refuses the request as decode does.
 func takes[B any](most int64, next func(c *gin.Context, body B)) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		var body B
@@ -129,7 +130,7 @@ func decodeObject(body []byte, into any) *service.Invalid {
 		return &service.Invalid{Reason: emptyBody}
 	case !utf8.Valid(body):
 		return &service.Invalid{Reason: notUTF8}
-	case kind != jsontext.KindBeginObject && kind != jsontext.KindInvalid: // a null would leave into unchanged
+	case kind != jsontext.KindBeginObject && kind != jsontext.KindInvalid: // a null would pass as an empty object
 		return &service.Invalid{Reason: notAnObject}
 	}
 	err := json.Unmarshal(body, into, strict)
@@ -160,7 +161,7 @@ func decodeObject(body []byte, into any) *service.Invalid {
 	return &service.Invalid{Field: field, Reason: wrongType, Value: quoted(value)}
 }
 
-// Numbers that are longer, or whose exponent has more digits, are in the range of no field.
+// Numbers of more bytes, and exponents of more digits, are refused: no field needs them, and a huge exponent would take long.
 const longestNumber, longestExponent = 64, 2
 
 // integer decodes a whole number, which may also be written as 1.0 or 1e0.

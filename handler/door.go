@@ -18,7 +18,7 @@ import (
 // Door has what the stages before the handlers need: the limits, and what counts and records requests.
 type Door struct {
 	Limits    Limits
-	Counter   middleware.Counter                                         // nil: the gate counts users' requests in the call that admits
+	Counter   middleware.Counter                                         // nil: the gate's script that admits also counts users' requests
 	Trace     gin.HandlerFunc                                            // starts a span for each request; nil: no spans
 	Requested func(method, route string, status int, took time.Duration) // records a request that was answered
 	Tally     *service.Tally

@@ -20,7 +20,7 @@ const (
 	exportPatience = 10 * time.Second
 )
 
-// download sends a long answer in parts. The headers go out with the first part, so that an error before can be answered.
+// download sends a long answer in parts. The headers go out with the first part, so that an error before that can be answered.
 type download struct {
 	c       *gin.Context
 	closing <-chan struct{} // closed when the server stops: the answer ends
@@ -33,7 +33,7 @@ func (d *download) begin() {
 	d.c.Status(http.StatusOK)
 }
 
-// Write sends a part, which the client must take within exportPatience. If the server stops, it returns context.Canceled.
+// Write sends a part, which the client must take within exportPatience. If the server stops, Write returns context.Canceled.
 func (d *download) Write(part []byte) (int, error) {
 	select {
 	case <-d.closing:
@@ -53,8 +53,8 @@ func (d *download) Write(part []byte) (int, error) {
 	return n, err
 }
 
-// end ends the answer, as a refusal or a failure if there is one, unless the client is gone. An answer that has begun and can't
-// be finished breaks off, so that nobody takes a part for the whole.
+// end ends the answer. Unless the client is lost, an error becomes the request's failure, and a verdict other than Accepted its
+// refusal. If the answer has begun, an error also cuts the connection, so that nobody takes a part for the whole.
 func (d *download) end(verdict model.Verdict, err error) {
 	switch {
 	case d.lost:

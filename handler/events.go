@@ -27,16 +27,16 @@ const (
 	heartbeat = 15 * time.Second
 	// eventPause is the pause after an event, unless the sale starts or ends: nobody can read figures that change faster.
 	eventPause = 200 * time.Millisecond
-	// sendsPerSecond bounds the events that an instance sends to all its streams together, at some ten microseconds each. While
-	// stock changes all the time, a larger crowd gets events less often.
+	// sendsPerSecond bounds the events that an instance sends to all its streams together; each takes some ten microseconds. If
+	// there are more streams, and the stock changes all the time, each stream gets events less often.
 	sendsPerSecond = 5_000
 	// sendsAtOnce is the size of a batch of sends, small enough to leave time for purchases.
 	sendsAtOnce = 100
-	// sendTimeout is how long a client may take to accept an event, and so how long a stop of the server may wait.
+	// sendTimeout is how long a client may take to accept an event, and so how long a stop of the server may wait for a client.
 	sendTimeout = 2 * time.Second
 	// sendBuffer bounds the kernel's send buffer. A client that reads slowly sees figures as old as the buffer.
 	sendBuffer = 8 << 10
-	// maxStreams bounds the streams for buyers: their memory, and how long an event takes to reach all of them.
+	// maxStreams bounds the streams for buyers, and so their memory, and the time until an event has reached all: four seconds.
 	maxStreams = 20_000
 	// streamsFull is the Retry-After when there is no room for a stream. Streams end as visitors leave the pages that show them.
 	streamsFull = 5 * time.Second
@@ -50,7 +50,7 @@ type stockEvent struct {
 }
 
 // Streams are the open event streams of an instance. Their connections are hijacked from net/http, which would keep some 30 KiB
-// of buffers and stack for each. A small goroutine for each is enough.
+// of buffers and stack for each connection. One small goroutine for each is enough.
 type Streams struct {
 	*Offers
 	now     func() time.Time
@@ -134,7 +134,7 @@ func (s *Streams) ofCampaign(c *gin.Context) {
 	}
 }
 
-// answer answers with the events of a sale or campaign, or refuses as Unavailable if there is no room for another stream.
+// answer answers with the events of a sale or campaign, or refuses as Unavailable if enter finds no room for another stream.
 func (s *Streams) answer(c *gin.Context, id string) {
 	if isHead(c) {
 		streamHeader(c)
@@ -151,7 +151,7 @@ func (s *Streams) answer(c *gin.Context, id string) {
 		return
 	}
 	if outer, ok := conn.(interface{ NetConn() net.Conn }); ok {
-		conn = outer.NetConn() // unlike a listen.Conn, it notices that the client disconnects
+		conn = outer.NetConn() // a read from it notices that the client disconnects; one from a listen.Conn does not
 	}
 	streamHeader(c)
 	c.Header("Date", s.now().UTC().Format(http.TimeFormat))
@@ -169,7 +169,7 @@ func streamHeader(c *gin.Context) {
 	c.Header("X-Accel-Buffering", "no")
 }
 
-// serve runs a stream until the client disconnects or is too slow, or until the streams are closed.
+// serve runs a stream until the client disconnects or is too slow, the sale can't be read any more, or the streams are closed.
 func (s *Streams) serve(conn net.Conn, head []byte, saleID, known string) {
 	defer s.leave()
 	defer func() { _ = conn.Close() }()
@@ -210,8 +210,8 @@ func (s *Streams) part(saleID string, one *stream) {
 	}
 }
 
-// send writes the newest event to the client, unless it was already sent. If another call is running, that call does it. If the
-// client does not take the event in time, or the sale can't be read any more, send closes the connection, which ends serve.
+// send writes the newest event to the client, unless it was already sent. If an earlier send is running, it does that instead. If
+// the client does not take the event in time, or the sale can't be read any more, send closes the connection, which ends serve.
 func (one *stream) send() {
 	if one.calls.Add(1) > 1 {
 		return
@@ -292,7 +292,8 @@ func (s *Streams) watch(ctx context.Context, id string, to *service.Newest[*stoc
 	}
 }
 
-// read returns the sale, or the sales of the campaign, that has the id: none if nothing has it, or the database does not answer.
+// read returns the sale with the id, or the sales of the campaign with the id. It returns none if nothing has the id, or if the
+// database does not answer.
 func (s *Streams) read(ctx context.Context, id string) []model.Offer {
 	ctx, cancel := context.WithTimeout(ctx, requestLimit)
 	defer cancel()
@@ -310,7 +311,8 @@ func (s *Streams) read(ctx context.Context, id string) []model.Offer {
 	return sales
 }
 
-// stockView is the stock of a sale in an event. In the event of one sale it has the time; in that of a campaign, the sale's id.
+// stockView is the stock of a sale in an event. In a sale's event it has the time and no id, in a campaign's event the sale's id
+// and no time.
 type stockView struct {
 	ID        string          `json:"id,omitempty"`
 	Available int64           `json:"available"`
@@ -339,8 +341,8 @@ func eventOf(id string, sales []model.Offer, now time.Time) *stockEvent {
 		}
 	}
 	if first.Stock.Lined == model.InLine {
-		// The id leaves out the number of entries, which would cause events all the time while a line fills up. Everything else that
-		// is public about a line changes together with one of these values.
+		// The id leaves out the number of entries, which would cause events all the time while a line fills up, and the time of
+		// the first entry: heartbeats bring both. All else that is public about a line changes together with one of these values.
 		event.id = fmt.Sprintf("%s-%s-%d-%d", event.id, first.Line.Phase, first.Line.Serving, first.Revision)
 		event.frame = appendEvent(nil, "line", viewLine(first, first.State(now, first.Stock.Free())))
 	}

@@ -32,7 +32,7 @@ type Health struct {
 
 func (h *Health) live(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"status": "ok"}) }
 
-// ready answers with the results of the checks, at most readyAge old, without why a check failed: anybody may read the answer.
+// ready answers with the results of the checks, at most readyAge old, but not with the errors, since anybody may read the answer.
 func (h *Health) ready() gin.HandlerFunc {
 	var mu sync.Mutex
 	var states gin.H

@@ -9,7 +9,7 @@ import (
 	"flashsale/service"
 )
 
-// Holds lets the shop's own checkout read, settle, refund and release orders.
+// Holds lets the shop's own checkout read orders, report that they were paid or refunded, and release them.
 type Holds struct {
 	Service *service.Holds
 	Keys    []byte // the JSON Web Key Set of hold tokens
@@ -21,7 +21,7 @@ func (h *Holds) keys(c *gin.Context) {
 	c.Data(http.StatusOK, "application/jwk-set+json", h.Keys)
 }
 
-// get answers with an order and its buyer, as all handlers here do: the shop's server asks about the orders of all buyers.
+// get answers with an order and its buyer, as all handlers of orders here do: the shop's server asks about all buyers' orders.
 func (h *Holds) get(c *gin.Context) {
 	show(c, viewBuyersOrder)(h.Service.Hold(c.Request.Context(), c.Param("id")))
 }
@@ -55,7 +55,7 @@ func (h *Holds) release(c *gin.Context) {
 	show(c, viewBuyersOrder)(h.Service.Release(c.Request.Context(), c.Param("id"), userOf(c)))
 }
 
-// isID reports whether a field has the form of a user's id. If not, it refuses the request.
+// isID reports whether a field has the form of a user's id, which payments' references have too. If not, it refuses the request.
 func isID(c *gin.Context, field, id string) bool {
 	ok := model.ValidUserID(id)
 	if !ok {

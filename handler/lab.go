@@ -81,8 +81,8 @@ func viewLabRun(r *lab.State) *labRunView {
 	return &labRunView{stamp(r.StartedAt), r}
 }
 
-// events streams the run under way, or else the last one and then the next: a progress event at once and on each change, and a
-// done event at the end.
+// events streams the newest run, even if it is over, and then each later run: a progress event at once and on each change, and a
+// done event at the end of a run.
 func (l *Lab) events(c *gin.Context) {
 	var said *lab.State
 	l.Consoles.stream(c, func() (frames []byte, changed <-chan struct{}) {

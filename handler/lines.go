@@ -14,7 +14,7 @@ import (
 
 const (
 	// proofReaders is how many proofs an instance sends at the same time, and proofReadersOfOne how many of them to one address.
-	// Each takes about 100 KB, for a page of entries.
+	// Each proof takes about 100 KB of memory, for a page of entries.
 	proofReaders, proofReadersOfOne = 500, 10
 	// drawMaxAge is the Cache-Control of a proof, which does not change.
 	drawMaxAge = "public, max-age=3600"
@@ -53,7 +53,7 @@ func viewLine(o model.Offer, state model.SaleState) lineView {
 	return v
 }
 
-// Lines are the lines of sales: their state, the entries of buyers, the proof of their order, and what operators change.
+// Lines are the lines of sales: their state, the entries of buyers, the proof of the entries' order, and what operators change.
 type Lines struct {
 	*Offers
 	Service *service.Lines
@@ -103,7 +103,7 @@ func (l *Lines) challenge(c *gin.Context) {
 	answer(c, http.StatusOK, challenge, verdict, err)
 }
 
-// entryView is a user's own entry. Rank is missing until the order is fixed; units and until are those of a call.
+// entryView is a user's own entry. Rank is missing until the order is fixed. Only an entry that is called has Units and Until.
 type entryView struct {
 	Number   int64            `json:"number"`
 	Rank     *int64           `json:"rank,omitempty"`
@@ -165,7 +165,7 @@ func (l *Lines) extend(c *gin.Context, body extendBody) {
 
 // void removes entries from a sale's line before the seal.
 func (l *Lines) void(c *gin.Context) {
-	rule := model.VoidRule{From: -1, To: -1} // without users, from and to are required
+	rule := model.VoidRule{From: -1, To: -1} // so that from and to are required if there are no users
 	if !decode(c, maxOperatorBodyBytes, &rule) {
 		return
 	}

@@ -141,7 +141,7 @@ func viewFigures(f *service.SaleFigures) figuresView {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// stats answers with what the running instances report, without what figures sums up: requests by sale, and latencies.
+// stats answers with what the running instances report, but without the requests by sale and the latencies, which figures shows.
 func (l *Live) stats(c *gin.Context) {
 	views := map[string]gin.H{}
 	for id, i := range l.Instances(c.Request.Context()) {

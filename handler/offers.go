@@ -75,7 +75,7 @@ type saleView struct {
 	EntryWork          int64           `json:"entry_work,omitempty"`
 	CampaignID         string          `json:"campaign_id,omitempty"`
 	Variant            string          `json:"variant,omitempty"`
-	InLine             bool            `json:"in_line,omitempty"` // units go to those who wait, by call
+	InLine             bool            `json:"in_line,omitempty"` // units go only to those whose turn it is
 }
 
 func (f *Offers) saleView(o model.Offer) saleView {

@@ -16,7 +16,7 @@ import (
 	"flashsale/service"
 )
 
-// Page sizes of all lists. The largest page of sales, with the longest texts, has some 8 MB; one of campaigns 64 times as much.
+// Page sizes of all lists. The largest page of sales, with the longest texts, has some 8 MB; that of campaigns 64 times as much.
 const (
 	usualPage = 50
 	maxPage   = 500
@@ -62,7 +62,8 @@ func (o *Orders) listOfSale(c *gin.Context) {
 	})
 }
 
-// ofSale returns a filter for the route's sale and the query's status. If one of them does not exist, it ends the request.
+// ofSale returns a filter for the route's sale and the query's status. If there is no such sale or status, or the database does
+// not answer, ofSale ends the request, and ok is false.
 func (o *Orders) ofSale(c *gin.Context) (f model.OrderFilter, ok bool) {
 	offer, ok := o.offer(c)
 	if !ok {
@@ -140,8 +141,8 @@ func readPage(c *gin.Context) (cursor string, limit int, ok bool) {
 	return c.Query("cursor"), limit, true
 }
 
-// answerPage answers with the page of a list that the query asks for, or refuses a wrong query. read returns the page and the
-// cursor of the next one, which is empty on the last page, or model.ErrBadCursor.
+// answerPage answers with the page of a list that the query asks for, or refuses a wrong query. The function read returns the
+// page and the next page's cursor, empty on the last page; or model.ErrBadCursor if the engine did not issue the given cursor.
 func answerPage[T, V any](c *gin.Context, name string, view func(T) V, read func(cursor string, limit int) (list []T, next string, err error)) {
 	cursor, limit, ok := readPage(c)
 	if !ok {

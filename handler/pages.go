@@ -57,7 +57,7 @@ func newSalePages() pageCache[offerNow] {
 	}
 }
 
-// send answers with the page that is kept under the id if it was made for this value, else with a new one, which is kept if its own
+// send answers with the page that is kept under the id if it was made for this value, else with a new page, which is kept if its
 // status is 200.
 func (p pageCache[V]) send(c *gin.Context, id string, of V, render func() *prepared.Answer) {
 	page, ok := p.kept.GetIfPresent(id)
@@ -76,7 +76,7 @@ func (f *Offers) now(offer model.Offer) offerNow {
 	return offerNow{offer, offer.State(f.Catalog.Now(), offer.Stock.Free())}
 }
 
-// ofSale answers with a sale's HTML page. It is cached while the sale is in memory.
+// ofSale answers with a sale's HTML page. The page is cached while the sale is in memory.
 func (p *Pages) ofSale() gin.HandlerFunc {
 	pages := newSalePages()
 	return func(c *gin.Context) {

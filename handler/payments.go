@@ -14,7 +14,7 @@ import (
 	"flashsale/service"
 )
 
-// Sandbox is the payment provider in the binary, and serves its pages. Signed reports whether it has signed a callback.
+// Sandbox is the payment provider in the binary, and serves its pages. Signed reports whether the provider signed a callback.
 type Sandbox interface {
 	http.Handler
 	Signed(timestamp, signature string, body []byte) bool
@@ -33,14 +33,14 @@ func (p *Payments) start(c *gin.Context) {
 	answer(c, http.StatusCreated, view, verdict, err)
 }
 
-// form reads a form of at most maxBodyBytes for the next handler. It refuses the request as decode does.
+// form reads a form of at most maxBodyBytes for the next handler, or refuses the request as decode does.
 func form(c *gin.Context) {
 	if raw, ok := readBody(c, formBody, maxBodyBytes); ok {
 		c.Request.Body = io.NopCloser(bytes.NewReader(raw))
 	}
 }
 
-// signed lets a request pass only with the sandbox's signature, and stores its body for the next handler.
+// signed lets a request pass only with the sandbox's signature, and stores the request's body for the next handler.
 func (p *Payments) signed(c *gin.Context) {
 	raw, ok := readBody(c, jsonBody, maxBodyBytes)
 	switch {
@@ -56,7 +56,7 @@ func (p *Payments) signed(c *gin.Context) {
 // signedBody is the key under which signed stores the body in the context.
 const signedBody = "signed body"
 
-// callback takes the sandbox's report of a payment. The sandbox repeats the report until the answer is 200.
+// callback takes the sandbox's report of a payment. The sandbox repeats the report until the answer is 200, 404 or 409.
 func (p *Payments) callback(c *gin.Context) {
 	raw, _ := c.MustGet(signedBody).([]byte)
 	var body struct {

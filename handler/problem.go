@@ -83,7 +83,7 @@ var problems = encoded(map[model.Verdict]row{
 	model.Unavailable:          {http.StatusServiceUnavailable, "Unavailable", "The request can't be taken at the moment. Try again shortly.", "暂时不可用", "暂时无法受理请求，请稍后再试。"},
 })
 
-// row is a problem as problems writes it.
+// row is a problem as the table of problems has it.
 type row struct {
 	status                                     int
 	title, detail, chineseTitle, chineseDetail string
@@ -148,8 +148,8 @@ func logFailure(c *gin.Context, log *slog.Logger, err error) model.Verdict {
 	return verdict
 }
 
-// All requests share these values of headers, and nothing writes into them: Set replaces a slice, and Add copies it because it is
-// full.
+// All requests share these values of headers, and nothing writes into them: Set replaces a slice, and Add copies a slice that is
+// full, as these are.
 var (
 	languages   = [2][]string{{"en"}, {"zh"}}
 	byLanguage  = []string{"Accept-Language"}
@@ -161,8 +161,8 @@ var (
 // behindID is the end of a problem's JSON, after the request id. A request id needs no escaping.
 const behindID = `"}`
 
-// encodeProblem returns a problem's JSON up to the request id. field is empty if no field is wrong, and turn nil if the problem
-// is not about a line.
+// encodeProblem returns a problem's JSON up to the request id. The name of the field is empty if no field is wrong, and the turn
+// is nil if the problem is not about a line.
 func encodeProblem(verdict model.Verdict, status int, words text, field string, turn *middleware.Turn) []byte {
 	body, _ := json.Marshal(struct { // strings and an int always encode
 		Type   string        `json:"type"`

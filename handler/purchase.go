@@ -112,8 +112,8 @@ func strictQuantity(raw []byte) (int, *service.Invalid) {
 	return *body.Quantity, nil
 }
 
-// usualQuantity reads {"quantity":N} with spaces wherever JSON allows them and at most maxUsualDigits digits, and returns what
-// strictQuantity would. For any other body, right or wrong, it returns false, and strictQuantity decides.
+// usualQuantity reads {"quantity":N}, where N has at most maxUsualDigits digits and spaces are wherever JSON allows them, and
+// returns the same as strictQuantity. For any other body, right or wrong, it returns false, and strictQuantity decides.
 func usualQuantity(raw []byte) (quantity int, ok bool) {
 	rest := raw
 	for _, token := range []string{"{", `"quantity"`, ":"} {
@@ -148,8 +148,8 @@ func skipSpace(b []byte) []byte {
 	return b
 }
 
-// parsePrefer reads the preferences respond-async and wait (RFC 7240), without their parameters, and ignores others. ok is false
-// if wait is not a whole number of seconds up to 65,535, plain or in quotes.
+// parsePrefer reads the preferences respond-async and wait (RFC 7240), without their parameters, and ignores all others. ok is
+// false if the value of wait is not a whole number of seconds up to 65,535, plain or in quotes.
 func parsePrefer(headers []string) (p service.Preference, ok bool) {
 	for _, header := range headers {
 		for preference := range strings.SplitSeq(header, ",") {
@@ -187,7 +187,7 @@ func (p *Purchases) issuePath(c *gin.Context) {
 	}
 	lifetime := min(pathLifetime, offer.EndsAt.Sub(now)+time.Second)
 	if offer.Stock.Lined == model.InLine {
-		// With a valid ticket, the database need not be asked while the user's rank was not called yet.
+		// With a valid ticket, the database need not be asked before the turn of the user's rank.
 		until, rank, verdict, err := p.Lines.Turn(c.Request.Context(), userOf(c), offer, middleware.HeaderOf(c, "Line-Ticket"))
 		switch {
 		case err != nil:

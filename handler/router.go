@@ -1,5 +1,5 @@
-// Package handler is the HTTP API. Each handler decodes, makes one call and encodes. Only problem.go decides what a
-// client sees of a refusal or an error.
+// Package handler is the HTTP API. Each handler decodes, calls one method of a service, and encodes. Only problem.go decides what
+// a client sees of a refusal or an error.
 package handler
 
 import (
@@ -14,17 +14,17 @@ import (
 	"flashsale/model"
 )
 
-// requestLimit bounds all requests but streams, exports and proofs. It is the longest wait that a buyer may ask for, and well
-// within the server's write timeout.
+// requestLimit bounds requests that ask a store, except streams, exports of orders, and proofs; the service bounds purchases by
+// the same time. It is the longest wait that a buyer may ask for, and well within the server's write timeout.
 const requestLimit = 10 * time.Second
 
 // Signed callbacks, requests of the shop's checkout and requests of the staff have token buckets of their own, against a sender
 // that has a secret and sends too much. A request is charged after the check of its secret, a hash over a bounded text that costs
-// no more than a refusal; without a right secret, it is charged to the buckets of all strangers. So a crowd of strangers can't
-// delay payments or the staff.
+// no more than a refusal. Without a right secret, it is charged to the limits of its address and of the instance instead, as
+// requests of buyers are. So a crowd of strangers can't delay payments or the staff.
 const (
-	// callbackRate is how many signed callbacks may pass in a second, and how many requests of the shop's checkout: together more
-	// payments than a database can settle.
+	// callbackRate is how many signed callbacks and requests of the shop's checkout may pass in a second: more payments than a
+	// database can record.
 	callbackRate = 5_000
 	// operatorRate is how many requests of the staff may pass in a second: enough for a hundred consoles, or for a script.
 	operatorRate = 500
@@ -54,8 +54,8 @@ type API struct {
 	Rehearsals Rehearsals
 }
 
-// Router returns the handler of all routes. The stages run in the order of their cost, so that the cheapest one refuses a
-// request. Router returns an error if a trusted proxy is malformed.
+// Router returns the handler of all routes. The stages run in the order of their cost, so that a request is refused by the
+// cheapest stage that can. Router returns an error if a trusted proxy is malformed.
 func Router(a *API) (http.Handler, error) {
 	r, d := gin.New(), &a.Door
 	r.HandleMethodNotAllowed, r.RedirectTrailingSlash = true, false
@@ -88,8 +88,8 @@ func Router(a *API) (http.Handler, error) {
 	counter := d.timed("user_counter", middleware.UserCounter(d.Limits.User, d.Counter, func(error) { d.Observe.Note(observe.Event{Name: observe.Uncounted}) }))
 
 	all := routes{&r.RouterGroup}
-	// Routes without a limit, since each of these requests costs no more than a refusal: load balancers must always get an answer,
-	// a page without its style is broken, and operators have to reach their console.
+	// Routes without a limit, since these requests cost no more than a refusal: load balancers must always get an answer, a page
+	// without its style is broken, and operators have to reach their console.
 	all.GET("/healthz", a.Health.live)
 	all.GET("/readyz", a.Health.ready())
 	all.GET("/assets/:name", gin.WrapH(a.Assets))
@@ -100,7 +100,7 @@ func Router(a *API) (http.Handler, error) {
 	}
 
 	api := all.Group("/api/v1")
-	// The address limit applies only without a right secret: one provider, or one server of the shop, calls for all buyers.
+	// The address limit applies only without a right secret: one provider, or one server of the shop, acts for all buyers.
 	strangers := middleware.Strangers(address, instance)
 	if a.Payments.Sandbox != nil {
 		api.POST("/payments/callback", deadline, strangers, a.Payments.signed, callbackLimit, a.Payments.callback)
@@ -120,7 +120,7 @@ func Router(a *API) (http.Handler, error) {
 	memory := api.Group("", instance, address)
 	shown := memory.Group("", shadows)
 	shown.GET("/sales/:sale/events", a.Streams.ofSale) // no deadline: a stream has no end
-	// These routes, whose answers caches may keep, are mostly answered from memory. A handler that asks a store sets a limit itself.
+	// Caches may keep the answers of these routes. Most come from memory; a handler that asks a store sets a limit itself.
 	shared := shown.Group("")
 	if len(d.Limits.Origins) > 0 {
 		shared.Use(middleware.AnyOrigin())

@@ -34,7 +34,7 @@ func (s *Sales) time(c *gin.Context) {
 	c.JSON(http.StatusOK, gin.H{"now": stamp(now), "unix_ms": now.UnixMilli()})
 }
 
-// live answers with the JSON of all live sales.
+// live answers with the JSON of all sales that are not over, or ended lately.
 func (s *Sales) live() gin.HandlerFunc {
 	return s.allSales(func(live []model.Offer) *prepared.Answer { return salesJSON(gin.H{"sales": each(live, s.saleView)}) })
 }

@@ -98,8 +98,8 @@ func (c cell) parse(text, decimal string) (wrong service.Reason) {
 	return wrong
 }
 
-// grouped matches a whole number as spreadsheets show it, by the sign before its fraction: groups of three digits may be
-// separated, and a fraction may have only zeros.
+// grouped has, for each sign that may stand before a fraction, the pattern of a whole number as spreadsheets show it: groups of
+// three digits may be separated, and a fraction may have only zeros.
 var grouped = map[string]*regexp.Regexp{
 	".": regexp.MustCompile(`^(-?\d+|-?\d{1,3}(?:[, \x{a0}\x{202f}'’]\d{3})+)(?:\.0*)?$`),
 	",": regexp.MustCompile(`^(-?\d+|-?\d{1,3}(?:[. \x{a0}\x{202f}'’]\d{3})+)(?:,0*)?$`),
@@ -181,14 +181,14 @@ func readRows(raw []byte) (rows []sheetRow, decimal string, invalid *service.Inv
 	return rows, decimal, nil
 }
 
-// sheetRow is a row of a sheet that is not empty, with its number in the sheet.
+// sheetRow is a row that is not empty, with its number in the CSV: the line "sep=" and lines without a character do not count.
 type sheetRow struct {
 	number int
 	cells  []string
 }
 
-// readSheet reads a sheet into a new campaign: a row with the names of the columns, in any order, then one row for each sale,
-// where the columns of the campaign may be empty, or as in the row of the first sale. It returns what is wrong, or nil.
+// readSheet reads a sheet into a new campaign, and returns what is wrong, or nil. The first row has the names of the columns, in
+// any order. Each further row is a sale; its cells of the campaign must be empty, unless they are as in the first sale's row.
 func readSheet(raw []byte, b *campaignBody) *service.Invalid {
 	rows, decimal, invalid := readRows(raw)
 	if invalid != nil {

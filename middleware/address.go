@@ -17,7 +17,7 @@ import (
 // that would cost each request a clock reading, a queue and now and then a goroutine.
 const maxAddresses = 1 << 16
 
-// AddressLimit lets perSecond requests a second of each client address pass, and as many at once; 0 turns it off. All addresses
+// AddressLimit lets perSecond requests a second of each client address pass, and as many at once; 0 means no limit. All addresses
 // in the same /64 of IPv6 count as one. The address is gin's ClientIP, so forwarding headers count only if they come from a proxy
 // that the engine trusts. Outcomes: the next stage, or RateLimited with the time until a token is free.
 func AddressLimit(perSecond float64) gin.HandlerFunc {
@@ -38,8 +38,8 @@ func AddressLimit(perSecond float64) gin.HandlerFunc {
 
 // TrustProxies makes gin believe X-Forwarded-For, and no other header, if it comes from these addresses or networks. Proxies
 // write the header in several forms, so its lines are first made one list of addresses without ports, brackets and zones. If an
-// entry that is no address hides a request's client, the request counts as one of the proxy's address.
-// The error means that one of proxies is neither an address nor a network.
+// entry that is no address hides a request's client, the request counts as one from the proxy's address. The error means that
+// one of the proxies is neither an address nor a network.
 func TrustProxies(r *gin.Engine, proxies []string, log *slog.Logger) error {
 	r.RemoteIPHeaders = []string{"X-Forwarded-For"}
 	if len(proxies) > 0 {
@@ -88,9 +88,9 @@ func newAddressLimiters() *otter.Cache[netip.Prefix, *rate.Limiter] {
 	return otter.Must(&otter.Options[netip.Prefix, *rate.Limiter]{MaximumSize: maxAddresses})
 }
 
-// clientNetwork returns the network of c.ClientIP(). If the request has no X-Forwarded-For, it parses the address of the
-// connection itself, and so avoids the strings that ClientIP allocates. All texts that are not an address share the zero value,
-// and so one limiter.
+// clientNetwork returns the network of c.ClientIP(). If the request has no X-Forwarded-For, clientNetwork parses the connection's
+// address without ClientIP, and so avoids the strings that ClientIP allocates. All texts that are not an address share the zero
+// value, and so one limiter.
 func clientNetwork(c *gin.Context) netip.Prefix {
 	remote, err := netip.ParseAddrPort(c.Request.RemoteAddr)
 	address := remote.Addr()

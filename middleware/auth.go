@@ -10,13 +10,13 @@ import (
 )
 
 // TokenVerifier returns the identity of the user to whom a token was issued. model.ErrUnavailable means that the token can't be
-// checked now; any other error, that it is not valid.
+// checked now. Any other error means that the token is not valid.
 type TokenVerifier interface {
 	Verify(token string) (model.Identity, error)
 }
 
-// Authenticate lets requests with a valid bearer token pass and stores the identity for IdentityOf. All others get the same
-// Unauthenticated, which does not help a forger; or model.ErrUnavailable, if the token can't be checked now.
+// Authenticate lets requests with a valid bearer token pass, and stores the identity for IdentityOf. If a token can't be checked
+// now, the request fails with model.ErrUnavailable. All others get the same Unauthenticated, which does not help a forger.
 func Authenticate(v TokenVerifier) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		identity, err := identify(c, v)
@@ -32,9 +32,9 @@ func Authenticate(v TokenVerifier) gin.HandlerFunc {
 }
 
 // Shadows shows shadow sales and their orders only to the crowd of a rehearsal. Other sales and orders are shown to everybody
-// but a user who is logged in as one of the crowd. If the sender may not see the id in the route, unseen answers as if nothing
-// had that id. On routes with a log-in, Shadows comes after the log-in. On other routes Shadows checks the request's token
-// itself, and only if the id is that of a shadow sale.
+// but a user who is logged in as one of the crowd. If the sender may not see the id in the route, the handler "unseen" answers as
+// if nothing had that id. On routes with a log-in, Shadows comes after the log-in. On other routes Shadows checks the request's
+// token itself, and only if the id is that of a shadow sale or of its order.
 func Shadows(v TokenVerifier, unseen gin.HandlerFunc) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		for _, name := range [...]string{"sale", "campaign", "id"} { // the parameters with the id of a sale, a campaign or an order
@@ -78,14 +78,14 @@ func StillMay(c *gin.Context, v TokenVerifier, least model.Role) bool {
 // IdentityOf returns the identity of the user who makes the request, or the zero value if nobody was authenticated.
 func IdentityOf(c *gin.Context) model.Identity { return stateOf(c).identity }
 
-// RequireBuyer lets only users pass who may act as buyers. All others get Forbidden.
+// RequireBuyer lets only requests of users pass who may act as buyers. All others get Forbidden.
 func RequireBuyer(c *gin.Context) {
 	if !IdentityOf(c).MayBuy() {
 		Refuse(c, Refusal{Verdict: model.Forbidden})
 	}
 }
 
-// RequireRole lets only users pass who may do what needs the role least. All others get Forbidden.
+// RequireRole lets only requests of users pass whose role suffices where the given one is required. All others get Forbidden.
 func RequireRole(least model.Role) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		if !IdentityOf(c).Role.May(least) {

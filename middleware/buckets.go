@@ -10,18 +10,18 @@ import (
 	"flashsale/model"
 )
 
-// TokenBucket lets perSecond requests a second pass, and up to burst of them at once after a quiet time. A request waits for its
-// token, at most for wait; so at most perSecond*wait requests wait at any time. Outcomes: the next stage; RateLimited with the
-// time until a token is free; or the context's error if the client disconnects while the request waits.
+// TokenBucket lets perSecond requests a second pass, and after a quiet time as many at once as "burst" says. A request waits for
+// its token no longer than the time "wait", so at most perSecond*wait requests wait at any time. Outcomes: the next stage;
+// RateLimited with the time until a token is free; or the context's error if the client disconnects while the request waits.
 func TokenBucket(perSecond float64, burst int, wait time.Duration) gin.HandlerFunc {
 	limiter := rate.NewLimiter(rate.Limit(perSecond), burst)
 	return func(c *gin.Context) { waitToken(c, limiter, wait) }
 }
 
-// LeakyBucket lets requests pass one at a time, at least 1/perSecond seconds apart. Requests that come earlier wait, up to
-// capacity of them, and each for at most wait: so a burst becomes a steady stream for the stages behind, and requests that come
-// together have to wait even if the instance has nothing else to do. Outcomes: as for TokenBucket. A request that comes while
-// capacity requests wait also gets RateLimited.
+// LeakyBucket lets requests pass one at a time, at least 1/perSecond seconds apart. Requests that come earlier wait: at most as
+// many as "capacity" says, each no longer than the time "wait". So a burst becomes a steady stream for the stages behind, and
+// requests that come together have to wait even if the instance has nothing else to do. Outcomes: as for TokenBucket. A request
+// also gets RateLimited if it comes when as many as "capacity" says are waiting.
 func LeakyBucket(perSecond float64, capacity int, wait time.Duration) gin.HandlerFunc {
 	limiter := rate.NewLimiter(rate.Limit(perSecond), 1) // a token bucket for one token lets one request pass at a time
 	bucket := make(chan struct{}, capacity)
@@ -36,9 +36,9 @@ func LeakyBucket(perSecond float64, capacity int, wait time.Duration) gin.Handle
 	}
 }
 
-// waitToken lets the request pass if it gets a token within wait, with the outcomes of TokenBucket. Limiter.Wait reserves no
-// token that is further away. A reservation that is made and then cancelled would not work: its token is not given back in full
-// if another was made in between, so that in a flood cancelled reservations would use up the rate.
+// waitToken lets the request pass if it gets a token within the time "wait", with the outcomes of TokenBucket. Limiter.Wait
+// reserves no token that comes later. To make a reservation and cancel it would not work: if another was made in between, the
+// token is not given back in full, so that in a flood cancelled reservations would use up the rate.
 func waitToken(c *gin.Context, limiter *rate.Limiter, wait time.Duration) {
 	ctx, ok := c.Request.Context(), limiter.Allow()
 	if !ok && wait > 0 {

@@ -11,10 +11,10 @@ import (
 //
 // Answers outside of the API may be shown as pages. Other sites may not show them in a frame, where they could trick visitors
 // into pressing buttons. Such a page loads nothing unless its handler sets another Content-Security-Policy. Answers of the API
-// have neither this header nor X-Frame-Options, which would not protect them: they are not shown as pages, and are either public
-// or only for a client that sends an Authorization header.
+// have neither that header nor X-Frame-Options. These would not protect them: such answers are not shown as pages, and are either
+// public or only for a client that sends an Authorization header.
 func Headers() gin.HandlerFunc {
-	// All answers share these slices, and nothing writes into them: Set replaces a slice, and Add copies it because it is full.
+	// All answers share these slices, and nothing writes into them: Set replaces a slice, and Add copies these, which are full.
 	nosniff, noReferrer, noStore := []string{"nosniff"}, []string{"no-referrer"}, []string{"no-store"}
 	deny, nothing := []string{"DENY"}, []string{"default-src 'none'; frame-ancestors 'none'"}
 	return func(c *gin.Context) {
@@ -29,8 +29,8 @@ func Headers() gin.HandlerFunc {
 	}
 }
 
-// HeaderOf returns the first value of a request header, or "". name must be in the canonical form, to which GetHeader would
-// convert it first.
+// HeaderOf returns the first value of a request header, or "". The name must be in the canonical form, to which gin's GetHeader
+// would first have to convert it.
 func HeaderOf(c *gin.Context, name string) string {
 	if values := c.Request.Header[name]; len(values) > 0 {
 		return values[0]

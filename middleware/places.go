@@ -18,12 +18,12 @@ type Places struct {
 	sum   int
 }
 
-// NewPlaces creates places for all requests at a time, of which at most each may be of one client.
+// NewPlaces creates as many places as "all" says. One client may have at most as many of them at a time as "each" says.
 func NewPlaces(all, each int) *Places {
 	return &Places{all: all, each: each, taken: map[any]int{}}
 }
 
-// Enter takes a place for a client. The verdict is Accepted, and the caller must call leave after the costly part;
+// Enter takes a place for a client. The verdict is Accepted, and then the caller must call leave after the costly part;
 // RateLimited if the client has as many places as it may have; or Unavailable if all places are taken.
 func (p *Places) Enter(client any) (leave func(), verdict model.Verdict) {
 	p.mu.Lock()

@@ -13,7 +13,7 @@ import (
 	"flashsale/service"
 )
 
-// Refusal is a refused request. It implements error, so that a call can return it as one.
+// Refusal is a refused request. It implements error, so that a function can return a refusal as its error.
 type Refusal struct {
 	Verdict    model.Verdict
 	Invalid    *service.Invalid // what exactly is wrong; nil: the verdict's own text is enough
@@ -25,7 +25,7 @@ type Refusal struct {
 // Turn is a buyer's place in a line.
 type Turn struct {
 	Rank    *int64 `json:"rank,omitempty"` // nil: the rank is not known
-	Serving int64  `json:"serving"`        // all ranks below this one have been called
+	Serving int64  `json:"serving"`        // all ranks below this one have had their turn
 }
 
 func (r Refusal) Error() string { return string(r.Verdict) }

@@ -28,7 +28,7 @@ func RequestID() gin.HandlerFunc {
 // RequestIDOf returns the request's id, or "" if RequestID did not run.
 func RequestIDOf(c *gin.Context) string { return stateOf(c).requestID[0] }
 
-// validRequestID reports whether a client or proxy may choose this id. Others could write arbitrary text into the logs.
+// validRequestID reports whether a client or proxy may choose this id. Other ids could put arbitrary text into the logs.
 func validRequestID(id string) bool {
 	return model.ValidUserID(id) && !strings.Contains(id, ":")
 }

@@ -9,8 +9,8 @@ import (
 	"flashsale/model"
 )
 
-// Counter counts a user's request to a sale. If the user has made more requests than f allows, ok is false, and retryAfter is the
-// time until the window ends. An error means that the request could not be counted.
+// Counter counts a user's request to a sale. If the user has now made more requests than f allows in a window, ok is false, and
+// retryAfter is the time until the window ends. An error means that the request could not be counted.
 type Counter interface {
 	Count(ctx context.Context, saleID, userID string, f model.Frequency) (retryAfter time.Duration, ok bool, err error)
 }
@@ -19,7 +19,7 @@ type Counter interface {
 // that requests that are answered from memory need no timer.
 const countLimit = 10 * time.Second
 
-// UserCounter limits how often a user may send a request to the route's :sale. A zero freq.Limit turns the limit off.
+// UserCounter limits how often a user may send a request to the route's :sale. If freq.Limit is 0, there is no limit.
 // Outcomes: the next stage, or TooFrequent with the time until the window ends.
 //
 // With a nil counter the stage only stores freq for FrequencyOf: strategies that ask the gate count in the same script that

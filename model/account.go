@@ -13,9 +13,9 @@ type Role string
 const (
 	RoleBuyer    Role = "buyer"
 	RoleViewer   Role = "viewer"   // reads all that the console shows
-	RoleSupport  Role = "support"  // refunds orders and cancels them
+	RoleSupport  Role = "support"  // also refunds orders and cancels them
 	RoleOperator Role = "operator" // everything
-	RoleHolds    Role = "holds"    // only settles and releases orders, by the key of the shop's checkout; operators may too
+	RoleHolds    Role = "holds"    // only reads, settles, refunds and releases orders, for the shop's checkout; operators may too
 	RoleCrowd    Role = "crowd"    // an invented buyer of a rehearsal, who sees shadow sales only
 )
 
@@ -26,7 +26,7 @@ func Roles() []Role { return slices.Sorted(maps.Keys(ranks)) }
 
 func (r Role) Valid() bool { return ranks[r] > 0 }
 
-// May reports whether this role suffices where least is required. For RoleHolds, only holds and operator suffice.
+// May reports whether this role suffices where "least" is required. Where RoleHolds is required, only it and operator suffice.
 func (r Role) May(least Role) bool {
 	if least == RoleHolds {
 		return r == RoleHolds || r == RoleOperator
@@ -66,8 +66,8 @@ type Account struct {
 	UsedAt       time.Time // when a key was last used, to about a minute; zero: never
 }
 
-// The id of a key, or of an account of the staff, is its name behind one of these prefixes, so that the audit log is
-// readable. Only the id of the built-in operator has no prefix. No built-in user's name contains a colon.
+// The id of a key, or of an account of the staff, is its name behind one of these prefixes, so that the audit log is readable.
+// Only the built-in operator's id has no prefix. No built-in user's name contains a colon.
 const (
 	OperatorPrefix = "operator:"
 	KeyPrefix      = "key:"

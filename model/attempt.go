@@ -23,7 +23,7 @@ type Attempt struct {
 
 func (a Attempt) GateRef() GateRef { return GateRef{a.SaleID, a.CampaignID, max(a.Shards, 1)} }
 
-// StockView is what naive and mutex read in the database about an attempt, before they write its order.
+// StockView is what the strategies naive and mutex read in the database about an attempt, before they write its order.
 type StockView struct {
 	Offer   Offer
 	Now     time.Time // by the database's clock
@@ -48,7 +48,7 @@ type Frequency struct {
 }
 
 // Outcome is the result of an attempt. With Accepted the Order is durable. Queued means that the attempt was admitted and is
-// not settled yet. A refusal has a rejected Order if it was read back from the database, and else no Order.
+// not settled yet. A refusal has a rejected Order if the refusal was read back from the database, and else no Order.
 type Outcome struct {
 	Verdict    Verdict
 	Order      *Order        `json:",omitempty"`
@@ -57,10 +57,10 @@ type Outcome struct {
 }
 
 // Admission is the gate's answer to an attempt: Accepted if the gate has admitted the attempt, now or before (Repeated);
-// NoGate or Unsure if the gate cannot judge; otherwise a refusal. If Err is not nil, the attempt may have been admitted.
+// NoGate or Unsure if the gate can't judge; otherwise a refusal. If Err is not nil, the gate may have admitted the attempt.
 type Admission struct {
 	Outcome
-	Entry *Entry // of an attempt that this call has admitted
+	Entry *Entry // only of an attempt that was admitted now
 	Err   error
 }
 

@@ -12,7 +12,7 @@ const (
 	EventRefunded   EventType = "order.refunded"
 	EventRefundDue  EventType = "refund.due" // of a payment: its money has to go back
 	EventSaleOpened EventType = "sale.opened"
-	EventSoldOut    EventType = "sale.sold_out" // for the first time; units may come back
+	EventSoldOut    EventType = "sale.sold_out" // sent once, although units may come back
 	EventSaleEnded  EventType = "sale.ended"
 )
 
@@ -22,7 +22,7 @@ type Event struct {
 	Type    EventType
 	At      time.Time // by the database's clock
 	SaleID  string
-	Order   *Order   // with its status after the event, or with EventRefundDue its present one; nil for events of a sale
+	Order   *Order   // with its status after the event, but with its present status for EventRefundDue; nil for events of a sale
 	Payment *Payment // of EventRefundDue
 }
 

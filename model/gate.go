@@ -6,7 +6,7 @@ import (
 	"iter"
 )
 
-// GateRef names the gate of a sale. None of these ever changes.
+// GateRef names the gate of a sale. None of these values ever changes.
 type GateRef struct {
 	SaleID, CampaignID string // CampaignID is empty without a campaign
 	Shards             int    // at least 1
@@ -40,7 +40,7 @@ const (
 	RebuildPreheat    RebuildReason = "preheat"            // the sale is new
 	RebuildMissing    RebuildReason = "missing"            // the sale has no gate
 	RebuildNeeded     RebuildReason = "missing_at_attempt" // an attempt found no open gate
-	RebuildClosed     RebuildReason = "closed"             // closed by a rebuild, or installed on another Redis process
+	RebuildClosed     RebuildReason = "closed"             // left closed by a rebuild, or installed on another Redis process
 	RebuildOldEpoch   RebuildReason = "old_epoch"          // the database has a newer epoch
 	RebuildOldSale    RebuildReason = "missed_change"      // the gate missed an operator's change
 	RebuildTooMany    RebuildReason = "admitted_too_many"  // the gate admitted more units than the stock had
@@ -54,7 +54,7 @@ const (
 type GateContents interface {
 	Offer() Offer
 	Buyers(ctx context.Context) iter.Seq2[[]Buyer, error] // the users with live units
-	Known(ctx context.Context) iter.Seq2[[]Known, error]  // the orders and refusals, without those of lost attempts
+	Known(ctx context.Context) iter.Seq2[[]Known, error]  // the orders and refusals, without the refusals of lost attempts
 	Close()
 }
 

@@ -7,8 +7,8 @@ type Instance struct {
 	Secrets       string            `json:"secrets"` // equal on instances with the same secrets; reveals nothing else
 	Strategy      string            `json:"strategy"`
 	GateReachable bool              `json:"gate_reachable"`
-	Purchases     map[Verdict]int64 `json:"purchases"` // requests that reached the engine, by verdict
-	// Sales counts, by verdict, the purchase requests to each sale in memory, with those that the middleware refused.
+	Purchases     map[Verdict]int64 `json:"purchases"` // purchase requests that passed middleware and handler, by verdict
+	// Sales counts, by verdict, all purchase requests to each sale in memory, also those that the middleware refused.
 	Sales map[string]map[Verdict]int64 `json:"sales"`
 	// Stages has a list of counts for each stage: for each bound of the latency, how many purchases (transactions, for the
 	// settle) passed the stage within the bound, and as the last element how many passed it in all.

@@ -7,7 +7,7 @@ type Mode string
 
 const (
 	ModeRush Mode = "rush" // first come, first served
-	ModeLine Mode = "line" // the start shuffles the entries, later ones queue behind them; entrants are called to buy
+	ModeLine Mode = "line" // the start shuffles the entries, and later entries queue behind them; entrants are called to buy
 	ModeDraw Mode = "draw" // the start draws winners from the entries; winners get orders or, in a campaign, calls
 )
 
@@ -37,10 +37,10 @@ type Line struct {
 	Phase   Phase
 	Entries int64     // entries made so far; their numbers are 0 to Entries-1
 	Sealed  int64     // entries before the seal, which have their places in the shuffled order; 0 before the seal
-	Serving int64     // the next rank to look at: those below were called, drawn or passed over
+	Serving int64     // the next rank to look at: all lower ranks were called, drawn or passed over
 	FirstAt time.Time // when the first entry came; zero: there is none
 	Stopped bool      // nobody is called and no call ends, because the sale was paused or its start was put off
-	// In hex. Root, Secret and Seed are empty until the seal publishes them; without entries there is never a Seed.
+	// All four are in hex. Root, Secret and Seed are empty until the seal publishes them; without entries there is never a Seed.
 	Commitment, Root, Secret, Seed string
 	// With a beacon and entries, Root and Round are published together. Signature and Randomness, in hex, are what the round
 	// brings later; Secret and Seed are published after them.
@@ -56,13 +56,13 @@ type EntryState string
 
 const (
 	EntryWaiting EntryState = "waiting"
-	EntryCalled  EntryState = "called" // it has a call
-	EntrySpent   EntryState = "spent"  // it has become an order
-	EntryLapsed  EntryState = "lapsed" // its call ended without an order
+	EntryCalled  EntryState = "called" // the entry has a call
+	EntrySpent   EntryState = "spent"  // the entry has become an order
+	EntryLapsed  EntryState = "lapsed" // the entry's call ended without an order
 	EntryLeft    EntryState = "left"
-	EntryLost    EntryState = "lost"   // it still waited when the line was over
+	EntryLost    EntryState = "lost"   // the entry still waited, or was called, when the line was over
 	EntryVoid    EntryState = "void"   // the user has left before the seal; shown as left
-	EntryVoided  EntryState = "voided" // an operator has removed it before the seal
+	EntryVoided  EntryState = "voided" // an operator has removed the entry before the seal
 )
 
 // LineEntry is a user's entry in a sale's line.
@@ -76,13 +76,13 @@ type LineEntry struct {
 	New      bool      // the entry was made by this request
 }
 
-// VoidRule says which entries an operator removes from a line: those of Users or, if there are none, the numbers From to To. It
-// has the names of the API.
+// VoidRule says which entries an operator removes from a line: those of the Users or, if none are named, those with the numbers
+// From to To. The tags are the names in the API.
 type VoidRule struct {
 	Users  []string `json:"users"`
 	From   int64    `json:"from"`
 	To     int64    `json:"to"`
-	Reason string   `json:"reason"` // for the log
+	Reason string   `json:"reason"` // for the audit log
 }
 
 // Sealing is what the seal of a line needs.
@@ -92,7 +92,7 @@ type Sealing struct {
 	DrawLimit       int   // the limit of DrawQuantity; 0 before the seal, and without a draw
 }
 
-// DrawQuantity returns how many units a drawn entry gets. limit is the sale's limit per user at the seal, 0 for no limit.
+// DrawQuantity returns how many units a drawn entry gets. The limit is the sale's limit per user at the seal; 0 means no limit.
 func DrawQuantity(wanted, limit int) int {
 	if limit == 0 {
 		return wanted

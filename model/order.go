@@ -31,7 +31,7 @@ var transitions = map[OrderStatus][]OrderStatus{
 
 func (s OrderStatus) CanBecome(next OrderStatus) bool { return slices.Contains(transitions[s], next) }
 
-// Order is the durable acceptance of an attempt. A queued or rejected attempt is shown as an Order too, see Status.
+// Order is the durable acceptance of an attempt. A queued or rejected attempt is shown as an Order as well, with that Status.
 type Order struct {
 	ID             string
 	SaleID, UserID string
@@ -41,7 +41,7 @@ type Order struct {
 	Status         OrderStatus
 	Reason         Verdict // why the order was rejected; empty for all other orders
 	Source         Source
-	Epoch          int64 // of the sale's gate when the attempt was admitted, or sold without the gate
+	Epoch          int64 // of the sale's gate when the attempt was admitted, or was sold without the gate
 	IdempotencyKey string
 	CreatedAt      time.Time
 	ExpiresAt      time.Time // the buyer's deadline to pay; the expirer waits for a grace period beyond it
@@ -52,7 +52,7 @@ type Order struct {
 type Source string
 
 const (
-	FromStream   Source = "stream"   // admitted by the gate, settled from its stream
+	FromStream   Source = "stream"   // admitted by the gate into its stream, and settled
 	FromDatabase Source = "database" // sold in the database itself, without the gate
 	FromLine     Source = "line"     // bought by a buyer who was called
 	FromDraw     Source = "draw"     // the order of a winner of a draw
@@ -85,6 +85,6 @@ type GateChange struct {
 
 // ClockStep is a step forward of the database's clock. Orders made before the step get By more time before they expire.
 type ClockStep struct {
-	At time.Time // by that clock: orders made before the step have an earlier time, all others a later one
+	At time.Time // by the database's clock: orders made before the step have an earlier time, all others a later time
 	By time.Duration
 }

@@ -34,7 +34,7 @@ var withoutCents = []string{
 	"BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF", "UGX", "UYI", "VND", "VUV", "XAF", "XOF", "XPF",
 }
 
-// AllAmounts returns all amounts that a currency has, from low on. low is in the currency's smallest unit.
+// AllAmounts returns all amounts that a currency has, from "low" on, which is given in the currency's smallest unit.
 func AllAmounts(currency string, low int64) AmountRange {
 	if slices.Contains(withoutCents, currency) {
 		return AmountRange{Low: 100 * low, High: math.MaxInt64, Step: 100}
@@ -51,7 +51,7 @@ type Payment struct {
 	UserID        string // the order's
 	Quantity      int    // the order's
 	Provider      string
-	Reference     string // the provider's id of what it has opened for this payment; empty: nothing is opened yet, or it has no id
+	Reference     string // the provider's id of what it has opened for the payment; empty: nothing is opened yet, or that has no id
 	ProviderTxnID string // empty until the provider has reported a transaction
 	// AmountCents and Currency are what the buyer has to pay. Once a transaction has brought money, they are what came.
 	AmountCents int64
@@ -59,8 +59,8 @@ type Payment struct {
 	Status      PaymentStatus
 	CreatedAt   time.Time
 	ExpiresAt   time.Time // the order's deadline to pay
-	// Tries counts how often the provider has refused to open the payment. Once money has come, it counts how often the
-	// provider was asked to send the money back, or has reported that it did not arrive.
+	// Tries counts how often the provider has refused to open the payment. Once money has come, Tries counts how often the
+	// provider was asked to send the money back, or has reported that a refund did not arrive.
 	Tries int
 }
 

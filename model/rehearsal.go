@@ -7,7 +7,7 @@ type Rehearsal struct {
 	ID        int64
 	At        time.Time // when it was stored, by the database's clock
 	Version   string    // of the program
-	Verdict   string    // RehearsalPassed, or another
+	Verdict   string    // RehearsalPassed, or another verdict
 	Buyers    int64
 	Units     int64
 	PerSecond int64  // the most arrivals in a second

@@ -89,7 +89,7 @@ const MaxShards = 16
 
 func (s Sale) GateRef() GateRef { return GateRef{s.ID, s.Campaign.ID, max(s.Shards, 1)} }
 
-// Judge returns whether the sale sells at the instant now of a store's clock: Accepted, NotStarted, Ended or Paused.
+// Judge returns whether the sale sells at the instant now, by a store's clock: Accepted, NotStarted, Ended or Paused.
 func (s Sale) Judge(now time.Time) Verdict {
 	switch {
 	case s.Status == SaleClosed:
@@ -148,10 +148,10 @@ type Stock struct {
 	Called    int64 // units behind the calls under way
 	Held      int64 // units in pending orders
 	Paid      int64 // units in paid orders
-	Version   int64 // grows with every change of the row's units, of the epoch and of the sale by an operator
+	Version   int64 // grows with every change of the row's units, Epoch or Lined, and whenever an operator changes the sale
 	Epoch     int64 // the generation of the sale's gate
 
-	GateVersion int64 // the Version as of the newest change that the gate has to be told, see GateChange
+	GateVersion int64 // the Version after the newest change that the gate has to be told, see GateChange
 	WrongEpoch  int64 // a gate of this epoch or an older one admitted more units than the stock had, and must be replaced
 	Terms       int64 // changes whenever an operator changes the sale
 	Lined       Lined
@@ -162,7 +162,8 @@ type Stock struct {
 // Free returns the number of units that are in no live order. The API calls them available.
 func (s Stock) Free() int64 { return s.Available + s.Reserved + s.Called }
 
-// RefusalTime is how long an instance may refuse requests from memory after it has asked for a RefusalLease.
+// RefusalTime is how long an instance may refuse requests from memory after it has asked for a RefusalLease. It is shorter than
+// the second for which the lease keeps units from coming back, since that second is measured by another clock.
 const RefusalTime = 700 * time.Millisecond
 
 // RefusalLease allows an instance to refuse requests on a sold-out sale from memory. Two equal leases of a sale mean that
@@ -172,7 +173,7 @@ type RefusalLease struct {
 	Refusals    int64 // number of durable refusals
 }
 
-// Offer is a sale with its stock, as one read of the database returned them.
+// Offer is a sale with its stock and line, as one read of the database returned them.
 type Offer struct {
 	Sale
 	Stock Stock
@@ -191,7 +192,7 @@ type NewSale struct {
 type CampaignChange struct {
 	CampaignID string
 	Actor      string
-	Action     string // for the log
+	Action     string // for the audit log
 	Edit       func(*Campaign) Verdict
 	EditSale   func(*Sale) Verdict
 }
@@ -201,14 +202,14 @@ type CampaignChange struct {
 type SaleChange struct {
 	SaleID    string
 	Actor     string
-	Action    string // for the log
+	Action    string // for the audit log
 	Edit      func(*Sale) Verdict
 	AddQuota  int64
 	MostQuota int64  // the largest quota that AddQuota may lead to; 0: any
 	IfQuota   *int64 // the quota that the sale must have before the change; nil: any
 }
 
-// AuditEntry is an entry of the log of operations: an operator's action, or what the engine found, repaired or heard of a refund.
+// AuditEntry is an entry of the audit log: an operator's action, or what the engine found, repaired or heard about a refund.
 type AuditEntry struct {
 	At                    time.Time // by the database's clock
 	Actor, Action, Detail string
@@ -222,17 +223,17 @@ type Books struct {
 	BuyersUnits int64                 // live units over all users
 	CalledUnits int64                 // units over all calls
 	// For a sale in a campaign: the units over all users as counted for the campaign, the same as counted for its sales, and the
-	// number of users for whom the two differ. For the sale that has a campaign's line: its quota, the units that the campaign's
-	// sales have reserved, and 0. For any other sale they are 0.
+	// number of users for whom the two counts differ. For the sale that has a campaign's line: its quota, the units that the
+	// campaign's sales have reserved, and 0. For any other sale the three are 0.
 	CampaignUnits, CampaignSales, CampaignWrong int64
-	// If the sale has a line: the line's state, and how many entries there are, calls whose entry does not wait, and orders that
-	// need a spent entry and have none. The line of a campaign is in the books of the sale that has it.
+	// If the sale has a line: the line's state; the number of its entries; the number of calls whose entry does not wait; and the
+	// number of orders that need a spent entry and have none. A campaign's line is in the books of the sale that has the line.
 	Line                            Line
 	Entries, WrongCalls, WrongTurns int64
 }
 
-// Since describes what has changed since earlier books and may never change: the seal of the line, and that units which belong
-// to a line stay with it. An empty list means that all is well.
+// Since describes what differs from earlier books although it may never change: the seal of the line, and that units which belong
+// to a line stay with the line. An empty list means that all is well.
 func (b Books) Since(before Books) (list []string) {
 	was, is := before.Line, b.Line
 	if was.Root != "" && (was.Sealed != is.Sealed || was.Root != is.Root || was.Seed != "" && was.Seed != is.Seed) {

@@ -67,8 +67,8 @@ const (
 )
 
 var (
-	// ErrUnavailable: a store or service that the work needs does not answer, or too much work waits. Nothing was promised, and the
-	// caller may retry.
+	// ErrUnavailable: a store or service that the work needs does not answer, or too much work waits. Nothing was promised, and
+	// the caller may retry.
 	ErrUnavailable = errors.New("unavailable")
 	// ErrLostRace: another writer changed the stock row first; nothing was written.
 	ErrLostRace = errors.New("lost the race for the stock row")

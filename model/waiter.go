@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Waiter carries the outcome of an attempt to the buyer who waits. It travels with the attempt to the gate and with the entry to
-// the settler. Whoever decides the attempt calls Tell; only the first answer counts. The methods are safe for concurrent use.
+// Waiter carries the outcome of an attempt to the buyer who waits. The Waiter travels with the attempt to the gate, and with the
+// entry to the settler. Whoever decides the attempt calls Tell; only the first answer counts. The methods are safe for concurrent
+// use.
 type Waiter struct {
 	gone     <-chan struct{}
 	answer   chan answer // of capacity 1
@@ -22,7 +23,7 @@ type answer struct {
 	err     error
 }
 
-// NewWaiter makes the Waiter of a buyer who leaves when gone is closed.
+// NewWaiter makes the Waiter of a buyer who leaves when the channel is closed.
 func NewWaiter(gone <-chan struct{}) *Waiter {
 	return &Waiter{gone: gone, answer: make(chan answer, 1)}
 }
@@ -49,7 +50,7 @@ func (b *Waiter) queued() {
 	}
 }
 
-// AdmittedAt returns when the gate admitted the attempt; ok is false if it has not admitted the attempt.
+// AdmittedAt returns when the gate admitted the attempt; ok is false if the gate has not admitted it.
 func (b *Waiter) AdmittedAt() (at time.Time, ok bool) {
 	if !b.admitted.Load() {
 		return at, false
@@ -67,15 +68,15 @@ func (b *Waiter) Tell(o Outcome, err error) {
 
 func (b *Waiter) Answered() bool { return b.answered.Load() }
 
-// GiveUp ends the wait. The answer is Queued if the gate has admitted the attempt, and otherwise err: the gate may still admit
-// the attempt.
+// GiveUp ends the wait. The answer is Queued if the gate has admitted the attempt, and otherwise the error, although the gate may
+// still admit the attempt.
 func (b *Waiter) GiveUp(err error) {
 	if b.Hurry(); !b.admitted.Load() {
 		b.Tell(Outcome{}, err)
 	}
 }
 
-// Told waits for the answer and returns it. If the buyer leaves before, GiveUp ends the wait with context.Canceled. Told is
+// Told waits for the answer and returns it. If the buyer leaves before that, GiveUp ends the wait with context.Canceled. Told is
 // called at most once.
 func (b *Waiter) Told() (Outcome, error) {
 	select {

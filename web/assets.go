@@ -84,7 +84,7 @@ func makeAssets(sources map[string][]byte) (*Assets, error) {
 	return a, nil
 }
 
-// add prepares a file, unless that is done, after the files that it refers to. within are the files that wait for this file.
+// add prepares a file, unless it is prepared already, and before it the files that it refers to. The files "within" wait for it.
 func (a *Assets) add(sources map[string][]byte, name string, within []string) error {
 	source, ok := sources[name]
 	switch {

@@ -23,7 +23,7 @@ import (
 var pageFiles embed.FS
 
 const (
-	// policy lets a page load scripts, styles and data of this server only, none of them inline, and pictures also from elsewhere.
+	// policy lets a page load scripts, styles and data only from this server and never inline, and pictures also from elsewhere.
 	policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' https: data:; connect-src 'self'; " +
 		"frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 	// pageMaxAge lets a CDN answer for a second without asking the server. If a page is outdated by then, its scripts correct it.
@@ -31,7 +31,7 @@ const (
 	// apiPolicy lets the page /api load its style and picture. No script may run, since the page has none.
 	apiPolicy = "default-src 'none'; style-src 'self'; img-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 	pageType  = "text/html; charset=utf-8"
-	// mostChoices bounds the list of quantities.
+	// mostChoices bounds the list of quantities on a page. A sale's limit may be 10,000, and nobody chooses from so long a list.
 	mostChoices = 99
 )
 
@@ -89,8 +89,8 @@ var fixed = map[string]page{
 	"/console/lab":        {Name: "console-lab", Title: "Lab", Console: "lab"},
 }
 
-// NewPages makes the pages. now is the catalog's clock, and publicURL returns the URL under which buyers reach the server. An
-// error means that a template or the words are wrong.
+// NewPages makes the pages. The function now is the catalog's clock; publicURL returns the URL under which buyers reach the
+// server. An error means that a template or the words are wrong.
 func NewPages(now func() time.Time, assets *Assets, publicURL func() string, logIn LogIn) (*Pages, error) {
 	all, err := readWords(shopWords, consoleWords)
 	if err != nil {
@@ -160,7 +160,7 @@ func (p *Pages) Campaign(sales []model.Offer) *prepared.Answer {
 	return p.make("campaign", pageOf(p.whole(sales), "campaign.js", "campaign-line.js"))
 }
 
-// pageOf returns the page of a sale or of a campaign, which has the script lined if it has a line.
+// pageOf returns the page of a sale or of a campaign. The page has one of the two scripts: "lined" if HasLine, else "script".
 func pageOf(o offer, script, lined string) page {
 	show := page{Title: o.Title, Description: o.Description, Script: script, Sale: o}
 	if o.HasLine() {

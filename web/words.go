@@ -17,7 +17,7 @@ import (
 //go:embed words
 var wordFiles embed.FS
 
-// Folders of words. The pages of the shop load only its words, those of the console both.
+// Folders of words. The pages of the shop load only the shop's words, the pages of the console load both folders.
 const (
 	shopWords    = "words/shop"
 	consoleWords = "words/console"

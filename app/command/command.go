@@ -26,7 +26,7 @@ import (
 	"flashsale/service/auth"
 )
 
-// ErrViolation means that an audit found a sale whose sums disagree, or whose gate drifts from the database.
+// ErrViolation means that an audit has found a sale whose sums disagree, or whose gate drifts from the database.
 var ErrViolation = errors.New("the books don't balance")
 
 // Execute runs a command to its end, and returns its error. The settings must be valid for the command, see Validate.
@@ -108,8 +108,8 @@ func Validate(cmd *config.Command) error {
 }
 
 // gcPercent lets the heap grow to five times the live memory before a garbage collection. The live memory is some ten megabytes
-// of sales and tokens, while each request leaves a few kilobytes of garbage. Near memoryLimit, as with ten thousand connections,
-// the collector runs more often. In the environment, GOGC replaces gcPercent, and GOMEMLIMIT replaces memoryLimit.
+// of sales and tokens, while each request leaves a few kilobytes of garbage. Near memoryLimit, for example with ten thousand
+// connections, the collector runs more often. In the environment, GOGC replaces gcPercent, and GOMEMLIMIT replaces memoryLimit.
 const (
 	gcPercent   = 400
 	memoryLimit = 400 << 20
@@ -196,7 +196,7 @@ func migrate(ctx context.Context, command string, db *repository.Store, w io.Wri
 	return nil
 }
 
-// auditStores checks the sale that is named, else all sales, and changes nothing. It returns ErrViolation if a sale is wrong.
+// auditStores checks the sale that --sale names, or all sales, and changes nothing. It returns ErrViolation if a sale is wrong.
 func auditStores(ctx context.Context, cmd config.Command, w io.Writer) (err error) {
 	st, reached, err := app.OpenRunning(ctx, cmd.Settings, "audit")
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-const healthTimeout = 2 * time.Second // shorter than the usual period of health checks
+const healthTimeout = 2 * time.Second // of the request; shorter than the usual period of health checks
 
 // askHealth asks the server that listens on addr on this machine whether it lives, and returns an error if it does not answer
 // 200. The command exists because an image without a shell has no other program for a health check.

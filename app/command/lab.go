@@ -37,7 +37,7 @@ func validateLab(l *config.Lab) error {
 	)
 }
 
-// runLab runs the strategies and writes the results to stdout and to files. Progress goes to stderr if that is a terminal.
+// runLab runs the strategies and writes the results to stdout and to files. Progress is shown on stderr if that is a terminal.
 func runLab(ctx context.Context, cmd config.Command, version string, stdout, stderr io.Writer) (err error) {
 	if err := os.MkdirAll(cmd.Lab.Out, 0o750); err != nil {
 		return fmt.Errorf("--out: %w", err)
