@@ -60,8 +60,8 @@ func (g *Gate) Leave(ctx context.Context) error {
 	return g.client.HDel(ctx, instancesKey, g.instance).Err()
 }
 
-// Instances returns the figures of the running instances by their ids. It deletes those of instances that have stopped
-// reporting: at the time now, their last report is older than instanceTTL.
+// Instances returns the figures of the running instances by their ids, and deletes the figures of the others. An instance counts
+// as running if its last report is at most instanceTTL older than the time "now".
 func (g *Gate) Instances(ctx context.Context, now time.Time) (map[string]model.Instance, error) {
 	running, stopped, err := g.reports(ctx, now)
 	if len(stopped) > 0 {
