@@ -13,7 +13,7 @@ import (
 const (
 	// deliverPeriod is how often the feed is looked at for events that endpoints lack.
 	deliverPeriod = 250 * time.Millisecond
-	// forgetEvery is how many rounds of deliverPeriod pass between two deletions of old events.
+	// forgetEvery is how many rounds of deliverPeriod pass between two deletions of old events: about a minute.
 	forgetEvery = 240
 )
 
@@ -55,7 +55,7 @@ func (d *Deliverer) step(ctx context.Context) error {
 	return errors.Join(err, dueErr)
 }
 
-// send calls Deliver for an endpoint until there is nothing more to send now, or until ctx ends.
+// send calls Deliver for an endpoint until nothing more can be sent now, for example after a failure, or until ctx ends.
 func (d *Deliverer) send(ctx context.Context, id string) {
 	for more := true; more; {
 		var wait time.Duration

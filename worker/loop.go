@@ -28,7 +28,7 @@ func every(ctx context.Context, name string, period time.Duration, poke <-chan s
 	everyPaced(ctx, name, period, func() int { return 0 }, poke, log, step)
 }
 
-// everyPaced is every for a step that reads all live sales. sales returns their number, with which the period grows (pace).
+// everyPaced does what every does, for a step that reads all live sales. The period grows with sales(), their number (pace).
 func everyPaced(ctx context.Context, name string, period time.Duration, sales func() int, poke <-chan struct{}, log *slog.Logger, step func(context.Context) error) {
 	ticker, last := time.NewTicker(period), 1
 	defer ticker.Stop()
@@ -57,7 +57,7 @@ func everyPaced(ctx context.Context, name string, period time.Duration, sales fu
 	}
 }
 
-// ended waits until done is closed, or until ctx ends: then it returns the error of ctx.
+// ended waits until done is closed, or until ctx ends: in the second case it returns the error of ctx.
 func ended(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
@@ -84,8 +84,8 @@ const (
 	providerTimeout = 10 * time.Second
 )
 
-// callForEach calls do with each payment until ctx ends, at most providerCalls at once and each for at most providerTimeout. It
-// waits for all calls and returns the first error.
+// callForEach runs the function "do" for each payment until ctx ends, at most providerCalls at once and each for at most
+// providerTimeout. It waits for all of them and returns the first error.
 func callForEach(ctx context.Context, payments []model.Payment, do func(context.Context, model.Payment) error) error {
 	var calls errgroup.Group
 	calls.SetLimit(providerCalls)

@@ -121,8 +121,8 @@ func (l *link) close() {
 	_ = l.conn.Close() // the connection may be lost already
 }
 
-// publishing runs call on the publisher's connection, one caller at a time. It connects first if there is no open connection, and
-// closes the connection if call fails. doing says in the error what call does.
+// publishing runs the function "call" on the publisher's connection, one caller at a time. It connects first if there is no open
+// connection, and closes the connection if the function fails. "doing" says in the error what the function does.
 func (q *RabbitMQ) publishing(ctx context.Context, doing string, call func(*link) error) (err error) {
 	var l *link
 	select {
@@ -146,7 +146,7 @@ func (q *RabbitMQ) publishing(ctx context.Context, doing string, call func(*link
 	return nil
 }
 
-// Publish implements worker.Queue. A call has at most batchMost entries.
+// Publish implements worker.Queue. It takes at most batchMost entries, since l.refused has room for as many returns.
 func (q *RabbitMQ) Publish(ctx context.Context, _ string, entries []model.Entry) error {
 	return q.publishing(ctx, "publish to RabbitMQ", func(l *link) error {
 		confirms := make([]*amqp.DeferredConfirmation, len(entries))
@@ -199,8 +199,8 @@ func (q *RabbitMQ) Consume(ctx context.Context, settle settleFunc) error {
 	if err != nil {
 		return err
 	}
-	// The library's channel of deliveries is unbuffered. Copy them to a buffered one, so that a batch has all that have arrived. It
-	// holds as many as the broker sends ahead of an acknowledgement.
+	// The library's channel of deliveries is unbuffered. Copy them to a buffered one, so that a batch has all that have arrived. The
+	// buffer holds as many as the broker sends ahead of an acknowledgement.
 	ready := make(chan amqp.Delivery, prefetch)
 	var copying sync.WaitGroup
 	copying.Go(func() {
@@ -270,8 +270,8 @@ func (q *RabbitMQ) handle(ctx context.Context, batch []amqp.Delivery, settle set
 	return nil
 }
 
-// Delay implements worker.Delayer. Each call declares the wait queue of its delay, which creates the queue, or extends its life
-// past the message that follows. A wait queue that is no longer used expires by itself.
+// Delay implements worker.Delayer. It declares the wait queue of this delay each time, which creates the queue, or extends its
+// life past the message that follows. A wait queue that is no longer used expires by itself.
 func (q *RabbitMQ) Delay(ctx context.Context, d time.Duration) error {
 	return q.publishing(ctx, "delay a wake-up by RabbitMQ", func(l *link) error {
 		name := q.name + ".wait." + strconv.FormatInt(d.Milliseconds(), 10)
