@@ -45,7 +45,7 @@ func idField(orderID string) string { return " " + orderID }
 // userFields is a pattern of Redis that matches the fields of users in the hash of units, and no others.
 const userFields = "[^ ]*"
 
-// stagedKey returns the key in which one try of a rebuild stages the new contents of key.
+// stagedKey returns the key in which one try of a rebuild stages what will replace the contents of "key".
 func stagedKey(key, try string) string { return key + ":staged-" + try }
 
 // countersKey returns the key of the counters of requests in the present window. On a Cluster each shard has such a key;

@@ -18,8 +18,8 @@ import (
 // Connections is how many connections one instance opens to one Redis at most: those of its pool, and one for Listen.
 const Connections = poolSize + 1
 
-// Sizes in bytes in the memory of a 64-bit Redis 7.0: at least the sizes that TestRoomIsEnough measures for user ids of 36
-// characters and idempotency keys of 32, and at most their doubles.
+// Sizes in bytes in the memory of a 64-bit Redis 7.0. They are one to two times the sizes that TestRoomIsEnough measures for user
+// ids of 36 characters and idempotency keys of 32.
 const (
 	// bytesHeld is for an admitted attempt: its user and its known id.
 	bytesHeld = 300
@@ -62,7 +62,7 @@ const lookTrips = 5
 var configs = []string{"maxmemory-policy", "appendonly", "appendfsync", "save", "maxclients", "min-replicas-to-write"}
 
 // Servers returns the state of every Redis server that may hold a gate (no replicas), in the order of their addresses, and
-// changes nothing there. now is the caller's clock. After an error, the states of some servers are missing or incomplete.
+// changes nothing there. "now" is the caller's clock. After an error, the states of some servers are missing or incomplete.
 func (g *Gate) Servers(ctx context.Context, now func() time.Time) (list []Server, err error) {
 	var mu sync.Mutex
 	ask := func(ctx context.Context, client *redis.Client) error {

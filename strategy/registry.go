@@ -98,7 +98,7 @@ type Strategy interface {
 	Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error)
 	// Healthy returns an error that names what the strategy lacks, or nil.
 	Healthy() error
-	// Close refuses new attempts, ends what the strategy started, and waits for its end.
+	// Close refuses new attempts, ends what the strategy has started, and waits until that has ended.
 	Close()
 }
 

@@ -22,8 +22,8 @@ const (
 // sales in each step and would take the stores' processor time from the buyers.
 func pace(sales int) int { return min(max(sales/paceSales, 1), paceMost) }
 
-// every calls step at once, then after each period and on each value of poke, until ctx ends. It logs the first of
-// several failures in a row, and the first success after them.
+// every calls "step" at once, then after each period and on each value from the channel "poke", until ctx ends. It logs the first
+// of several failures in a row, and the first success after them.
 func every(ctx context.Context, name string, period time.Duration, poke <-chan struct{}, log *slog.Logger, step func(context.Context) error) {
 	everyPaced(ctx, name, period, func() int { return 0 }, poke, log, step)
 }
@@ -67,8 +67,8 @@ func ended(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// Lease gets the lease of a loop for this instance, or extends it, for ttl from now. mine is false if another instance has it. By
-// leases, loops work on one instance at a time, which only saves work: two instances at once are safe.
+// Lease gets the lease of a loop for this instance, or extends it, for the time "ttl" from now. mine is false if another instance
+// has it. By leases, loops work on one instance at a time, which only saves work: two instances at once are safe.
 type Lease func(ctx context.Context, loop string, ttl time.Duration) (mine bool, err error)
 
 // AuditLog records in the database what the engine finds or does by itself.

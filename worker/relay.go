@@ -38,9 +38,9 @@ const (
 type Queue interface {
 	// Publish returns nil when the broker has stored all entries. After an error the broker may have some of them.
 	Publish(ctx context.Context, saleID string, entries []model.Entry) error
-	// Consume passes published entries to settle, those of one sale at a time, and acknowledges them to the broker after
-	// settle has returned nil. It returns when ctx has ended, and before that only with an error: settle failed, or the
-	// connection was lost. Entries that are not acknowledged by then are delivered again, to any consumer.
+	// Consume passes published entries to "settle", those of one sale at a time, and acknowledges them to the broker after "settle"
+	// has returned nil. It returns when ctx has ended, and before that only with an error: "settle" failed, or the connection was
+	// lost. Entries that are not acknowledged by then are delivered again, to any consumer.
 	Consume(ctx context.Context, settle func(ctx context.Context, saleID string, entries []model.Entry) error) error
 	// Ping checks that the broker answers.
 	Ping(ctx context.Context) error
@@ -115,7 +115,7 @@ func (r *relay) try(ctx context.Context, call func(context.Context) error) bool 
 	return err == nil
 }
 
-// fails logs the first of several failures in a row, which end when deliver gets entries again.
+// fails logs the first of several failures in a row. The row ends when deliver gets entries again.
 func (r *relay) fails(err error) {
 	if !r.failing.Swap(true) {
 		r.settler.Log.Error("the queue fails; entries are settled without it", "error", err)

@@ -25,7 +25,7 @@ const (
 	settleBatch = 512
 	// ackMost is how many entries one call of the gate deletes from the streams at most: Lua's unpack takes fewer than 8,000 values.
 	ackMost = 4 * settleBatch
-	// mostHeld is how many entries are in memory at most, some 2 KiB each. Further ones stay in their streams until there is room.
+	// mostHeld is how many entries are in memory at most, some 2 KiB each. Others stay in their streams until there is room.
 	mostHeld = 1 << 16
 	// sweepPeriod is how often all streams are searched for entries that were left behind, with few sales (pace).
 	sweepPeriod = time.Second
@@ -415,8 +415,8 @@ func (s *Settler) nextAcks() ([]model.Entry, []model.Outcome) {
 
 // settle tries until the entries are settled or found to be broken, or until ctx ends. Before each further try it asks the stream
 // which entries are still there: another instance may have settled some, and entries that were lost with Redis must not become
-// orders after their buyers were told that they are lost. It returns the entries that it has settled, with their outcomes; or the
-// broken ones, with model.ErrBroken; or no entries, with an error only if ctx has ended.
+// orders after their buyers were told of the loss. It returns the entries that it has settled, with their outcomes; or the broken
+// ones, with model.ErrBroken; or no entries, with an error only if ctx has ended.
 func (s *Settler) settle(ctx context.Context, gate model.GateRef, entries []model.Entry) ([]model.Entry, []model.Outcome, error) {
 	for try := 0; ; try++ {
 		if try > 0 {

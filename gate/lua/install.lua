@@ -4,7 +4,7 @@
 -- ARGV[1] epoch  [2] number of entries that the stream must have: those that were in it at the snapshot of the
 --   contents and not settled  [3] time when all keys expire, ms  [4] 1: open the gate; 0: open.lua will open it; then
 --   the fields and values of the gate
--- Returns 1: installed, by this call or by an earlier one whose reply was lost; 0: there is an open gate of this epoch,
+-- Returns 1: installed, by this run or by an earlier one whose reply was lost; 0: there is an open gate of this epoch,
 --   or a newer gate, or the gate is closed for a newer one; 2: the stream has another length, or the staged hash has expired,
 --   so that the rebuild must start again.
 -- The old gate is closed, so its stream can only have shrunk: a stream of the same length is unchanged.

@@ -4,8 +4,8 @@
 --   values: id of the entry, user, units, and what to give back: 'user' the user's units only (the attempt was refused as sold
 --   out, since the gate had too many units), 'all' the user's units and the gate's. Then the entries that have become orders, in
 --   groups: the units of each entry, the number of entries, and their ids.
--- Returns for each gate how many of the entries were still in the stream. Counters change only for entries that this call
---   deletes, so that each entry counts once, and a call that is repeated because its reply was lost changes nothing. If the
+-- Returns for each gate how many of the entries were still in the stream. Counters change only for entries that this run
+--   deletes, so that each entry counts once, and a run that is repeated because its reply was lost changes nothing. If the
 --   script fails at a gate, for example because a key is damaged, the text of the error stands in place of the number, and the
 --   other gates are served. If it fails at all gates, it returns the first error.
 -- The gate's epoch doesn't matter here, since an install counts the entries that are still in the stream. Gates at which all

@@ -62,7 +62,7 @@ type link struct {
 	refused chan amqp.Return // messages that the broker has returned, because it has no queue for them
 }
 
-// dial connects and calls prepare with the link. It fails, and closes the connection, if prepare fails or ctx ends meanwhile.
+// dial connects and gives the link to "prepare". It fails, and closes the connection, if "prepare" fails or ctx ends meanwhile.
 func (q *RabbitMQ) dial(ctx context.Context, prepare func(*link) error) (*link, error) {
 	l := &link{refused: make(chan amqp.Return, batchMost)}
 	letGo := func() bool { return true }
