@@ -34,7 +34,7 @@ type Deliverer struct {
 	round     int
 }
 
-// Run delivers until ctx ends and the messages under way are finished.
+// Run delivers until ctx ends. Then the messages under way are broken off; they are sent again later, by any instance.
 func (d *Deliverer) Run(ctx context.Context) {
 	every(ctx, "delivery of events", deliverPeriod, nil, d.Log, d.step)
 	d.endpoints.wait()

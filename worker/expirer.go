@@ -51,7 +51,7 @@ type Expirer struct {
 	sales apart
 }
 
-// Run expires orders until ctx ends, and until the transactions under way are finished.
+// Run expires orders until ctx ends. Then it cancels the transactions under way, and waits for their end.
 func (e *Expirer) Run(ctx context.Context) {
 	e.sales = apart{
 		patience: expirePatience, rest: expireRest, restMost: expireRestMost, broken: e.violated, log: e.Log,

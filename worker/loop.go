@@ -1,4 +1,4 @@
-// Package worker holds the loops that run beside the requests. Each returns when its context has ended and its work is finished.
+// Package worker holds the loops that run beside the requests. Each returns when its context has ended and its work has stopped.
 package worker
 
 import (
