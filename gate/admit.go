@@ -159,7 +159,7 @@ func (b *shardBatch) admission() (keys []string, args []any) {
 	return keysOf(b.tags[b.home]), args
 }
 
-// answers reads a reply of admit.lua to attempts.
+// answers returns the answers that a reply of admit.lua has for attempts.
 func (g *Gate) answers(attempts []model.Attempt, r gateReply) ([]model.Admission, error) {
 	reply, _ := r.value.([]any)
 	switch {

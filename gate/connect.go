@@ -14,7 +14,7 @@ const (
 	ioTimeout = 500 * time.Millisecond
 	// retries is low because each retry lengthens the wait. Running a script again after a lost reply is harmless.
 	retries = 1
-	// redirects is for a Cluster: one redirect, to the node that has the slot, and the retries there.
+	// redirects bounds the further tries of a Cluster's client: one redirect, to the node that has the slot, and the retries there.
 	redirects = 1 + retries
 	// poolSize connections, in a Cluster to each node, are enough for thousands of attempts: up to 256 attempts share a command.
 	poolSize = 64

@@ -107,7 +107,7 @@ type staging struct {
 func (s *staging) units(shard int) string { return stagedKey(unitsKey(s.tags[shard]), s.name) }
 
 // send sends commands for each shard, renews the expiry of the staged keys, and returns model.ErrStreamMoved if the length of a
-// stream is not that in s.lengths: an entry was settled, and the rebuild has to start again.
+// stream differs from that in s.lengths: then an entry was settled, and the rebuild has to start again.
 func (s *staging) send(ctx context.Context, commands func(p redis.Pipeliner, shard int)) error {
 	lengths := make([]*redis.IntCmd, len(s.tags))
 	_, err := s.gate.client.Pipelined(ctx, func(p redis.Pipeliner) error {

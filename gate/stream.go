@@ -145,8 +145,8 @@ func shardsOf(entries []model.Entry) (shards []*shardEntries) {
 	return shards
 }
 
-// parse parses messages of a shard's stream as entries. A message that is not a valid entry can't be settled, refused or
-// credited: parse deletes it and returns its text in bad, for the log. It stops with an error if a deletion fails.
+// parse parses messages of a shard's stream as entries. A message that is not a valid entry can't be settled or refused, nor its
+// units given back: parse deletes it and returns its text in bad, for the log. It stops with an error if a deletion fails.
 func (g *Gate) parse(ctx context.Context, gate model.GateRef, tag string, messages []redis.XMessage) (entries []model.Entry, bad []string, err error) {
 	entries = make([]model.Entry, 0, len(messages))
 	for _, m := range messages {

@@ -102,7 +102,7 @@ type Strategy interface {
 	Close()
 }
 
-// stateless has the methods of a strategy that starts nothing, and that lacks nothing but what the checks of the stores report.
+// stateless has the methods of a strategy that starts nothing. The checks of the stores report what such a strategy lacks.
 type stateless struct{}
 
 func (stateless) Healthy() error { return nil }

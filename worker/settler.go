@@ -39,7 +39,7 @@ const (
 	// settleTimeout bounds a transaction. After that, another transaction tries to settle its entries.
 	settleTimeout = 3 * time.Second
 	// retryPause is the longest pause before the second try of a batch. It doubles with each try, so that a sale whose rows stay
-	// locked does not always occupy a connection, up to retryMost, so that a batch succeeds soon after the database is back.
+	// locked does not always occupy a connection. Its bound is retryMost, so that a batch succeeds soon after the database is back.
 	retryPause = 200 * time.Millisecond
 	retryMost  = 8 * retryPause
 	// mixedTimeout bounds a transaction that settles several sales. After that each sale is settled alone: a row may be locked.

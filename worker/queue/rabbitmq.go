@@ -107,7 +107,7 @@ func (q *RabbitMQ) open(l *link) (err error) {
 	return l.channel.Confirm(false)
 }
 
-// cutWith has the socket closed when ctx ends, until a call of letGo, because most calls of the library observe no context.
+// cutWith closes the socket when ctx ends, unless letGo was called before: most calls of the library observe no context.
 func (l *link) cutWith(ctx context.Context) (letGo func() bool) {
 	return context.AfterFunc(ctx, func() { _ = l.socket.Close() })
 }
