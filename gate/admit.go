@@ -11,7 +11,7 @@ import (
 	"flashsale/model"
 )
 
-// verdicts maps the codes that admit.lua returns to outcomes.
+// verdicts has the outcome for each code that admit.lua returns.
 var verdicts = [...]model.Outcome{
 	0:  {Verdict: model.Accepted},
 	1:  {Verdict: model.Accepted, Repeated: true},
@@ -27,14 +27,15 @@ var verdicts = [...]model.Outcome{
 	11: {Verdict: model.SoldOut},
 }
 
-// Admit judges attempts on any sales; those on one sale in the order of attempts. It takes the units of those that pass and
-// appends them to the streams. All attempts on one node share a round trip; a gate in several shards may need more (bringUnits).
+// Admit judges attempts on any sales. Each shard of a gate judges its attempts in their order, takes the units of those that
+// pass, and appends these attempts to its stream. All attempts on one node share a round trip; a gate in several shards may need
+// more (bringUnits).
 //
-// The answers are in the order of the attempts. The verdict is Accepted with an Entry for an attempt that was just admitted,
-// and Accepted and Repeated for one that the gate knew before; IdempotencyMismatch if the gate knew the id with another
-// quantity; TooFrequent, NotStarted, Ended, Paused, BadRequest for the quantity, LimitReached or SoldOut; NoGate if the gate is
-// missing, closed, of an older epoch than Attempt.LeastEpoch, or was installed on another Redis process; or Unsure if the shard
-// has too few units and not all others could be asked. After Admission.Err the attempt may have been admitted.
+// The answers are in the order of the attempts. The verdict is Accepted with an Entry for an attempt that was just admitted, and
+// Accepted and Repeated for one that the gate knew before; IdempotencyMismatch if the gate knew the id with another quantity;
+// TooFrequent, NotStarted, Ended, Paused, BadRequest for the quantity, LimitReached or SoldOut; NoGate if the gate is missing,
+// closed, of an older epoch than the newest LeastEpoch of the attempts, or was installed on another Redis process; Unsure if the
+// shard has too few units, and asking the others failed or took too long. If Err is set, the attempt may have been admitted.
 func (g *Gate) Admit(ctx context.Context, attempts []model.Attempt) (answers []model.Admission) {
 	var err error
 	ctx, end := g.observe.Begin(ctx, observe.Step{
@@ -66,7 +67,7 @@ type shardBatch struct {
 	attempts []model.Attempt
 	places   []int // of the attempts in the whole batch
 	least    int64 // the newest epoch that the callers have read
-	campaign int   // place of the sale's campaign in the list of its run of admit.lua, 0: none
+	campaign int   // place of the sale's campaign in the list that admit.lua gets, 0: none
 	answers  []model.Admission
 	err      error
 }
@@ -100,8 +101,8 @@ func (g *Gate) judge(ctx context.Context, batches []*shardBatch) {
 	}
 }
 
-// commonOf returns the keys and arguments of a run of admit.lua that come before those of its gates, and stores in each batch the
-// place of its campaign in the run's list. A campaign has a place for each of its shards, since each user belongs to one shard.
+// commonOf returns the keys and arguments with which a run of admit.lua begins, before those of its gates. It stores in each
+// batch the place of its campaign in the run's list. A campaign has a place for each shard, since each user belongs to one.
 func (g *Gate) commonOf(batches []*shardBatch) (keys []string, args []any) {
 	type shard struct {
 		campaignID string
@@ -143,7 +144,7 @@ func (g *Gate) commonOf(batches []*shardBatch) (keys []string, args []any) {
 	return keys, args
 }
 
-// common returns the limit of the sale's campaign as the last attempt of the batch has it, or nil.
+// common returns the limit of the sale's campaign as the last attempt of the batch has it; nil: the gate checks no such limit.
 func (b *shardBatch) common() *model.CommonLimit { return b.attempts[len(b.attempts)-1].Common }
 
 func (b *shardBatch) admission() (keys []string, args []any) {
@@ -158,7 +159,7 @@ func (b *shardBatch) admission() (keys []string, args []any) {
 	return keysOf(b.tags[b.home]), args
 }
 
-// answers reads a reply of admit.lua to attempts.
+// answers returns the answers that a reply of admit.lua has for attempts.
 func (g *Gate) answers(attempts []model.Attempt, r gateReply) ([]model.Admission, error) {
 	reply, _ := r.value.([]any)
 	switch {

@@ -14,16 +14,16 @@ const (
 	ioTimeout = 500 * time.Millisecond
 	// retries is low because each retry lengthens the wait. Running a script again after a lost reply is harmless.
 	retries = 1
-	// redirects is for a Cluster: one redirect, to the node that has the slot, and the retries there.
+	// redirects bounds the further tries of a Cluster's client: one redirect, to the node that has the slot, and the retries there.
 	redirects = 1 + retries
-	// poolSize connections, of a Cluster for each node, are enough for thousands of attempts: up to 256 attempts share a call.
+	// poolSize connections, in a Cluster to each node, are enough for thousands of attempts: up to 256 attempts share a command.
 	poolSize = 64
-	// poolTimeout is how long a call waits for a connection before the gate counts as unreachable.
+	// poolTimeout is how long a command waits for a connection before Redis counts as unreachable.
 	poolTimeout = 2 * time.Second
 )
 
-// Connect makes a client for the Redis at an address, in the forms of address.Redis. It does not dial yet. The caller closes the
-// client. No error contains a password.
+// Connect makes a client for the Redis at an address, which has one of the forms of address.Redis. It does not dial yet. The
+// caller closes the client. No error contains a password.
 func Connect(text string) (redis.UniversalClient, error) { return connect(text, false) }
 
 // ConnectReplicas makes a client for reads, as Connect does. With a Cluster or sentinels, the client prefers replicas.
@@ -49,5 +49,5 @@ func connect(text string, replicas bool) (redis.UniversalClient, error) {
 	opts.PoolSize, opts.PoolTimeout = poolSize, poolTimeout
 	opts.ContextTimeoutEnabled = true
 	opts.ReadOnly = replicas
-	return redis.NewUniversalClient(opts), nil // of sentinels if there is a MasterName, else of a Cluster
+	return redis.NewUniversalClient(opts), nil // a client of sentinels if there is a MasterName, else of a Cluster
 }

@@ -10,7 +10,7 @@ import (
 	"flashsale/model"
 )
 
-// instanceTTL is how long an instance that no longer reports counts as running.
+// instanceTTL is how long an instance that no longer reports counts as running: five times the usual time between two reports.
 const instanceTTL = 5 * time.Second
 
 // Announce publishes to all instances that a sale has changed.
@@ -28,8 +28,8 @@ func (g *Gate) Wake(ctx context.Context, instance string, outcomes map[string]mo
 	return wrap("wake "+instance, err)
 }
 
-// Listen receives the messages of Announce and Wake until ctx ends. It calls changed with the id of a changed sale, and woken
-// with the ids of settled orders whose buyers wait on this instance. After a lost connection the client reconnects by itself, but
+// Listen receives the messages of Announce and Wake until ctx ends. It passes the id of a changed sale to "changed", and the ids
+// of settled orders whose buyers wait on this instance to "woken". After a lost connection the client reconnects by itself, but
 // the messages of that time are lost. Therefore the caller must also poll for changed sales and settled orders.
 func (g *Gate) Listen(ctx context.Context, changed func(saleID string), woken func(orderIDs []string)) {
 	sub := g.client.Subscribe(ctx, controlChannel, wakeChannel(g.instance))
@@ -60,8 +60,8 @@ func (g *Gate) Leave(ctx context.Context) error {
 	return g.client.HDel(ctx, instancesKey, g.instance).Err()
 }
 
-// Instances returns the figures of the running instances by their ids. It deletes those of instances that have stopped
-// reporting: at the time now, their last report is older than instanceTTL.
+// Instances returns the figures of the running instances by their ids, and deletes the figures of the others. An instance counts
+// as running if its last report is at most instanceTTL older than the time "now".
 func (g *Gate) Instances(ctx context.Context, now time.Time) (map[string]model.Instance, error) {
 	running, stopped, err := g.reports(ctx, now)
 	if len(stopped) > 0 {

@@ -37,7 +37,7 @@ var (
 	configureScript   = script("configure")
 )
 
-// script makes a script of files in lua: functions, then what calls them.
+// script makes a script of files in the folder lua: first those with functions, last the one that calls them.
 func script(files ...string) *redis.Script {
 	var text strings.Builder
 	for _, file := range files {
@@ -52,19 +52,19 @@ func script(files ...string) *redis.Script {
 
 // Gate gives one instance of the engine access to the gates in Redis. Its methods are safe for concurrent use.
 type Gate struct {
-	// TransferTime is how long an attempt waits for units from other shards. Change it before the first call.
+	// TransferTime is the longest time that an attempt waits for units from other shards. Change it only before the Gate is used.
 	TransferTime time.Duration
 
 	looker
 	instance string
-	// lanes are locks, each a channel of capacity 1, for transfers of units of the sales that share the lane. An attempt that has
-	// waited may find that the transfer before has brought enough units to its shard.
+	// lanes are locks, each a channel of capacity 1. A sale has one of them, and may share it with others; its transfers of units
+	// run one after the other. An attempt that has waited may find that the transfer before has brought enough units to its shard.
 	lanes   [transferLanes]chan struct{}
 	moves   atomic.Int64 // the number of the last transfer of this instance
 	observe observe.All
 }
 
-// New makes the Gate of one instance. The caller must close the client. The observers follow the calls.
+// New makes the Gate of one instance. The caller must close the client. The observers are told of the steps of the methods.
 func New(client redis.UniversalClient, instance string, observers ...observe.Observer) *Gate {
 	g := &Gate{TransferTime: transferTime, looker: looker{client: client}, instance: instance, observe: observers}
 	for i := range g.lanes {
@@ -73,8 +73,8 @@ func New(client redis.UniversalClient, instance string, observers ...observe.Obs
 	return g
 }
 
-// scripts runs a script n times, with one round trip to each node, or two if a node does not have the script yet. call returns
-// the keys and arguments of a run. Each reply has an error of its own.
+// scripts runs a script n times, with one round trip to each node, or two if a node does not have the script yet. call(i) returns
+// the keys and arguments of run i. Each reply has an error of its own.
 func (g *Gate) scripts(ctx context.Context, script *redis.Script, n int, call func(i int) (keys []string, args []any)) []*redis.Cmd {
 	replies := make([]*redis.Cmd, n)
 	if n == 1 {
@@ -106,9 +106,9 @@ type gateReply struct {
 	err   error
 }
 
-// scriptOnGates runs a script that serves several gates in a run, for n gates, and returns the replies in their order. call
-// returns the keys and arguments of gate i. common returns those that come before, in a run of the gates with from <= i < to. All
-// runs on a node share a round trip. On a Cluster the keys of each gate are in a slot of their own, so each gate has its own run.
+// scriptOnGates runs a script for n gates, several in one run, and returns the replies in the order of the gates. call(i) returns
+// the keys and arguments of gate i, and common(from, to) those with which the run for the gates [from, to) begins. All runs on a
+// node share a round trip. On a Cluster the keys of each gate are in a slot of their own, so each gate has its own run.
 func (g *Gate) scriptOnGates(
 	ctx context.Context, script *redis.Script, n int,
 	common func(from, to int) (keys []string, args []any), call func(i int) (keys []string, args []any),
@@ -167,16 +167,16 @@ func (g *Gate) Version(ctx context.Context) (string, error) {
 	return infoFields(info)["redis_version"], wrap("ask Redis for its version", err)
 }
 
-// Count counts one request of a user to a sale, by the counter that Admit uses. ok is false if the user has made more requests
-// in the present window than f allows; the next one is allowed after retryAfter, when the window has ended.
+// Count counts one request of a user to a sale, by the counter that Admit uses. If the user has made more requests in the present
+// window than f allows, ok is false, and the next request is allowed after retryAfter, when the window has ended.
 func (g *Gate) Count(ctx context.Context, gate model.GateRef, userID string, f model.Frequency) (retryAfter time.Duration, ok bool, err error) {
 	keys := []string{countersKey(homeTag(gate, userID), g.isCluster())}
 	ms, err := countScript.Run(ctx, g.client, keys, gate.SaleID+" "+userID, f.Limit, f.Window.Milliseconds()).Int64()
 	return time.Duration(ms) * time.Millisecond, err == nil && ms == 0, wrap("count a request", err)
 }
 
-// Knows returns the quantity of a user's attempt by its order's id. known is false if there is no gate, or if it has not admitted
-// the id, was not installed with it, and did not get it by CatchUp.
+// Knows returns the quantity of a user's attempt by its order's id. known is true if the gate has admitted the attempt, was
+// installed with the id, or got the id by CatchUp; otherwise it is false, also if there is no gate.
 func (g *Gate) Knows(ctx context.Context, gate model.GateRef, userID, orderID string) (quantity int, known bool, err error) {
 	quantity, err = g.client.HGet(ctx, unitsKey(homeTag(gate, userID)), idField(orderID)).Int()
 	if errors.Is(err, redis.Nil) {
@@ -185,8 +185,8 @@ func (g *Gate) Knows(ctx context.Context, gate model.GateRef, userID, orderID st
 	return quantity, err == nil, wrap("ask for an id", err)
 }
 
-// CatchUp applies changes of the stock to a gate: all those of a version above after, up to upTo. A repeated call changes
-// nothing. A shard that is missing, or whose version is older than after, stays as it is, without an error: the next comparison
+// CatchUp applies changes of the stock to a gate: all those of the versions above "after", up to "upTo". A repeated call changes
+// nothing. A shard that is missing, or whose version is older than "after", stays as it is, without an error: the next comparison
 // of the gate's version with the stock's shows which changes the shard still needs.
 func (g *Gate) CatchUp(ctx context.Context, gate model.GateRef, after, upTo int64, changes []model.GateChange) (err error) {
 	ctx, end := g.observe.Begin(ctx, observe.Step{Name: observe.TellGate, Items: len(changes)})

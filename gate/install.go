@@ -20,15 +20,15 @@ import (
 const (
 	// stagingTTL is the time after which Redis deletes the staged keys of a rebuild that died.
 	stagingTTL = time.Minute
-	// page is how many entries of a stream are read at a time.
+	// page is how many entries of a stream, or fields of a hash, are read at a time, so that no command of Redis takes long.
 	page = 1000
 	// pagesAtOnce is how many pages are sent at the same time: Redis works on one while the engine encodes the next.
 	pagesAtOnce = 2
 	// nobody is a field that every staged hash has from its first command on. It keeps the hash from being empty, so that there is a
 	// key to rename. A staged hash that has expired, and that a later page has created again, lacks the field and is not installed.
 	nobody = ""
-	// asTable is the value of the field nobody. By default, Redis stores a hash of up to 512 fields as a list, which it searches
-	// from the beginning, unless a value is longer than 64 bytes: then it stores a table. An attempt looks up two fields.
+	// asTable is the value of the field nobody. Because it is longer than 64 bytes, Redis stores the hash as a table, in which an
+	// attempt finds its two fields at once. By default, Redis searches a hash of up to 512 short values from the beginning.
 	asTable = "0----------------------------------------------------------------"
 )
 
@@ -43,15 +43,15 @@ func (g *Gate) StreamLengths(ctx context.Context, gate model.GateRef) (lengths [
 	})
 }
 
-// Install replaces a closed gate by an open one of a new epoch with these contents. lengths are the lengths of the streams, read
-// before the snapshot of the contents was taken. From the streams, Install deletes the entries that were settled before the
-// snapshot, and those that can't be read, whose texts bad has, even after an error. Install returns model.ErrStreamMoved if an
-// entry was settled meanwhile or the staged keys have expired, and model.ErrNewerGate if an open gate of this epoch or a newer
-// gate is there, or the old one was closed for a newer one. In both cases this call has not opened the gate.
+// Install puts an open gate of a new epoch with these contents in place of a closed one. lengths are the lengths of the streams,
+// read before the snapshot of the contents was taken. From the streams, Install deletes the entries that were settled before the
+// snapshot, and unreadable entries, whose texts bad has, even after an error. Install returns model.ErrStreamMoved if an entry
+// was settled meanwhile or the staged keys have expired, and model.ErrNewerGate if there is an open gate of this epoch or a gate
+// of a newer one, or if the old gate was closed for a newer one. In both cases this call has not opened the gate.
 //
 // The old gate is closed, so its streams can only shrink: a stream of the same length is unchanged. What grows with the number of
-// orders is sent to Redis in pages, and put in place by RENAME. So neither the engine's memory nor a pause of Redis grows with
-// it.
+// orders is sent to Redis in pages, and put in place by RENAME. So with more orders the engine needs no more memory, and Redis
+// makes no longer pause.
 func (g *Gate) Install(ctx context.Context, epoch int64, lengths []int64, c model.GateContents) (bad []string, err error) {
 	ctx, end := g.observe.Begin(ctx, observe.Step{Name: observe.Install})
 	defer func() { end(err) }()
@@ -61,7 +61,7 @@ func (g *Gate) Install(ctx context.Context, epoch int64, lengths []int64, c mode
 		lengths: slices.Clone(lengths), inflight: make([]int64, len(lengths)),
 	}
 	defer func() {
-		if err != nil { // if a large key expired instead, Redis would free it at once, and pause
+		if err != nil { // if a large key expired instead, Redis would stand still while it frees the key
 			err = errors.Join(err, eachShard(offer.GateRef(), "drop what was staged", func(shard int, _ string) error {
 				// Redis frees the memory in the background.
 				return g.client.Unlink(context.WithoutCancel(ctx), s.units(shard)).Err()
@@ -92,22 +92,22 @@ func (g *Gate) Install(ctx context.Context, epoch int64, lengths []int64, c mode
 	return bad, s.install(ctx)
 }
 
-// staging gathers the contents of a new gate in keys beside the gate in place.
+// staging gathers the contents of a new gate in keys of its own, beside those of the gate that is in place.
 type staging struct {
 	gate     *Gate
 	epoch    int64
-	name     string // of this try alone, in its keys, so that a late command of an earlier try changes nothing
+	name     string // in the names of the staged keys; each try has another, so a late command of an earlier try changes nothing
 	offer    model.Offer
 	tags     []string // of the gate's shards
-	lengths  []int64  // entries that each stream must have; addEntries leaves out those that it deletes
-	inflight []int64  // units of the entries of each shard
+	lengths  []int64  // how many entries each stream must have; addEntries subtracts those that it deletes
+	inflight []int64  // units of the entries in the stream of each shard
 }
 
 // units returns the key of a shard's staged hash.
 func (s *staging) units(shard int) string { return stagedKey(unitsKey(s.tags[shard]), s.name) }
 
 // send sends commands for each shard, renews the expiry of the staged keys, and returns model.ErrStreamMoved if the length of a
-// stream is not that in s.lengths: an entry was settled, and the rebuild has to start again.
+// stream differs from that in s.lengths: then an entry was settled, and the rebuild has to start again.
 func (s *staging) send(ctx context.Context, commands func(p redis.Pipeliner, shard int)) error {
 	lengths := make([]*redis.IntCmd, len(s.tags))
 	_, err := s.gate.client.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -129,9 +129,9 @@ func (s *staging) send(ctx context.Context, commands func(p redis.Pipeliner, sha
 	return nil
 }
 
-// stage writes rows into the staged hashes, up to pagesAtOnce pages at the same time. row returns the field and the value of a
-// row, and the user to whose shard it goes. stage returns the first error of a write or of reading the pages, after which it
-// begins no other page.
+// stage writes rows into the staged hashes, up to pagesAtOnce pages at the same time. The function "row" returns the field and
+// the value of a row, and the user to whose shard the row goes. stage returns the first error of a write or of reading the pages,
+// after which it begins no other page.
 func stage[T any](ctx context.Context, s *staging, pages iter.Seq2[[]T, error], row func(T) (userID, field string, value any)) error {
 	adding, all := errgroup.WithContext(ctx)
 	adding.SetLimit(pagesAtOnce)
@@ -164,7 +164,7 @@ func stage[T any](ctx context.Context, s *staging, pages iter.Seq2[[]T, error], 
 
 // addEntries reads the stream of a shard, deletes the settled entries and those that can't be read, whose texts bad has, and adds
 // the others to the staged hash. It returns model.ErrStreamMoved if it notices that an entry was settled meanwhile; if it does
-// not, install.lua does.
+// not notice, install.lua does.
 func (s *staging) addEntries(ctx context.Context, shard int) (bad []string, err error) {
 	for start, more := "-", true; more; {
 		messages, err := s.gate.client.XRangeN(ctx, streamKey(s.tags[shard]), start, "+", page).Result()
@@ -232,7 +232,7 @@ func (s *staging) addPage(ctx context.Context, shard int, entries []model.Entry)
 }
 
 // install puts the staged keys in place, each shard with its share of the units left, and returns errors as Install does. Several
-// shards are opened only when all are installed: until then no stream grows, so the rebuild can start again if one has moved.
+// shards are opened only when all are installed: until then no stream grows, so after ErrStreamMoved the rebuild can start again.
 func (s *staging) install(ctx context.Context) error {
 	left, open := s.offer.Stock.Available, 0
 	for _, n := range s.inflight {

@@ -7,7 +7,7 @@ import (
 	"flashsale/model"
 )
 
-// Every key of a shard contains the shard's hash tag in braces, so that on a Redis Cluster one script may use all its keys.
+// Every key of a shard contains the shard's hash tag in braces, so that on a Redis Cluster one script may use them together.
 
 // tagOf returns the part of the keys that names a shard of a gate: the sale's id as the hash tag. For a sale of a campaign the
 // hash tag is the campaign's id, so that one script may use keys of all its sales, and the sale's id follows the braces. If the
@@ -39,17 +39,17 @@ func streamKey(tag string) string { return "fs:" + tag + ":stream" }
 func keysOf(tag string) []string { return []string{gateKey(tag), unitsKey(tag), streamKey(tag)} }
 
 // idField returns the field of an order's id in the hash of units: the id behind a space. The hash also has a field for each
-// user, which is the user's id. That may look like an order's id, but contains no space (model.ValidUserID).
+// user, which is the user's id. A user's id may look like an order's id, but contains no space (model.ValidUserID).
 func idField(orderID string) string { return " " + orderID }
 
 // userFields is a pattern of Redis that matches the fields of users in the hash of units, and no others.
 const userFields = "[^ ]*"
 
-// stagedKey returns the key in which one try of a rebuild stages the new contents of key.
+// stagedKey returns the key in which one try of a rebuild stages what will replace the contents of "key".
 func stagedKey(key, try string) string { return key + ":staged-" + try }
 
-// countersKey returns the key of the counters of requests in the present window: on a Cluster one for each shard, otherwise one
-// for all sales, so that a script counts for many sales at once.
+// countersKey returns the key of the counters of requests in the present window. On a Cluster each shard has such a key;
+// otherwise all sales share one, so that a script counts for many sales at once.
 func countersKey(tag string, cluster bool) string {
 	if cluster {
 		return "fs:" + tag + ":requests"

@@ -12,8 +12,8 @@ import (
 // keyLinger is how long the keys of a gate exist after the end of the sale, to answer repeated idempotency keys.
 const keyLinger = 24 * time.Hour
 
-// Close stops an older gate from admitting, and leaves this epoch as a mark, even where there is no gate. A shard that is of this
-// epoch or a newer one, or is closed for a newer one, stays as it is. ok is false if there is such a shard, and after an error.
+// Close stops a gate of an older epoch from admitting, and leaves this epoch as a mark, even without a gate. A shard of this
+// epoch or a newer one, or closed for a newer one, stays as it is. ok is false if there is such a shard, and after an error.
 func (g *Gate) Close(ctx context.Context, gate model.GateRef, epoch int64) (ok bool, err error) {
 	ctx, end := g.observe.Begin(ctx, observe.Step{Name: observe.CloseGate})
 	defer func() { end(err) }()

@@ -16,7 +16,7 @@ import (
 	"flashsale/model"
 )
 
-// replicaSilence is how many seconds ago a replica must have received anything from its primary, which sends every ten seconds.
+// replicaSilence is for how many seconds a replica may receive nothing from its primary, which sends every ten seconds.
 const replicaSilence = 15
 
 // errBehind means that a replica has lost its primary, or has received nothing from it for more than replicaSilence.
@@ -43,7 +43,7 @@ func NewReplicas(client redis.UniversalClient) *Replicas {
 }
 
 // look reads the shards with these tags. A shard whose node does not answer, or is a replica that may be behind, is Away. look
-// returns the error of such a node, and the states of the other shards all the same.
+// returns the error of such a node, and the states of the other shards. If the node of a tag is not known, all shards are Away.
 func (l looker) look(ctx context.Context, tags []string) ([]shard, error) {
 	shards := slices.Repeat([]shard{{GateState: model.GateState{Away: true}}}, len(tags))
 	nodes := map[redis.UniversalClient][]int{} // by node, the places of its tags
@@ -105,7 +105,7 @@ func together(shards []shard) shard {
 	return whole
 }
 
-// Units returns the live units of each of these users at a gate, in the order of the users; 0 if the gate has none of a user.
+// Units returns how many units a gate counts for each of these users, in the order of the users; 0 if it counts none.
 func (g *Gate) Units(ctx context.Context, gate model.GateRef, users []string) ([]int, error) {
 	units := make([]int, len(users))
 	return units, eachShard(gate, "read the units of users at the gate", func(shard int, tag string) error {
@@ -127,8 +127,8 @@ func (g *Gate) Units(ctx context.Context, gate model.GateRef, users []string) ([
 	})
 }
 
-// Buyers returns the number of users with live units at a gate. It reads pages, so that no command of Redis takes long. If units
-// are released meanwhile, a user may be counted twice. No user who has units all the time is left out.
+// Buyers returns the number of users for whom a gate counts units. It reads pages, so that no command of Redis takes long. If
+// units are released meanwhile, a user may be counted twice. No user who has units all the time is left out.
 func (g *Gate) Buyers(ctx context.Context, gate model.GateRef) (int64, error) {
 	var buyers atomic.Int64
 	err := eachShard(gate, "count the buyers at the gate", func(_ int, tag string) error {
@@ -142,7 +142,7 @@ func (g *Gate) Buyers(ctx context.Context, gate model.GateRef) (int64, error) {
 	return buyers.Load(), err
 }
 
-// lookAt stores the states of the shards at these places, all on one node, in into. After an error some stay Away.
+// lookAt stores the states of the shards at these places, all on one node, in "into". After an error some of them stay Away.
 func (l looker) lookAt(ctx context.Context, node redis.UniversalClient, places []int, tags []string, into []shard) error {
 	section := "server"
 	if l.replicas {
@@ -163,7 +163,7 @@ func (l looker) lookAt(ctx context.Context, node redis.UniversalClient, places [
 	if l.replicas {
 		behind = isBehind(info)
 	}
-	// If Redis does not report its run id, it is empty here, as it is in a gate that was installed on this Redis.
+	// If Redis does not report its run id, the id is empty here, as it is in a gate that was installed on this Redis.
 	here := infoFields(info.Val())["run_id"]
 	for i, place := range places {
 		if err := cmp.Or(behind, hashes[i].Err(), lengths[i].Err()); err != nil {

@@ -18,8 +18,8 @@ import (
 // Connections is how many connections one instance opens to one Redis at most: those of its pool, and one for Listen.
 const Connections = poolSize + 1
 
-// Sizes in bytes in the memory of a 64-bit Redis 7.0: at least the sizes that TestRoomIsEnough measures for user ids of 36
-// characters and idempotency keys of 32, and at most their doubles.
+// Sizes in bytes in the memory of a 64-bit Redis 7.0. They are one to two times the sizes that TestRoomIsEnough measures for user
+// ids of 36 characters and idempotency keys of 32.
 const (
 	// bytesHeld is for an admitted attempt: its user and its known id.
 	bytesHeld = 300
@@ -33,7 +33,7 @@ const (
 
 // Room estimates the bytes that a sale's gate needs at most. It assumes that every unit is in an order of its own, that no order
 // is settled yet, and that the gate is being rebuilt, so that old and staged contents exist at the same time; that every buyer
-// makes a request within one request window; and that before, as many orders have expired as its duration and the buyers allow.
+// makes a request within one request window; and that as many orders have expired before as the sale's duration and buyers allow.
 func Room(o model.Offer, buyers int64) int64 {
 	turns := int64(o.EndsAt.Sub(o.StartsAt) / (time.Duration(o.PayTimeoutSeconds) * time.Second))
 	expired := min(turns*o.Stock.Quota, buyers)
@@ -50,7 +50,7 @@ type Server struct {
 	Config    map[string]string // the parameters in configs; nil if the server refuses CONFIG GET
 }
 
-// Setting returns a parameter by its name in the configuration, or else the field of INFO with underscores for hyphens.
+// Setting returns a parameter by its name in Config, or, if Config lacks it, the field of INFO with underscores for hyphens.
 func (s Server) Setting(name string) string {
 	return cmp.Or(s.Config[name], s.Info[strings.ReplaceAll(name, "-", "_")])
 }
@@ -62,7 +62,7 @@ const lookTrips = 5
 var configs = []string{"maxmemory-policy", "appendonly", "appendfsync", "save", "maxclients", "min-replicas-to-write"}
 
 // Servers returns the state of every Redis server that may hold a gate (no replicas), in the order of their addresses, and
-// changes nothing there. now is the caller's clock. After an error, the states of some servers are missing or incomplete.
+// changes nothing there. "now" is the caller's clock. After an error, the states of some servers are missing or incomplete.
 func (g *Gate) Servers(ctx context.Context, now func() time.Time) (list []Server, err error) {
 	var mu sync.Mutex
 	ask := func(ctx context.Context, client *redis.Client) error {
@@ -84,7 +84,7 @@ func (g *Gate) Servers(ctx context.Context, now func() time.Time) (list []Server
 	return list, err
 }
 
-// askServer returns what it has learned of a server until an error.
+// askServer returns the state of a server; after an error, what it has learned before.
 func (g *Gate) askServer(ctx context.Context, client *redis.Client, now func() time.Time) (s Server, err error) {
 	s.Addr = client.Options().Addr
 	if s.Addr == "FailoverClient" { // go-redis's placeholder if sentinels give the address

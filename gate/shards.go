@@ -27,8 +27,8 @@ func homeTag(gate model.GateRef, userID string) string {
 	return tagOf(gate, homeOf(userID, gate.Shards))
 }
 
-// Batch returns the key of the batch that an attempt may share: that of its Node. If the gate has several shards, each shard has
-// a key of its own: its attempts may wait for units from other shards, and should not delay other sales.
+// Batch returns the key under which an attempt is batched: the name of its Node. But if the gate has several shards, each shard
+// has a key of its own, because its attempts may wait for units from other shards, and should not delay other sales.
 func (g *Gate) Batch(ctx context.Context, a model.Attempt) string {
 	if gate := a.GateRef(); gate.Shards > 1 {
 		return homeTag(gate, a.UserID)
@@ -64,7 +64,7 @@ func each(n int, fn func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// eachShard runs fn for each shard of a gate concurrently, waits for all, and joins the errors, in which doing says what fn does.
+// eachShard runs fn for each shard of a gate concurrently, waits for all, and joins the errors; "doing" says there what fn does.
 func eachShard(gate model.GateRef, doing string, fn func(shard int, tag string) error) error {
 	tags := tagsOf(gate)
 	return each(len(tags), func(shard int) error {

@@ -44,9 +44,9 @@ func (g *Gate) QueueAge(ctx context.Context, gates ...model.GateRef) (time.Durat
 	return oldest, nil
 }
 
-// Leftovers returns entries that have at least this age, by Redis's clock: the oldest of each shard, at most count of
-// each. Entries that can't be parsed are deleted, and bad has their texts, by sale. A shard that does not answer is left out;
-// Leftovers returns an error only if there are shards and none answers.
+// Leftovers returns entries that have at least this age, by Redis's clock: the oldest of each shard, at most "count" of each.
+// Entries that can't be parsed are deleted, and bad has their texts, by sale. A shard that does not answer is left out; Leftovers
+// returns an error only if there are shards and none answers.
 func (g *Gate) Leftovers(ctx context.Context, gates []model.GateRef, age time.Duration, count int) (entries []model.Entry, bad map[string][]string, err error) {
 	tags := tagsOf(gates...)
 	replies := g.scripts(ctx, leftoversScript, len(tags), func(i int) ([]string, []any) {
@@ -145,8 +145,8 @@ func shardsOf(entries []model.Entry) (shards []*shardEntries) {
 	return shards
 }
 
-// parse parses messages of a shard's stream as entries. A message that is not a valid entry can't be settled, refused or
-// credited: parse deletes it and returns its text in bad, for the log. It stops with an error if a deletion fails.
+// parse parses messages of a shard's stream as entries. A message that is not a valid entry can't be settled or refused, nor its
+// units given back: parse deletes it and returns its text in bad, for the log. It stops with an error if a deletion fails.
 func (g *Gate) parse(ctx context.Context, gate model.GateRef, tag string, messages []redis.XMessage) (entries []model.Entry, bad []string, err error) {
 	entries = make([]model.Entry, 0, len(messages))
 	for _, m := range messages {
@@ -185,8 +185,8 @@ func parseEntry(gate model.GateRef, m redis.XMessage) (model.Entry, bool) {
 }
 
 // Settled deletes entries that the database has settled with these outcomes, and gives the units of refused attempts back to
-// their gates. lost are gates that may not know an order just made: its entry was lost with Redis, and the gate was installed
-// since then. After an error some of the entries may still be in their streams; a repeated call is harmless.
+// their gates. lost names gates that may lack an order just made, because its entry was lost with Redis before the gate was
+// installed. After an error some of the entries may still be in their streams. It is harmless to repeat Settled.
 func (g *Gate) Settled(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) (lost []model.GateRef, err error) {
 	ctx, end := g.observe.Begin(ctx, observe.Step{Name: observe.Acknowledge, Items: len(entries)})
 	defer func() { end(err) }()
@@ -250,7 +250,7 @@ func settledArgs(places []int, entries []model.Entry, outcomes []model.Outcome) 
 }
 
 // credit returns what settled.lua gives back for an entry with this outcome:
-//   - "" for an order: nothing. If the order came into the database by another way, this entry is its deduction at the gate.
+//   - "" for an order: nothing. If the order came into the database by another way, this entry has taken its units at the gate.
 //   - "user" for a refusal as sold out: only the user's units, since the gate had more units than the stock.
 //   - "all" for any other refusal: the user's units and the gate's.
 func credit(o model.Outcome) string {

@@ -16,9 +16,9 @@ import (
 
 const (
 	// transferTime is the usual Gate.TransferTime, which includes the wait for earlier transfers. It is long enough for very many
-	// round trips, and shorter than the time limit of a call.
+	// round trips, and shorter than the time limit of a call of Admit.
 	transferTime = 500 * time.Millisecond
-	// transferTries bounds the looks at all shards for an attempt. Others may take the units first, and units may be on their way.
+	// transferTries bounds the looks at all shards for an attempt. Others may take units that were seen; units may be on their way.
 	transferTries = 10
 	// transferPause is a little longer than a move takes from transfer_out.lua to transfer_in.lua.
 	transferPause = 5 * time.Millisecond
@@ -26,10 +26,10 @@ const (
 	transferLanes = 64
 )
 
-// bringUnits is for a gate in several shards. If the shard of a batch has too few units for an attempt but others have some,
-// bringUnits moves units to this shard and has the attempt judged again, so that an attempt is refused as sold out only after all
-// shards were asked. If that fails, or needs more than TransferTime or transferTries tries, the verdict is model.Unsure. If
-// bringUnits returns an error, the attempts of the batch may have been admitted.
+// bringUnits is for a gate in several shards. If the shard of a batch has too few units for an attempt but other shards have
+// some, bringUnits moves units to this shard and has the attempt judged again, so that an attempt is refused as sold out only
+// after all shards were asked. If that fails, or needs more than TransferTime or transferTries tries, the verdict is
+// model.Unsure. If bringUnits returns an error, the attempts of the batch may have been admitted.
 func (g *Gate) bringUnits(ctx context.Context, b *shardBatch) error {
 	var short []int // indexes of the attempts that were refused as sold out at this shard
 	for i, o := range b.answers {
@@ -88,8 +88,8 @@ func (g *Gate) bringUnits(ctx context.Context, b *shardBatch) error {
 	return nil
 }
 
-// again judges the attempts at these places once more, without counting their requests a second time. It returns the
-// places of those that are still refused as sold out. If the call fails, it stores the error in b.err.
+// again judges the attempts at these places once more, without counting their requests a second time. It returns the places of
+// those that are still refused as sold out. If the script fails, it stores the error in b.err.
 func (g *Gate) again(ctx context.Context, b *shardBatch, places []int) (short []int) {
 	retry := &shardBatch{tags: b.tags, home: b.home, least: b.least, attempts: make([]model.Attempt, len(places))}
 	for at, i := range places {
@@ -142,8 +142,8 @@ func (g *Gate) bring(ctx context.Context, tags []string, shards []shard, home in
 // errClosed means that a shard is missing, closed, of another epoch or of another Redis process.
 var errClosed = errors.New("a shard of the gate is closed")
 
-// transfer runs transfer_out.lua or transfer_in.lua at a shard, for units that are wanted or given, and returns the answer.
-// closed is the answer that means errClosed. If the call fails, units may be missing until the gate is replaced.
+// transfer runs transfer_out.lua or transfer_in.lua at a shard, for units that are wanted or given, and returns the answer. If
+// the answer is "closed", transfer returns errClosed. After any error units may be missing until the gate is replaced.
 func (g *Gate) transfer(ctx context.Context, script *redis.Script, closed int64, tag string, epoch, units int64) (moved int64, err error) {
 	moved, err = script.Run(ctx, g.client, []string{gateKey(tag)}, epoch, units, g.instance, g.moves.Add(1)).Int64()
 	if err == nil && moved == closed {

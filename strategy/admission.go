@@ -10,18 +10,18 @@ import (
 )
 
 // admissionLimits bounds the calls of the gate. Batch: a script with a few hundred attempts takes a millisecond or two, and Redis
-// serves no other client meanwhile. Calls: the second call keeps Redis busy while the reply to the first is on its way.
+// serves no other client meanwhile. Calls: the second one keeps Redis busy while the reply to the first is on its way.
 var admissionLimits = batch.Limits{Batch: 256, Queue: 8192, Calls: 2, Time: 2 * time.Second}
 
 // gatherTime is how long a call of the gate waits for more attempts while a settle is under way, if its first buyer waits for the
-// settler. What the gate admits then waits for the end of that settle in any case, and larger calls cost less.
+// settler. The attempts that this call admits wait for the end of that settle in any case, and larger calls cost less.
 const gatherTime = time.Millisecond
 
 // admission brings attempts to the gate. Attempts that gather while the calls of their node are under way share the next
 // call, whatever their sales. Each shard of a gate in several shards has calls of its own.
 type admission struct {
 	needs    Needs
-	breakers *breakers // nil: every call is made
+	breakers *breakers // nil: no call is kept back
 	batcher  *batch.Batcher[model.Attempt, struct{}]
 }
 
@@ -40,9 +40,10 @@ func (ad *admission) gather(first model.Attempt) time.Duration {
 }
 
 // deduct returns the settled outcome of an attempt that the gate admits, or the gate's refusal. The other verdicts are Queued, if
-// the gate knew the attempt or the buyer waits no longer for the settler; NoGate, in which case deduct has asked for a gate; and
-// Unsure, if the database has to decide. deduct returns model.ErrUnavailable if too many attempts wait for the gate or the
-// strategy is closed. After any other error the attempt may have been admitted, unless the breaker kept the call back.
+// the gate knew the attempt, or if the settler has not told its outcome while the buyer waited; NoGate, in which case deduct has
+// asked for a gate; and Unsure, if the database has to decide. deduct returns model.ErrUnavailable if too many attempts wait for
+// the gate or the strategy is closed. After any other error the attempt may have been admitted, unless ctx had ended before, or
+// the breaker kept the call back.
 func (ad *admission) deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return model.Outcome{}, err
@@ -63,8 +64,8 @@ func (ad *admission) deduct(ctx context.Context, a model.Attempt) (model.Outcome
 
 // admit sends a batch to the gate, unless the circuit breaker of its node is open. The settler gets what the gate has just
 // admitted, and tells those buyers the outcomes. Buyers whose attempts the gate had admitted before get Queued; all others get
-// the gate's answers. The breaker counts a failure only if every attempt has failed, so that damaged keys of one sale keep no
-// other from the gate.
+// the gate's answers. The breaker counts a failure only if every attempt has failed, so that damaged keys of one sale do not keep
+// other sales from the gate.
 func (ad *admission) admit(ctx context.Context, _ string, attempts []model.Attempt) ([]struct{}, error) {
 	ask := func() ([]model.Admission, error) {
 		answers := ad.needs.Gate.Admit(ctx, attempts)

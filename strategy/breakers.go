@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// breakerTrips is how many calls in a row must fail before the breaker opens. Up to two calls of a node are under way at once
+	// breakerTrips is how many calls in a row must fail before the breaker opens. Usually up to two calls of a node are under way
 	// (admissionLimits). If Redis hangs, the third begins when these have timed out, so buyers are delayed by up to two time-outs.
 	breakerTrips = 3
 	// breakerRest is how long a breaker stays open before it lets one call through, to test Redis again.
@@ -50,8 +50,8 @@ func (bs *breakers) of(node string) *breaker {
 	return b
 }
 
-// execute makes a call of a node, unless the node's breaker keeps the call back; then kept is true for the error. If bs is nil,
-// every call is made.
+// execute makes a call of a node, unless the node's breaker keeps the call back. In that case, kept reports true for the error
+// that it returns. If bs is nil, every call is made.
 func (bs *breakers) execute(node string, call func() ([]model.Admission, error)) ([]model.Admission, error) {
 	if bs == nil {
 		return call()

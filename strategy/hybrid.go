@@ -30,7 +30,7 @@ type Hybrid struct {
 	requests  *otter.Cache[string, *rate.Limiter] // the users' frequencies, see count
 }
 
-// localUsers bounds the frequencies in memory, one for each user of a sale. The cache evicts those not used recently or often.
+// localUsers bounds the frequencies in memory, one for each user of a sale. The cache evicts those used neither lately nor often.
 const localUsers = 100_000
 
 // NewHybrid makes the strategy.
@@ -42,9 +42,9 @@ func NewHybrid(n Needs) *Hybrid {
 }
 
 // Deduct admits the attempt at the gate, or takes its units in the database. It returns an order, a refusal, or Queued for an
-// attempt that the gate has admitted, now or before, and that was not settled while the buyer waited. It returns
+// attempt that the gate had admitted before, or that it admits now and that is not settled while the buyer waits. It returns
 // model.ErrUnavailable if too many attempts wait, if the strategy is closed, if neither store could take the attempt, or if an
-// attempt that Redis may have admitted was refused. It returns the error of ctx if ctx has ended.
+// attempt that Redis may have admitted was refused. It returns the error of ctx if ctx ends first.
 func (h *Hybrid) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	outcome, err := h.admission.deduct(ctx, a)
 	switch {
@@ -52,7 +52,7 @@ func (h *Hybrid) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, er
 		return h.fallback.Do(ctx, a.SaleID, a)
 	case err == nil && outcome.Verdict == model.NoGate:
 		outcome, err = h.fallback.Do(ctx, a.SaleID, a)
-		// Other refusals are returned in any case: a sale that has ended, for example, may never have a gate again.
+		// All refusals but these two are returned in any case: a sale that has ended, for example, may never have a gate again.
 		over := outcome.Verdict != model.SoldOut && outcome.Verdict != model.LimitReached
 		return unlessAdmitted(outcome, err, a.Keyless || over)
 	case err == nil:
@@ -85,8 +85,8 @@ func (h *Hybrid) count(a model.Attempt) (retryAfter time.Duration, ok bool) {
 }
 
 // unlessAdmitted returns the outcome that was found without the gate, but replaces a refusal by model.ErrUnavailable if a gate
-// may have admitted the attempt. sure says that no gate has. Redis may have admitted the attempt although its reply was lost, or
-// may have admitted an earlier try of the same key, on this instance or another one. The entry of that admission is settled
+// may have admitted the attempt. "sure" says that no gate has. Redis may have admitted the attempt although its reply was lost,
+// or may have admitted an earlier try of the same key, on this instance or another one. The entry of that admission is settled
 // later, perhaps with units that were released meanwhile, so the refusal might be wrong. An outcome that the database has stored
 // under the attempt's id is final and is always returned.
 func unlessAdmitted(outcome model.Outcome, err error, sure bool) (model.Outcome, error) {

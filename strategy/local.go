@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// shareAge is how long an instance may refuse from memory, without a call, after the gate was seen to have too few units. Then
-	// it looks again, and finds units that were released or that a dead instance did not sell.
+	// shareAge is how long an instance may refuse from memory, without asking Redis, after the gate was seen to have too few units.
+	// Then it looks again, and finds units that were released or that a dead instance did not sell.
 	shareAge = 250 * time.Millisecond
 	// maxLooks bounds an attempt's looks at the gate. If others take the units each time, the gate itself judges the attempt.
 	maxLooks = 2
@@ -56,8 +56,8 @@ func NewLocal(n Needs) *Local {
 }
 
 // Deduct takes the units from the share, then at the gate as Redis.Deduct does, and returns them to the share if the gate did not
-// sell them. If the share and the gate have too few, an attempt without a buyer's own key gets SoldOut from memory. An attempt
-// with such a key asks the gate all the same, since it may repeat an attempt that was accepted.
+// sell them. If share and gate have too few and the sale sells now, an attempt without a buyer's own key gets SoldOut from
+// memory. An attempt with such a key asks the gate all the same, since it may repeat an attempt that was accepted.
 func (l *Local) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	s, _ := l.shares.ComputeIfAbsent(a.SaleID, func() (*share, bool) { return &share{}, false })
 	taken, exhausted := l.take(ctx, s, a)

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// optimisticTries bounds the tries of one attempt. One that loses this many races gets 503.
+	// optimisticTries bounds the tries of one attempt. An attempt that loses this many races gets 503.
 	optimisticTries = 64
 	// batchTries bounds the tries of a batch of the fallback, which races against other instances' fallbacks and the settlers.
 	batchTries         = 64
@@ -35,7 +35,7 @@ type Optimistic struct {
 	needs Needs
 }
 
-// Deduct repeats the transaction until it commits or the attempt is refused, and returns the errors of race or of ctx.
+// Deduct repeats the transaction until it commits, the attempt is refused, or race gives up. Its errors are those of race.
 func (o *Optimistic) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	outcomes, err := race(ctx, o.needs, optimisticTries, a.SaleID, []model.Attempt{a})
 	if err != nil {
@@ -44,8 +44,8 @@ func (o *Optimistic) Deduct(ctx context.Context, a model.Attempt) (model.Outcome
 	return outcomes[0], nil
 }
 
-// race deducts attempts on one sale, and tries again after each lost race, with random pauses that grow. It returns
-// model.ErrUnavailable, which wraps model.ErrLostRace, if all tries have lost. Any other error of the database ends it at once.
+// race deducts attempts on one sale, and tries again after each lost race, with random pauses that grow. It returns an error that
+// wraps model.ErrUnavailable and model.ErrLostRace if all tries have lost, ctx's error if ctx ends, and any other error at once.
 func race(ctx context.Context, n Needs, tries uint, saleID string, attempts []model.Attempt) ([]model.Outcome, error) {
 	outcomes, err := backoff.Retry(ctx, func() ([]model.Outcome, error) {
 		outcomes, err := n.Database.Deduct(ctx, saleID, attempts)

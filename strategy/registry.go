@@ -21,8 +21,8 @@ import (
 // Gate is the part of the gate in Redis that strategies use.
 type Gate interface {
 	// Admit takes the units of attempts and queues the attempts, or refuses them. The answers are in the order of the attempts. The
-	// verdict is model.NoGate if no gate of LeastEpoch or a newer one is open, and model.Unsure if the database has to decide. After
-	// an error in an answer the attempt may have been admitted.
+	// verdict is model.NoGate if no gate of the epoch LeastEpoch or a newer one is open, and model.Unsure if the database has to
+	// decide. After an error in an answer the attempt may have been admitted.
 	Admit(ctx context.Context, attempts []model.Attempt) []model.Admission
 	// Peek reads the present state of gates, in the order of the arguments. It returns an error only if none can be read.
 	Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error)
@@ -41,7 +41,7 @@ type Database interface {
 	DeductLocked(ctx context.Context, a model.Attempt) (model.Outcome, error)
 	// ReadStock reads the sale and its stock, and also the outcome of an attempt that is known or that the sale refuses.
 	ReadStock(ctx context.Context, a model.Attempt) (model.StockView, error)
-	// WriteStock writes an attempt's order, and the stock computed from look, even if the stock has changed since.
+	// WriteStock writes an attempt's order and the stock computed from "look", even if the stock has changed since, or it refuses.
 	WriteStock(ctx context.Context, a model.Attempt, look model.StockView) (model.Outcome, error)
 }
 
@@ -93,16 +93,16 @@ func (n Needs) batched(l batch.Limits) batch.Limits {
 
 // Strategy takes units from stock for attempts.
 type Strategy interface {
-	// Deduct takes an attempt's units, or refuses the attempt. The outcome carries an order if the order is durable. The verdict
-	// is model.Queued for an attempt that was admitted and is not settled in the time of its buyer.
+	// Deduct takes an attempt's units, or refuses the attempt. The outcome carries an order if the order is durable. The verdict is
+	// model.Queued for an attempt that was admitted before, or that is admitted now and not settled while its buyer waits.
 	Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error)
 	// Healthy returns an error that names what the strategy lacks, or nil.
 	Healthy() error
-	// Close refuses new attempts, ends what the strategy started, and waits for its end.
+	// Close refuses new attempts, ends what the strategy has started, and waits until that has ended.
 	Close()
 }
 
-// stateless has the methods of a strategy that starts nothing, and that lacks nothing but what the checks of the stores report.
+// stateless has the methods of a strategy that starts nothing. The checks of the stores report what such a strategy lacks.
 type stateless struct{}
 
 func (stateless) Healthy() error { return nil }

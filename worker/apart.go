@@ -12,11 +12,11 @@ import (
 	"flashsale/model"
 )
 
-// apart works on things, such as the overdue orders of a sale, each in a goroutine of its own, so that one whose work takes long
-// or fails does not delay the others. A thing has at most one work at a time, and rests for a while after a failure.
+// apart works on things, such as the overdue orders of a sale, each in a goroutine of its own, so that a thing whose work takes
+// long or fails does not delay the others. A thing has at most one work at a time, and rests for a while after a failure.
 type apart struct {
 	patience       time.Duration                                      // how long the method do waits for the work; 0: not at all
-	rest, restMost time.Duration                                      // after a failure; doubled by each next one, up to restMost
+	rest, restMost time.Duration                                      // of a thing after a failure; doubled by each further failure in a row, up to restMost
 	fails, works   string                                             // log texts for a first failure, and for the next success
 	broken         func(ctx context.Context, thing string, err error) // called at the first model.ErrBroken in a row; may be nil
 	log            *slog.Logger
@@ -66,7 +66,7 @@ func (a *apart) do(ctx context.Context, thing string, work func() error) (finish
 	}
 }
 
-// wait waits until no thing is worked on or rests. The end of the context of do ends the rests.
+// wait waits until no thing is worked on or rests. When the context that was given to do ends, no thing rests any longer.
 func (a *apart) wait() { a.running.Wait() }
 
 // busy lists the things that are worked on, or rest.
@@ -78,8 +78,8 @@ func (a *apart) busy() (things []string) {
 	return things
 }
 
-// failed counts a failure, and returns how long the thing rests. Of the failures in a row it logs the first one and the first
-// model.ErrBroken, at which it also calls a.broken, unless ctx has ended.
+// failed counts a failure, and returns how long the thing rests. Unless ctx has ended, it logs the first failure in a row and the
+// first model.ErrBroken in a row, and at the latter it also calls a.broken.
 func (a *apart) failed(ctx context.Context, thing string, err error) time.Duration {
 	stored, _ := a.failures.Load(thing) // only the one work of the thing changes them
 	before, _ := stored.(failures)

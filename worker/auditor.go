@@ -86,8 +86,8 @@ func (a *Auditor) step(ctx context.Context) error {
 }
 
 // booksDue reports whether a sale's books are checked in this round. live is the number of live sales, divided by the
-// auditPeriods of a round. A sale is checked in one of N rounds, by its id. N is booksEvery, doubled while there are too many
-// sales. So a sale that is added does not change when the others are checked, unless N doubles.
+// auditPeriods of a round. A sale is checked in every Nth round; its id says which. N is booksEvery, doubled while there are too
+// many sales. So a sale that is added does not change when the others are checked, unless N doubles.
 func booksDue(saleID string, round, live int) bool {
 	every := booksEvery
 	for live > every*booksMost {
@@ -116,8 +116,8 @@ func (a *Auditor) judge(saleID string, drift service.Drift) {
 }
 
 // checkUnits requests a new gate when the present one was seen driftsSeen times in a row to count users' units wrong. After a
-// sighting the sale is checked again in the next round: it may be a release that has not reached the gate yet. A sale that has
-// ended is not checked.
+// sighting the sale is checked again in the next round, since the cause may be a release that has not reached the gate yet. A
+// sale that has ended is not checked.
 func (a *Auditor) checkUnits(ctx context.Context, id string) error {
 	if a.Catalog.Judge(id) == model.Ended {
 		delete(a.miscounts, id)

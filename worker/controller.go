@@ -12,11 +12,11 @@ import (
 const (
 	// refreshPeriod is how often this instance reads its catalog anew if no change is announced; longer with many sales (pace).
 	refreshPeriod = 250 * time.Millisecond
-	// ensurePeriod is how often all gates are checked; longer with many sales (pace). An attempt without a gate requests one.
+	// ensurePeriod is how often all gates are checked; longer with many sales (pace). An attempt that finds no gate requests one.
 	ensurePeriod = time.Second
 	// refusalPeriod is how often leases of refusals are renewed. It is well below model.RefusalTime.
 	refusalPeriod = 250 * time.Millisecond
-	// reportPeriod is how often this instance publishes its figures.
+	// reportPeriod is how often this instance publishes its figures: well within leftAfter, so that sweeps see that it runs.
 	reportPeriod = time.Second
 )
 
@@ -40,7 +40,7 @@ func (c *Controller) Run(ctx context.Context) {
 	others.Wait()
 }
 
-// gates installs the gates that are requested, and checks all in each period. It logs the first of several failures in a row.
+// gates installs the gates that are requested, and checks all gates in each period. It logs the first failure in a row.
 func (c *Controller) gates(ctx context.Context) {
 	ticker := time.NewTicker(ensurePeriod)
 	defer ticker.Stop()

@@ -13,7 +13,7 @@ import (
 const (
 	// deliverPeriod is how often the feed is looked at for events that endpoints lack.
 	deliverPeriod = 250 * time.Millisecond
-	// forgetEvery is how many rounds of deliverPeriod pass between two deletions of old events.
+	// forgetEvery is how many rounds of deliverPeriod pass between two deletions of old events: about a minute.
 	forgetEvery = 240
 )
 
@@ -34,7 +34,7 @@ type Deliverer struct {
 	round     int
 }
 
-// Run delivers until ctx ends and the messages under way are finished.
+// Run delivers until ctx ends. Then the messages under way are broken off; they are sent again later, by any instance.
 func (d *Deliverer) Run(ctx context.Context) {
 	every(ctx, "delivery of events", deliverPeriod, nil, d.Log, d.step)
 	d.endpoints.wait()
@@ -55,7 +55,7 @@ func (d *Deliverer) step(ctx context.Context) error {
 	return errors.Join(err, dueErr)
 }
 
-// send calls Deliver for an endpoint until there is nothing more to send now, or until ctx ends.
+// send calls Deliver for an endpoint until nothing more can be sent now, for example after a failure, or until ctx ends.
 func (d *Deliverer) send(ctx context.Context, id string) {
 	for more := true; more; {
 		var wait time.Duration

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// expirePeriod is how often overdue orders are looked for, and so how late an order expires if nothing is in the way.
+	// expirePeriod is how often overdue orders are looked for, and so how late an order expires at most if nothing is in the way.
 	expirePeriod = 500 * time.Millisecond
 	// expireBatch is how many overdue orders one query returns at most. Those of one sale are expired in one transaction.
 	expireBatch = 256
-	// expireTimeout bounds a transaction.
+	// expireTimeout bounds a transaction. After that the sale rests, and another transaction tries to expire its orders.
 	expireTimeout = 3 * time.Second
 	// expirePatience is how long the expirer waits for the orders of one sale before it goes on with the next.
 	expirePatience = 100 * time.Millisecond
@@ -51,7 +51,7 @@ type Expirer struct {
 	sales apart
 }
 
-// Run expires orders until ctx ends, and until the transactions under way are finished.
+// Run expires orders until ctx ends. Then it cancels the transactions under way, and waits for their end.
 func (e *Expirer) Run(ctx context.Context) {
 	e.sales = apart{
 		patience: expirePatience, rest: expireRest, restMost: expireRestMost, broken: e.violated, log: e.Log,
@@ -109,8 +109,8 @@ func (c *clock) look(ctx context.Context, database func(context.Context) (time.T
 	return nil
 }
 
-// wait expires orders of one sale and returns how many have expired within expirePatience: 0 if the transaction fails, finds no
-// order to expire, or takes longer, and then goes on in the background.
+// wait expires orders of one sale and returns how many have expired within expirePatience. It returns 0 if the transaction fails,
+// finds no order to expire, or takes longer; a transaction that takes longer goes on in the background.
 func (e *Expirer) wait(ctx context.Context, saleID string, orderIDs []string) (ended int) {
 	var n int
 	finished := e.sales.do(ctx, saleID, func() error {
@@ -120,7 +120,7 @@ func (e *Expirer) wait(ctx context.Context, saleID string, orderIDs []string) (e
 		switch {
 		case err != nil:
 			return err
-		case len(releases) == 0: // another instance has locked or expired the orders, so nothing is known of the sale's books
+		case len(releases) == 0: // others have locked or expired the orders, or refuse from memory, so nothing is known of the sale's books
 			return errRest
 		}
 		n = len(releases)

@@ -11,7 +11,7 @@ import (
 const (
 	// callPeriod is how often the caller looks at each line, and so how long a unit that came back usually waits for a call.
 	callPeriod = 200 * time.Millisecond
-	// callLease is how long the lease of a dead instance keeps others from calling: so short that calls need not be made longer.
+	// callLease is how long the lease of a dead instance keeps others from calling: too short to count as an outage (TendLine).
 	callLease = 2 * time.Second
 	// linePatience is how long a loop waits for one line before it goes on with the next. The row of a line may be locked.
 	linePatience = 100 * time.Millisecond

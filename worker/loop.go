@@ -1,4 +1,4 @@
-// Package worker holds the loops that run beside the requests. Each returns when its context has ended and its work is finished.
+// Package worker holds the loops that run beside the requests. Each returns when its context has ended and its work has stopped.
 package worker
 
 import (
@@ -22,13 +22,13 @@ const (
 // sales in each step and would take the stores' processor time from the buyers.
 func pace(sales int) int { return min(max(sales/paceSales, 1), paceMost) }
 
-// every calls step at once, then after each period and on each value of poke, until ctx ends. It logs the first of
-// several failures in a row, and the first success after them.
+// every calls "step" at once, then after each period and on each value from the channel "poke", until ctx ends. It logs the first
+// of several failures in a row, and the first success after them.
 func every(ctx context.Context, name string, period time.Duration, poke <-chan struct{}, log *slog.Logger, step func(context.Context) error) {
 	everyPaced(ctx, name, period, func() int { return 0 }, poke, log, step)
 }
 
-// everyPaced is every for a step that reads all live sales. sales returns their number, with which the period grows (pace).
+// everyPaced does what every does, for a step that reads all live sales. The period grows with sales(), their number (pace).
 func everyPaced(ctx context.Context, name string, period time.Duration, sales func() int, poke <-chan struct{}, log *slog.Logger, step func(context.Context) error) {
 	ticker, last := time.NewTicker(period), 1
 	defer ticker.Stop()
@@ -57,7 +57,7 @@ func everyPaced(ctx context.Context, name string, period time.Duration, sales fu
 	}
 }
 
-// ended waits until done is closed, or until ctx ends: then it returns the error of ctx.
+// ended waits until done is closed, or until ctx ends: in the second case it returns the error of ctx.
 func ended(ctx context.Context, done <-chan struct{}) error {
 	select {
 	case <-done:
@@ -67,8 +67,8 @@ func ended(ctx context.Context, done <-chan struct{}) error {
 	}
 }
 
-// Lease gets the lease of a loop for this instance, or extends it, for ttl from now. mine is false if another instance has it. By
-// leases, loops work on one instance at a time, which only saves work: two instances at once are safe.
+// Lease gets the lease of a loop for this instance, or extends it, for the time "ttl" from now. mine is false if another instance
+// has it. By leases, loops work on one instance at a time, which only saves work: two instances at once are safe.
 type Lease func(ctx context.Context, loop string, ttl time.Duration) (mine bool, err error)
 
 // AuditLog records in the database what the engine finds or does by itself.
@@ -84,8 +84,8 @@ const (
 	providerTimeout = 10 * time.Second
 )
 
-// callForEach calls do with each payment until ctx ends, at most providerCalls at once and each for at most providerTimeout. It
-// waits for all calls and returns the first error.
+// callForEach runs the function "do" for each payment until ctx ends, at most providerCalls at once and each for at most
+// providerTimeout. It waits for all of them and returns the first error.
 func callForEach(ctx context.Context, payments []model.Payment, do func(context.Context, model.Payment) error) error {
 	var calls errgroup.Group
 	calls.SetLimit(providerCalls)

@@ -29,7 +29,7 @@ func newPending() *pending {
 	}
 }
 
-// add appends those of the entries that are not held yet, and returns how many. Those beyond p.most stay in their streams.
+// add appends the entries that are not held yet, and returns how many it has appended. Those beyond p.most stay in their streams.
 func (p *pending) add(entries []model.Entry) (added int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -60,7 +60,7 @@ type saleBatch struct {
 	entries []model.Entry
 }
 
-// take returns at most count waiting entries, which then no longer wait but are still held. Late sales are left out.
+// take returns waiting entries, "count" at most, which then no longer wait but are still held. Late sales are left out.
 func (p *pending) take(count int) (batches []saleBatch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -100,7 +100,7 @@ func (p *pending) expect(more bool) {
 	p.more = more
 }
 
-// backlog reports whether more than count entries wait.
+// backlog reports whether more entries wait than "count".
 func (p *pending) backlog(count int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

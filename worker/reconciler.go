@@ -42,6 +42,6 @@ func (r *Reconciler) step(ctx context.Context) error {
 	if mine, err := r.Lease(ctx, "reconciler", reconcileLease); err != nil || !mine {
 		return err
 	}
-	// Check plans the next look at a payment before it asks the provider: in the next round a payment that fails comes last.
+	// Check plans the next look at a payment before it asks the provider, so a payment that fails does not come first again.
 	return callForEach(ctx, due, r.Check)
 }

@@ -52,8 +52,8 @@ func (r *Refunder) step(ctx context.Context) error {
 	return callForEach(ctx, due, r.try)
 }
 
-// try asks the provider to send a payment's money back, unless another instance does so. It returns errors of the database. A
-// failure of the provider is logged, and the refund is tried again later.
+// try asks the provider to send a payment's money back, unless another instance does so, or the refund is no longer due. It
+// returns errors of the database. A failure of the provider is logged, and the refund is tried again later.
 func (r *Refunder) try(ctx context.Context, p model.Payment) error {
 	if mine, err := r.Store.TryRefund(ctx, p); err != nil || !mine {
 		return err

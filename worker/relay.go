@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// publishTimeout is how long the broker may take to accept a batch, or a request of a wake-up. After that the batch is settled
+	// publishTimeout is how long the broker may take to accept a batch, or a request for a wake-up. After that the batch is settled
 	// without the broker. The time is longer than a broker's disk needs, and well below leftAfter and the time that buyers wait.
 	publishTimeout = time.Second
 	// relayTrips is how many calls of the broker in a row must fail before the circuit breaker opens.
@@ -26,7 +26,7 @@ const (
 	// consumePause is the pause before a consumer that has failed is started again.
 	consumePause = time.Second
 	// consumerPatience is how long a consumer waits for a batch before it goes on with other sales. It is longer than
-	// writerPatience, because messages of a late sale are acknowledged unsettled, and their entries wait for leftAfter.
+	// writerPatience, because messages of a late sale are acknowledged unsettled, and a sweep finds their entries after leftAfter.
 	consumerPatience = time.Second
 	// wakeEvery is the least time between two requests of an instance for a wake-up (Delayer): the broker keeps each as a message
 	// until the orders are overdue. Orders without a request are found in the expirer's own period.
@@ -38,9 +38,9 @@ const (
 type Queue interface {
 	// Publish returns nil when the broker has stored all entries. After an error the broker may have some of them.
 	Publish(ctx context.Context, saleID string, entries []model.Entry) error
-	// Consume passes published entries to settle, those of one sale at a time, and acknowledges them to the broker after
-	// settle has returned nil. It returns when ctx has ended, and before that only with an error: settle failed, or the
-	// connection was lost. Entries that are not acknowledged by then are delivered again, to any consumer.
+	// Consume passes published entries to "settle", those of one sale at a time, and acknowledges them to the broker after "settle"
+	// has returned nil. It returns when ctx has ended, and before that only with an error: "settle" failed, or the connection was
+	// lost. Entries that are not acknowledged by then are delivered again, to any consumer.
 	Consume(ctx context.Context, settle func(ctx context.Context, saleID string, entries []model.Entry) error) error
 	// Ping checks that the broker answers.
 	Ping(ctx context.Context) error
@@ -60,7 +60,7 @@ type Delayer interface {
 type relay struct {
 	settler *Settler
 	breaker *gobreaker.CircuitBreaker[struct{}]
-	failing atomic.Bool   // whether a failure was the last state logged
+	failing atomic.Bool   // the last state logged was a failure
 	wakes   *rate.Limiter // of requests for a wake-up
 	around  atomic.Int64  // entries that were settled without the broker
 	late    *lateSales    // deliver leaves entries of these sales in the stream
@@ -101,8 +101,8 @@ func (r *relay) pass(ctx context.Context, b saleBatch) error {
 	return err
 }
 
-// try calls the broker, for at most publishTimeout even if ctx ends, unless the circuit breaker keeps the call back. It reports
-// whether the call was made and succeeded.
+// try calls the broker, unless the circuit breaker keeps the call back. The call lasts at most publishTimeout, and goes on if ctx
+// ends. try reports whether the call was made and succeeded.
 func (r *relay) try(ctx context.Context, call func(context.Context) error) bool {
 	_, err := r.breaker.Execute(func() (struct{}, error) {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), publishTimeout)
@@ -115,7 +115,7 @@ func (r *relay) try(ctx context.Context, call func(context.Context) error) bool 
 	return err == nil
 }
 
-// fails logs the first of several failures in a row, which end when deliver gets entries again.
+// fails logs the first of several failures in a row. The row ends when deliver gets entries again.
 func (r *relay) fails(err error) {
 	if !r.failing.Swap(true) {
 		r.settler.Log.Error("the queue fails; entries are settled without it", "error", err)

@@ -23,9 +23,9 @@ const (
 	settleWriters = 2
 	// settleBatch is how many entries one transaction settles at most. Few batches but those of a backlog get that large.
 	settleBatch = 512
-	// ackMost is how many entries one call deletes from the streams at most: Lua's unpack takes fewer than 8,000 values.
+	// ackMost is how many entries one call of the gate deletes from the streams at most: Lua's unpack takes fewer than 8,000 values.
 	ackMost = 4 * settleBatch
-	// mostHeld is how many entries are in memory at most, some 2 KiB each. Further ones stay in their streams until there is room.
+	// mostHeld is how many entries are in memory at most, some 2 KiB each. Others stay in their streams until there is room.
 	mostHeld = 1 << 16
 	// sweepPeriod is how often all streams are searched for entries that were left behind, with few sales (pace).
 	sweepPeriod = time.Second
@@ -39,10 +39,10 @@ const (
 	// settleTimeout bounds a transaction. After that, another transaction tries to settle its entries.
 	settleTimeout = 3 * time.Second
 	// retryPause is the longest pause before the second try of a batch. It doubles with each try, so that a sale whose rows stay
-	// locked does not always occupy a connection, up to retryMost, so that a batch succeeds soon after the database is back.
+	// locked does not always occupy a connection. Its bound is retryMost, so that a batch succeeds soon after the database is back.
 	retryPause = 200 * time.Millisecond
 	retryMost  = 8 * retryPause
-	// mixedTimeout bounds a transaction that settles several sales. After that each is settled alone: one may have a locked row.
+	// mixedTimeout bounds a transaction that settles several sales. After that each sale is settled alone: a row may be locked.
 	mixedTimeout = 300 * time.Millisecond
 	// writerPatience is how long a writer waits for its batch before it goes on with other sales: well above the time of a commit,
 	// and so short that few buyers of other sales notice.
@@ -71,12 +71,12 @@ type SettlerNeeds struct {
 	Ledger   Ledger
 	Live     func() []model.GateRef
 	Running  func(ctx context.Context, within time.Duration) []string // the instances that have reported within this time
-	Queue    Queue                                                    // carries new entries to any instance's settler; nil: this one settles what it has admitted
+	Queue    Queue                                                    // carries new entries to any instance's settler; nil: an instance settles what it has admitted
 	Grace    time.Duration                                            // how long after its deadline an order expires; for a Queue that is a Delayer
 	Instance string
 	Batch    int                            // most entries in one transaction; 0: settleBatch
 	Linger   time.Duration                  // how long the first entry of a batch waits for others, since larger batches cost less
-	AckPause time.Duration                  // between two calls that delete settled entries from the streams, for the same reason
+	AckPause time.Duration                  // the pause between two calls of the gate that delete settled entries; larger calls cost less, too
 	Apart    func(entries []model.Entry)    // keeps the buyers of entries that leave the settler's memory unsettled
 	Wake     func(map[string]model.Outcome) // tells outcomes to such buyers, by their orders' ids
 	Lost     func(gate model.GateRef)       // has a gate replaced that lacks an order, because its stream was lost
@@ -134,8 +134,8 @@ func (s *Settler) Run(ctx context.Context) {
 }
 
 // sweep finds entries that were left behind, and adds those that this instance has to settle: entries of instances that do not
-// run any more, and its own that it does not have in memory, because Redis's reply was lost, there was no room, a batch failed or
-// the queue did not deliver them.
+// run any more, and its own entries that it does not have in memory, because Redis's reply was lost, there was no room, a batch
+// failed or the queue did not deliver them.
 func (s *Settler) sweep(ctx context.Context) error {
 	s.pending.expect(false)
 	entries, err := s.leftovers(ctx, s.age)
@@ -149,7 +149,7 @@ func (s *Settler) sweep(ctx context.Context) error {
 	return nil
 }
 
-// adopt adds those entries of the streams that this instance has to settle, as ours says, and returns how many it did not have.
+// adopt adds those entries of the streams that this instance has to settle, as ours(e) says, and returns how many were new.
 func (s *Settler) adopt(entries []model.Entry, ours func(e model.Entry) bool) (added int) {
 	entries = slices.DeleteFunc(entries, func(e model.Entry) bool { return !ours(e) })
 	for i := range entries {
@@ -173,9 +173,9 @@ func (s *Settler) heir(e model.Entry, running []string) (heir string) {
 	return heir
 }
 
-// leftovers returns the oldest entries of the streams that have this age. It logs unreadable ones, which were deleted, and
-// records them in the database. If two instances find such an entry at the same moment, both record it: the instance that has
-// deleted it may die before it records that, and no entry may be gone without a record.
+// leftovers returns the oldest entries of the streams that have at least this age. It logs unreadable ones, which were deleted,
+// and records them in the audit log. If two instances find such an entry at the same moment, both record it: the instance that
+// has deleted it may die before it records that, and no entry may be gone without a record.
 func (s *Settler) leftovers(ctx context.Context, age time.Duration) ([]model.Entry, error) {
 	entries, bad, err := s.Stream.Leftovers(ctx, s.Live(), age, sweepMost)
 	for saleID, texts := range bad {
@@ -188,8 +188,8 @@ func (s *Settler) leftovers(ctx context.Context, age time.Duration) ([]model.Ent
 }
 
 // Drain settles all entries that this instance has admitted and that are not settled yet. It returns an error if ctx ends first,
-// a batch fails, or the streams can't be read. Call it at a stop, after the last admission and before the stores are closed. With
-// a Queue, Run must have been called before: Drain ends Run's consumers, and also settles the entries that they did not get.
+// a batch fails, or no stream can be read. Call it at a stop, after the last admission and before the stores are closed. With a
+// Queue, Run must have been called before: Drain ends Run's consumers, and also settles the entries that they did not get.
 func (s *Settler) Drain(ctx context.Context) error {
 	if s.relay != nil {
 		s.relay.stop() // from now on, entries are settled without the broker
@@ -304,8 +304,8 @@ func (s *Settler) dispatch(ctx context.Context, b saleBatch) error {
 	return s.settleSale(ctx, b.gate, b.entries)
 }
 
-// patiently settles a batch of a sale, and returns the error. After patience it returns nil, and the batch goes on in the
-// background. The sale is then late until the batch ends, so that no other batch of the sale begins.
+// patiently settles a batch of a sale, and returns the error. If that takes longer than "patience", it returns nil, and the batch
+// goes on in the background. The sale is then late until the batch ends, so that no other batch of the sale begins.
 func (s *Settler) patiently(
 	ctx context.Context, gate model.GateRef, patience time.Duration, late *lateSales, settle func() error,
 ) error {
@@ -371,8 +371,8 @@ func (s *Settler) finish(ctx context.Context, entries []model.Entry, outcomes []
 	}
 }
 
-// acknowledge has settled entries deleted from their streams in the background. Those that gather during one call of the gate,
-// and the pause after it, share the next call.
+// acknowledge deletes settled entries from their streams, in the background. Entries that gather during one call of the gate, and
+// the pause after it, share the next call.
 func (s *Settler) acknowledge(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -415,8 +415,8 @@ func (s *Settler) nextAcks() ([]model.Entry, []model.Outcome) {
 
 // settle tries until the entries are settled or found to be broken, or until ctx ends. Before each further try it asks the stream
 // which entries are still there: another instance may have settled some, and entries that were lost with Redis must not become
-// orders after their buyers were told that they are lost. It returns the entries that it has settled, with their outcomes; or the
-// broken ones, with model.ErrBroken; or no entries, with an error only if ctx has ended.
+// orders after their buyers were told of the loss. It returns the entries that it has settled, with their outcomes; or the broken
+// ones, with model.ErrBroken; or no entries, with an error only if ctx has ended.
 func (s *Settler) settle(ctx context.Context, gate model.GateRef, entries []model.Entry) ([]model.Entry, []model.Outcome, error) {
 	for try := 0; ; try++ {
 		if try > 0 {
@@ -446,8 +446,8 @@ func (s *Settler) settle(ctx context.Context, gate model.GateRef, entries []mode
 	}
 }
 
-// retryAfter returns the pause before a further try of a batch; try is 1 for the second. It lies between half of the longest
-// pause and the longest one, by sale and instance, so that not all of them try at once.
+// retryAfter returns the pause before a further try of a batch; "try" is 1 for the second try. Sale and instance decide where the
+// pause lies between half of the longest one and the longest one, so that not all of them try at once.
 func (s *Settler) retryAfter(gate model.GateRef, try int) time.Duration {
 	longest := min(retryPause<<min(try-1, 10), retryMost)
 	part := crc32.ChecksumIEEE([]byte(gate.SaleID + s.Instance))

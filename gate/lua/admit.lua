@@ -14,8 +14,8 @@
 -- Codes: 0 admitted, 1 known id, 2 known id with another quantity, 3 no gate, 4 gate closed, of an older epoch or of
 -- another Redis process, 5 too frequent, 6 not started, 7 ended, 8 paused, 9 bad quantity, 10 limit reached,
 -- 11 sold out.
--- All attempts on a sale are judged before its first write, except for the request counters, since Redis does not undo the
--- writes of a script that fails.
+-- At each gate, all attempts are judged before anything is written, since Redis does not undo the writes of a script that fails.
+-- Only the counters of requests are written before.
 local campaigns, first_key, first_arg = units_of_campaigns(4)
 local function next_gate(arg) return arg + 4 + 5 * tonumber(ARGV[arg + 3]) end
 local retry_ms, flood = count_requests(first_arg, next_gate)
@@ -33,7 +33,7 @@ local function admit(key, arg)
   local code = window(gate, tonumber(ARGV[arg + 1])) -- for attempts whose id is not known
   local limit, left = tonumber(gate[6]), tonumber(gate[7])
   local reply = { tonumber(gate[1]) or 0, 0, 0 }
-  local units = { [ARGV[first]] = false, [ARGV[first + 1]] = false } -- by field; what this call admits is added
+  local units = { [ARGV[first]] = false, [ARGV[first + 1]] = false } -- by field; what this run admits is added
   if code ~= 3 and code ~= 4 then
     for at, value in ipairs(redis.call('HMGET', KEYS[key + 1], unpack(ARGV, first, rest - 1))) do
       units[ARGV[first + at - 1]] = value

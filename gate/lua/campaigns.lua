@@ -1,6 +1,6 @@
 -- A function at the start of admit.lua: count what users have in all sales of campaigns.
--- arg: the index in ARGV of the first campaign's first argument. ARGV[arg - 1] is the number of campaigns. The arguments of
--- each are its limit, the number of its keys and the number of its users, then the users. The keys of the campaigns, each
+-- arg: the index in ARGV of the first campaign's first argument. ARGV[arg - 1] is the number of campaigns. The arguments of a
+-- campaign are its limit, the number of its keys and the number of its users, then the users. The keys of the campaigns, each
 -- with the units by user of one sale, follow KEYS[1].
 -- Gives a list of the campaigns, each with its limit and its units by user, and the indexes of the first key and the first
 -- argument after those of all campaigns.

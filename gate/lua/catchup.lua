@@ -3,7 +3,7 @@
 -- ARGV[1] version after which the list begins  [2] version with which it ends; then five values for each change:
 --      its version, field of the order's id, user (empty: no user), units to add to the gate (negative: to subtract),
 --      quantity of an order whose id the gate may lack (0: no new order)
--- Returns 1: the gate has the changes, by this call or an earlier one; 0: there is no gate, or its version is older
+-- Returns 1: the gate has the changes, by this run or an earlier one; 0: there is no gate, or its version is older
 --      than ARGV[1], so that earlier changes are missing.
 -- Changes up to the gate's version are skipped, so a list that arrives twice, late or together with another one is
 -- applied only once.

@@ -1,8 +1,8 @@
 -- A function at the start of admit.lua and count.lua: count requests of users to sales.
--- key: the hash with the counters of all users. A window begins with the first request, and the hash expires with it, so
--- that Redis forgets all counters together.
--- counters, limits: for each request a sale and a user, with a space between, and the requests of this user to this sale
--- allowed in a window; 0: the request is not counted
+-- key: the hash with the counters of all users. A window begins with the first request, and the hash expires at the end of the
+-- window, so that Redis forgets all counters together.
+-- counters, limits: two lists with a value for each request: a sale and a user, with a space between; and how many requests of
+-- this user to this sale are allowed in a window, 0: the request is not counted
 -- Gives two lists with values for the requests that are not allowed: the milliseconds until the next window; and whether the
 -- count is above twice the limit. Above twice the limit there were certainly too many requests, even if the client has sent
 -- every script twice because of lost replies.

@@ -1,10 +1,10 @@
--- Install a gate (one shard of it) where there is none, or in place of one that is older and closed, or of this epoch and never
--- opened.
+-- Install a gate (one shard of it) where there is none, or in place of an older one, which close.lua has closed, or of one of
+-- this epoch that was never opened.
 -- KEYS[1] gate  KEYS[2] units by user and by id  KEYS[3] stream  KEYS[4] staged units by user and by id
 -- ARGV[1] epoch  [2] number of entries that the stream must have: those that were in it at the snapshot of the
 --   contents and not settled  [3] time when all keys expire, ms  [4] 1: open the gate; 0: open.lua will open it; then
 --   the fields and values of the gate
--- Returns 1: installed, by this call or by an earlier one whose reply was lost; 0: there is an open gate of this epoch,
+-- Returns 1: installed, by this run or by an earlier one whose reply was lost; 0: there is an open gate of this epoch,
 --   or a newer gate, or the gate is closed for a newer one; 2: the stream has another length, or the staged hash has expired,
 --   so that the rebuild must start again.
 -- The old gate is closed, so its stream can only have shrunk: a stream of the same length is unchanged.

@@ -2,7 +2,7 @@
 -- with more keys and values, which cost Redis as much as the deletions.
 -- KEYS[1] and following: the streams
 -- ARGV for each stream: [1] the number of its entries; then their ids
--- Returns a number for each stream: how many of these entries the call has deleted from it. If the key of a stream is damaged,
+-- Returns a number for each stream: how many of these entries this run has deleted from it. If the key of a stream is damaged,
 -- the text of the error stands in place of the number, and the other streams are served. If all are damaged, it returns the
 -- first error.
 local function delete(key, arg) return redis.call('XDEL', KEYS[key], unpack(ARGV, arg + 1, arg + tonumber(ARGV[arg]))) end

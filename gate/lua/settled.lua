@@ -4,11 +4,11 @@
 --   values: id of the entry, user, units, and what to give back: 'user' the user's units only (the attempt was refused as sold
 --   out, since the gate had too many units), 'all' the user's units and the gate's. Then the entries that have become orders, in
 --   groups: the units of each entry, the number of entries, and their ids.
--- Returns for each gate how many of the entries were still in the stream. Counters change only for entries that this call
---   deletes, so that each entry counts once, and a call that is repeated because its reply was lost changes nothing. If the
+-- Returns for each gate how many of the entries were still in the stream. Counters change only for entries that this run
+--   deletes, so that each entry counts once, and a run that is repeated because its reply was lost changes nothing. If the
 --   script fails at a gate, for example because a key is damaged, the text of the error stands in place of the number, and the
 --   other gates are served. If it fails at all gates, it returns the first error.
--- The gate's epoch doesn't matter here, since an install counts the entries that are still in its stream. Gates at which all
+-- The gate's epoch doesn't matter here, since an install counts the entries that are still in the stream. Gates at which all
 -- entries are orders of one unit are served by ordered.lua.
 -- key, arg: the indexes of the gate's first key and of its first argument
 local function settle(key, arg)
@@ -30,7 +30,7 @@ local function settle(key, arg)
   end
   while orders <= arg + tonumber(ARGV[arg]) do
     local last = orders + 1 + tonumber(ARGV[orders + 1])
-    -- All entries of a group have the same units, so the number of deletions is enough to count the units.
+    -- All entries of a group have the same number of units, so the number of deletions is enough to count the units.
     local deleted = redis.call('XDEL', KEYS[key + 2], unpack(ARGV, orders + 2, last))
     found, extra, orders = found + deleted, extra + deleted * (tonumber(ARGV[orders]) - 1), last + 1
   end

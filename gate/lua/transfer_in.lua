@@ -1,8 +1,8 @@
 -- Give a shard of a gate the units that transfer_out.lua has taken out of other shards.
 -- KEYS[1] gate of the shard
--- ARGV[1] epoch of the gate  [2] units  [3] instance that moves them  [4] number of this move, higher than any before of the
---   instance
--- Returns 1: given, by this call or by an earlier one whose reply was lost; 0: the shard is missing or of another epoch.
+-- ARGV[1] epoch of the gate  [2] units  [3] instance that moves them  [4] number of this move, higher than those of the
+--   instance's earlier moves
+-- Returns 1: given, by this run or by an earlier one whose reply was lost; 0: the shard is missing or of another epoch.
 if redis.call('HGET', KEYS[1], 'epoch') ~= ARGV[1] then
   return 0
 end

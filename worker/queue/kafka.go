@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// partitions is how many partitions a new topic has, and so how many consumers receive messages. Each sale has one.
+	// partitions is how many partitions a new topic has, and so how many consumers can get messages. A sale uses one of them.
 	partitions = 12
 	// retention is how long Kafka keeps messages and dead letters. The engine needs a message only for seconds.
 	retention = 24 * time.Hour

@@ -23,8 +23,8 @@ const (
 // settleFunc settles entries of one sale.
 type settleFunc = func(ctx context.Context, saleID string, entries []model.Entry) error
 
-// handOn reads the entries in messages and settles them, one sale at a time. text returns the text of a message. The caller moves
-// the dead messages, which can't be read, to the dead letters. After an error, from settle, no message may be acknowledged.
+// handOn reads the entries in messages and settles them, one sale at a time. text(m) is the text of a message. The caller moves
+// the dead messages, which can't be read, to the dead letters. After an error, which is settle's, none may be acknowledged.
 func handOn[M any](
 	ctx context.Context, messages []M, text func(M) []byte, settle settleFunc, log *slog.Logger,
 ) (settled, dead []M, err error) {

@@ -62,7 +62,7 @@ type link struct {
 	refused chan amqp.Return // messages that the broker has returned, because it has no queue for them
 }
 
-// dial connects and calls prepare with the link. It fails, and closes the connection, if prepare fails or ctx ends meanwhile.
+// dial connects and gives the link to "prepare". It fails, and closes the connection, if "prepare" fails or ctx ends meanwhile.
 func (q *RabbitMQ) dial(ctx context.Context, prepare func(*link) error) (*link, error) {
 	l := &link{refused: make(chan amqp.Return, batchMost)}
 	letGo := func() bool { return true }
@@ -107,7 +107,7 @@ func (q *RabbitMQ) open(l *link) (err error) {
 	return l.channel.Confirm(false)
 }
 
-// cutWith has the socket closed when ctx ends, until a call of letGo, because most calls of the library observe no context.
+// cutWith closes the socket when ctx ends, unless letGo was called before: most calls of the library observe no context.
 func (l *link) cutWith(ctx context.Context) (letGo func() bool) {
 	return context.AfterFunc(ctx, func() { _ = l.socket.Close() })
 }
@@ -121,8 +121,8 @@ func (l *link) close() {
 	_ = l.conn.Close() // the connection may be lost already
 }
 
-// publishing runs call on the publisher's connection, one caller at a time. It connects first if there is no open connection, and
-// closes the connection if call fails. doing says in the error what call does.
+// publishing runs the function "call" on the publisher's connection, one caller at a time. It connects first if there is no open
+// connection, and closes the connection if the function fails. "doing" says in the error what the function does.
 func (q *RabbitMQ) publishing(ctx context.Context, doing string, call func(*link) error) (err error) {
 	var l *link
 	select {
@@ -146,7 +146,7 @@ func (q *RabbitMQ) publishing(ctx context.Context, doing string, call func(*link
 	return nil
 }
 
-// Publish implements worker.Queue. A call has at most batchMost entries.
+// Publish implements worker.Queue. It takes at most batchMost entries, since l.refused has room for as many returns.
 func (q *RabbitMQ) Publish(ctx context.Context, _ string, entries []model.Entry) error {
 	return q.publishing(ctx, "publish to RabbitMQ", func(l *link) error {
 		confirms := make([]*amqp.DeferredConfirmation, len(entries))
@@ -199,8 +199,8 @@ func (q *RabbitMQ) Consume(ctx context.Context, settle settleFunc) error {
 	if err != nil {
 		return err
 	}
-	// The library's channel of deliveries is unbuffered. Copy them to a buffered one, so that a batch has all that have arrived. It
-	// holds as many as the broker sends ahead of an acknowledgement.
+	// The library's channel of deliveries is unbuffered. Copy them to a buffered one, so that a batch has all that have arrived. The
+	// buffer holds as many as the broker sends ahead of an acknowledgement.
 	ready := make(chan amqp.Delivery, prefetch)
 	var copying sync.WaitGroup
 	copying.Go(func() {
@@ -270,8 +270,8 @@ func (q *RabbitMQ) handle(ctx context.Context, batch []amqp.Delivery, settle set
 	return nil
 }
 
-// Delay implements worker.Delayer. Each call declares the wait queue of its delay, which creates the queue, or extends its life
-// past the message that follows. A wait queue that is no longer used expires by itself.
+// Delay implements worker.Delayer. It declares the wait queue of this delay each time, which creates the queue, or extends its
+// life past the message that follows. A wait queue that is no longer used expires by itself.
 func (q *RabbitMQ) Delay(ctx context.Context, d time.Duration) error {
 	return q.publishing(ctx, "delay a wake-up by RabbitMQ", func(l *link) error {
 		name := q.name + ".wait." + strconv.FormatInt(d.Milliseconds(), 10)
