@@ -236,7 +236,7 @@ func (c *chart) hill(a axis, top int, width float64, r *Result) {
 	if tallest == 0 {
 		return
 	}
-	// The mark of p50 is never right of that of p99. So the labels left of the first and right of the second don't overlap.
+	// The mark of p50 is never right of that of p99. So a label left of p50 and a label right of p99 don't overlap.
 	for _, m := range []struct {
 		ms           float64
 		dx           int

@@ -30,7 +30,7 @@ type Strategy struct {
 	model.Lesson
 }
 
-// Runner runs a comparison. After an error or the end of ctx, the report has what was measured until then; nil: no round began.
+// Runner runs a comparison. After an error or the end of ctx, the report has what was measured until then, or is nil.
 type Runner func(ctx context.Context, p model.LabPlan, progress func(Progress)) (*Report, error)
 
 // Catalog knows the sales, which a comparison must not disturb.
@@ -212,7 +212,7 @@ func (d *Desk) end(why Stop) {
 // Stop stops the comparison under way, and does not wait for its end. The report has what was measured until then.
 func (d *Desk) Stop() { d.end(StoppedByOperator) }
 
-// Close stops the comparison under way and waits for its report. If ctx ends first, Close fails, and the results are lost.
+// Close stops the comparison under way and waits for its report. If ctx ends first, Close returns an error, and results are lost.
 func (d *Desk) Close(ctx context.Context) error {
 	d.mu.Lock()
 	d.closed = true

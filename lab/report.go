@@ -52,7 +52,7 @@ func WriteFiles(folder string, page func(io.Writer) error, report any) (html, fi
 	return html, figures, nil
 }
 
-// WriteTable writes, for a terminal, the figures and explains what was not exact. Tabs in the template separate the columns.
+// WriteTable writes the figures for a terminal, and explains what was not exact. Tabs in the template separate the columns.
 func (r *Report) WriteTable(w io.Writer) error {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	if err := table.Execute(out, r); err != nil {

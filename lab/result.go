@@ -81,7 +81,7 @@ type ErrorSample struct {
 	Count int    `json:"count"`
 }
 
-// Bucket counts the attempts that took at most UpToMS, and more than the bound before: each tenfold time has ten such bounds.
+// Bucket counts attempts that took at most UpToMS, and more than the bound before it. From 1 to 10 ms there are ten buckets.
 type Bucket struct {
 	UpToMS float64 `json:"up_to_ms"`
 	Count  int64   `json:"count"`

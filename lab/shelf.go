@@ -127,7 +127,7 @@ func read(root *os.Root, id string) (*Report, error) {
 	}
 	r := &Report{}
 	err = json.Unmarshal(raw, r)
-	if err == nil && r.Stock < 1 { // the lab writes no such report, and charts without a stock can't be drawn
+	if err == nil && r.Stock < 1 { // the lab writes no such report, and the charts need a stock
 		err = errors.New("it has no stock")
 	}
 	if err != nil {

@@ -9,14 +9,14 @@ import (
 
 // The steps.
 const (
-	Deduct        = "deduct"                 // a strategy decides an attempt; as a Stage, only until the gate admits it, if it does
+	Deduct        = "deduct"                 // a strategy decides an attempt; as a Stage, it ends already when the gate admits the attempt
 	Admit         = "admit"                  // the gate judges attempts
 	DatabaseTakes = "deduct in the database" // the database judges attempts, without the gate
 	Settle        = "settle"                 // a transaction settles entries
 	Acknowledge   = "acknowledge"            // settled entries leave the stream
 	TellGate      = "tell the gate"          // a gate gets changes that the database made without it
 	Rebuild       = "rebuild"                // a gate is replaced; Label is the reason
-	NextEpoch     = "next epoch"             // the steps of a rebuild, in their order
+	NextEpoch     = "next epoch"             // this and the next five are the steps of a rebuild, in their order
 	CloseGate     = "close"
 	MeasureStream = "measure"
 	ReadContents  = "read the contents"
@@ -79,7 +79,7 @@ type Observer interface {
 // All passes steps and events on to several Observers. Without any, it does nothing.
 type All []Observer
 
-// Begin begins a step of every Observer. end is never nil.
+// Begin begins a step of every Observer. "end" is never nil.
 func (all All) Begin(ctx context.Context, s Step) (within context.Context, end func(error)) {
 	end = func(error) {}
 	for i, o := range all {

@@ -21,11 +21,11 @@ import (
 )
 
 const (
-	// slowTrip is a round trip to a store with which each settle waits 10 ms or more for the network: on MySQL a settle takes two
-	// round trips (docs/adr/0017-two-round-trips.md), and seldom more.
+	// slowTrip is a round trip to a store that makes each settle wait 10 ms or more for the network: on MySQL a settle takes two
+	// round trips (docs/adr/0017-two-round-trips.md), seldom more.
 	slowTrip = 5 * time.Millisecond
-	// farTrip is a round trip with which each settle takes longer than 100 ms, which is how long the settler waits for one sale
-	// before it goes on with others.
+	// farTrip is a round trip that makes each settle take longer than 100 ms. After that time the settler waits no longer for one
+	// sale, and goes on with others.
 	farTrip = 100 * time.Millisecond
 	// smallPool is a size of the database's buffer pool that suffices for 300,000 orders. With a pool of 128 MiB, each order costs
 	// twice as much once the database has that many orders (docs/performance.md, What it costs).
@@ -36,7 +36,7 @@ const (
 	spareConnections = 10
 	// spareFiles is room for the files that a process has open besides connections: logs, the binary, timers.
 	spareFiles = 64
-	// offClock and wrongClock are the differences between the stores' clocks that cause a warning and a failure: no synchronized
+	// offClock and wrongClock are the differences between the stores' clocks above which a check warns, or fails: no synchronized
 	// clock is off by that much. For the time of the difference, gate and database disagree as to whether a sale has begun.
 	offClock, wrongClock = 500 * time.Millisecond, 5 * time.Second
 	// offMachine is how far a machine's clock may be off. Bearer tokens expire by this clock, and sales do not depend on it.
@@ -310,7 +310,7 @@ func judgeRole(r gate.Server) (list []Finding) {
 	return append(list, good(check, "%s is a primary with %d replicas", r.Addr, replicas))
 }
 
-// judgeReplica checks a Redis of --redis-replicas. A primary is wrong there, except of a Cluster: its client finds the replicas.
+// judgeReplica checks a Redis of --redis-replicas. A lone primary is wrong there. A Cluster's client finds its replicas itself.
 func judgeReplica(r gate.Server) Finding {
 	const check = "replica"
 	replica, silent := r.Info["role"] == "slave", number(r.Info["master_last_io_seconds_ago"])

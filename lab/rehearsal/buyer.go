@@ -246,7 +246,7 @@ func (c *crowd) pay(ctx context.Context, b *buyer, due time.Time, t told) told {
 	return t
 }
 
-// watch opens the sale's stream, until "leave" is called. If too many streams are open, the buyer has none, and is counted.
+// watch opens the sale's stream, and closes it when "leave" is called. If too many streams are open, it only counts the buyer.
 func (c *crowd) watch(ctx context.Context, b *buyer, due time.Time) (leave func()) {
 	select {
 	case c.streams.slots <- struct{}{}:

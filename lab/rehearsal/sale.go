@@ -19,7 +19,7 @@ const (
 	quiet = 5 * time.Minute
 	// lead is the time from the creation of the hidden sale to its start. In this time the instances hear of the sale.
 	lead = 5 * time.Second
-	// settleTime bounds the wait until the shop is ready, and that for the last orders; clearTime bounds the removal of the sale.
+	// settleTime bounds the wait until the shop is ready and the wait for the last orders, clearTime the removal of the sale.
 	settleTime, clearTime = time.Minute, time.Minute
 	// look is the pause between two looks at a state that nothing announces.
 	look = 50 * time.Millisecond
@@ -40,8 +40,8 @@ var ErrNotNow = errors.New("no rehearsal now")
 // clock returns the time by the database's clock, which decides when a sale starts.
 func (r *run) clock() time.Time { return r.now().Add(r.skew) }
 
-// mayRehearse returns ErrNotNow if a sale has begun and is neither ended nor closed, if one starts less than quiet after the last
-// arrival, or if an instance has another version than this command.
+// mayRehearse returns ErrNotNow if a sale has begun and is neither ended nor closed, if a sale starts earlier than "quiet"
+// after the last arrival, or if an instance has another version than this command.
 func (r *run) mayRehearse(ctx context.Context) error {
 	if r.gate != nil {
 		running, err := r.gate.Running(ctx, r.clock())

@@ -66,7 +66,7 @@ type Shape struct {
 	at []time.Duration // when each buyer arrives, counted from the start, in order
 }
 
-// ReadShape reads a shape from a file, and draws the arrivals. An error names --shape, the file, and a field that is wrong.
+// ReadShape reads a shape from a file, and draws the arrivals. An error names --shape, the file and, if a field is wrong, the field.
 func ReadShape(file string) (*Shape, error) {
 	s := &Shape{Lasts: time.Minute, Half: time.Second, Walk: WholeWalk, Seed: 1}
 	text, err := os.ReadFile(file) //nolint:gosec // the user names the file

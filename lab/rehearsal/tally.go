@@ -96,7 +96,7 @@ func newTally(lasts time.Duration) *tally {
 	return t
 }
 
-// second returns the second of the run that has this time after the start, else the nearest second of the run.
+// second returns the figures of the second at this time after the start, or of the nearest second of the run.
 func (t *tally) second(sinceStart time.Duration) *Second {
 	return &t.seconds[min(max(int(sinceStart/time.Second), 0), len(t.seconds)-1)]
 }

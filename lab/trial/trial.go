@@ -271,7 +271,7 @@ func (r *Round) Buy(ctx context.Context, instance int, buyer string) (model.Verd
 }
 
 // deduct runs the strategy and waits until the attempt is settled. It returns ErrUnsettled if an admitted attempt is not settled
-// within patience. If the instance is killed meanwhile, its connections are closed, and deduct returns an error.
+// within "patience". If the instance is killed meanwhile, its connections are closed, and deduct returns an error.
 func (i *instance) deduct(ctx context.Context, a model.Attempt) (model.Verdict, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, ErrUnsettled)
 	defer cancel()
