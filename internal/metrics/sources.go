@@ -133,7 +133,7 @@ func idle(sale model.Offer) int64 {
 	return sale.Stock.Reserved
 }
 
-// collectDrifts reports the drifts of the sales shown, and those of at most maxSales others that are not 0.
+// collectDrifts reports the drifts of the sales that are shown, and of at most maxSales other sales whose drift is not 0.
 func (s *sourced) collectDrifts(shown []model.Offer, now time.Time, show setter) {
 	drift := func(saleID string, units int64) {
 		show("flashsale_gate_drift_units",
@@ -181,7 +181,7 @@ func (s *sourced) collectGates(sales, shown []model.Offer, show setter) {
 	}
 }
 
-// byNeed compares sales: those that have not ended come first, by their start, then the others, the last to end first.
+// byNeed compares sales. Sales that have not ended come first, by their start. Ended sales follow, the latest end first.
 func byNeed(a, b model.Offer, now time.Time) int {
 	endedA, endedB := !a.EndsAt.After(now), !b.EndsAt.After(now)
 	switch {

@@ -36,7 +36,7 @@ const (
 	Uncounted      = "uncounted"       // a request passed because the user's counter could not be reached
 	Expired        = "expired"         // an order expired, and its N units were released
 	NothingOverdue = "nothing overdue" // no order is left that has to expire
-	RefundsDue     = "refunds due"     // N payments have to be sent back
+	RefundsDue     = "refunds due"     // the money of N payments has to be sent back
 	Delivery       = "delivery"        // a message was sent to an endpoint; Label is Delivered or Undelivered
 	Audited        = "audited"         // this instance got the auditor's lease
 	Drifted        = "drifted"         // the gate of the sale Label differs from the database by N units

@@ -15,7 +15,7 @@ import (
 	"flashsale/model"
 )
 
-// These constants are those of the storefront, web/assets/purchase.js and sale.js.
+// The storefront uses the same values, in web/assets/purchase.js and sale.js.
 const (
 	// tries is how often a buyer sends an attempt before the buyer gives up.
 	tries = 6

@@ -25,7 +25,7 @@ const (
 	Interrupted Verdict = "interrupted"         // the user has stopped the run
 )
 
-// mostRows bounds the rows of the chart of arrivals.
+// mostRows bounds the rows of the chart of arrivals. In a long run a row shows the mean of several seconds.
 const mostRows = 30
 
 // Report is what a rehearsal has found.

@@ -66,7 +66,7 @@ type Shape struct {
 	at []time.Duration // when each buyer arrives, counted from the start, in order
 }
 
-// ReadShape reads a shape from a file, and draws the arrivals. An error names --shape, the file and, if a field is wrong, the field.
+// ReadShape reads a shape from a file, and draws the arrivals. An error names --shape, the file and the wrong field, if there is one.
 func ReadShape(file string) (*Shape, error) {
 	s := &Shape{Lasts: time.Minute, Half: time.Second, Walk: WholeWalk, Seed: 1}
 	text, err := os.ReadFile(file) //nolint:gosec // the user names the file
@@ -134,8 +134,8 @@ func spike(u float64, half, lasts time.Duration) time.Duration {
 	return time.Duration(-float64(half) * math.Log2(1-u*within))
 }
 
-// day draws a time from a density proportional to 1-cos(2πx), by rejection. Each arrival can be drawn alone: those of a Poisson
-// process are independent of each other once their number is given.
+// day draws a time from a density proportional to 1-cos(2πx), by rejection. Each arrival can be drawn alone: the arrivals of a
+// Poisson process are independent of each other once their number is given.
 func day(rng *rand.Rand, lasts time.Duration) time.Duration {
 	for {
 		if x := rng.Float64(); 2*rng.Float64() < 1-math.Cos(2*math.Pi*x) {

@@ -33,7 +33,7 @@ const (
 	look = 20 * time.Millisecond
 	// storesPrefix begins the names of the folders for a run's own SQLite file.
 	storesPrefix = "lab-stores-"
-	// abandoned is how long a run's folder must be unchanged before it counts as left behind by a crash.
+	// abandoned is how long a run's folder must be unchanged before it counts as left behind by a crash. A run writes more often.
 	abandoned = 5 * time.Minute
 )
 
