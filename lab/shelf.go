@@ -29,7 +29,7 @@ const (
 // Shelf is a folder of reports, each in one file. Several processes may use it.
 type Shelf struct{ folder string }
 
-// NewShelf makes a Shelf that keeps its reports in folder. The folder is created when it is first needed.
+// NewShelf makes a Shelf that keeps its reports in this folder. The folder is created when it is first needed.
 func NewShelf(folder string) *Shelf { return &Shelf{folder} }
 
 // Shelved is a report with its id. Nobody can guess the id.
@@ -136,7 +136,7 @@ func read(root *os.Root, id string) (*Report, error) {
 	return r, nil
 }
 
-// ours lists the files whose names are an id followed by end, beginning with the file that was changed last.
+// ours lists the files whose names are an id followed by "end", beginning with the file that was changed last.
 func ours(root *os.Root, end string) (files []fs.FileInfo, err error) {
 	all, err := fs.ReadDir(root.FS(), ".")
 	for _, file := range all {
@@ -155,7 +155,7 @@ func ours(root *os.Root, end string) (files []fs.FileInfo, err error) {
 	return files, err
 }
 
-// prune deletes all but the keptReports reports whose files were changed last, and unfinished files that a crash left.
+// prune keeps keptReports reports, those whose files were changed last. It deletes the others, and unfinished files of a crash.
 func prune(root *os.Root) error {
 	reports, err := ours(root, reportEnd)
 	unfinished, errUnfinished := ours(root, unfinishedEnd)

@@ -51,7 +51,7 @@ func (s *Shop) keys(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{public}})
 }
 
-// authorize shows the log-in page, and sends the browser back to the engine with a code.
+// authorize shows the log-in page and, after the log-in, sends the browser back to the engine with a code.
 func (s *Shop) authorize(w http.ResponseWriter, r *http.Request) {
 	c, err := s.connection()
 	form := map[string]string{}

@@ -79,7 +79,7 @@ func overlap(a, b []string) bool {
 	return slices.ContainsFunc(a, func(server string) bool { return slices.Contains(b, server) })
 }
 
-// isNear reports whether a server, as spelled, or a socket is on this machine.
+// isNear reports whether a socket, or a server in the form that "spelled" returns, is on this machine.
 func isNear(server string) bool {
 	return strings.HasPrefix(server, "localhost:") || strings.HasPrefix(server, "/")
 }

@@ -204,8 +204,8 @@ func (s *Settings) ValidateStrategies() error {
 	)
 }
 
-// Validate checks the settings of a server. An error is one line that names the setting. It also sets an empty PaymentSecret to
-// Secret, and an OpsAddr of "off" to an empty one.
+// Validate checks the settings of a server. An error is one line that names the setting. Validate also sets an empty
+// PaymentSecret to Secret, and an OpsAddr of "off" to an empty one.
 func (s *Settings) Validate() error {
 	if s.OpsAddr == "off" {
 		s.OpsAddr = ""

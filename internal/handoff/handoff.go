@@ -111,7 +111,7 @@ func (p *Provider) Takes(currency string) (amounts model.AmountRange, ok bool) {
 	return model.TakesAll(currency)
 }
 
-// Look is part of service.Provider. The shop reports money by itself. So after the time to pay, Look says only that none came.
+// Look is part of service.Provider. The shop reports money by itself. So when the time is over, Look says that none came.
 func (p *Provider) Look(_ context.Context, payment model.Payment, over bool) (report model.Report, known bool, err error) {
 	return payment.Unpaid(), over, nil
 }

@@ -63,7 +63,7 @@ func NewSender(private bool, now func() time.Time) *Sender {
 }
 
 // Send sends a message once, signed with each of the secrets. Tries of the same message have the same id. "answer" is the
-// beginning of the body that came back. If nothing came back, "status" is 0, and "answer" says what went wrong.
+// beginning of the body of the answer. If there was no answer, "status" is 0, and "answer" says what went wrong.
 func (s *Sender) Send(ctx context.Context, url string, secrets []string, id string, body []byte) (status int, answer string) {
 	status, answer, err := s.send(ctx, url, secrets, id, body)
 	if err != nil {

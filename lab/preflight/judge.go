@@ -366,7 +366,7 @@ func judgeInstances(running map[string]model.Instance, wanted int, version, stra
 		return list
 	}
 	versions, strategies, marks := map[string]bool{version: true}, map[string]bool{strategy: true}, map[string]bool{mark: true}
-	delete(marks, "") // this command does not know the mark
+	delete(marks, "") // in case this command does not know the mark
 	for _, i := range running {
 		versions[i.Version], strategies[i.Strategy], marks[i.Secrets] = true, true, true
 	}

@@ -71,7 +71,7 @@ func (l Level) when(holds bool, check, do, found string, args ...any) Finding {
 
 // first returns the first finding of each check.
 func first(list ...Finding) []Finding {
-	seen := map[string]bool{"": true} // the zero Finding's
+	seen := map[string]bool{"": true} // the check of the zero Finding
 	return slices.DeleteFunc(list, func(f Finding) bool {
 		again := seen[f.Check]
 		seen[f.Check] = true

@@ -17,7 +17,7 @@ import (
 
 // The storefront uses the same values, in web/assets/purchase.js and sale.js.
 const (
-	// tries is how often a buyer sends an attempt before the buyer gives up.
+	// tries is the number of fleeting answers after which a buyer gives up.
 	tries = 6
 	// punctual is how long after the start the server may still answer not_started.
 	punctual = 3 * time.Second
@@ -137,7 +137,7 @@ func fleeting(a answer) bool {
 	return a.status == 0 || a.status == http.StatusTooManyRequests || a.status >= http.StatusInternalServerError
 }
 
-// persist sends a request until the answer is not fleeting, at most tries times. It returns the last answer, and when that came.
+// persist sends a request until the answer is not fleeting, up to "tries" times. It returns the last answer, and when that came.
 // If ctx ends, the answer may be missing.
 func (c *crowd) persist(ctx context.Context, b *buyer, due time.Time, r request) (a answer, at time.Time) {
 	for left := tries; ; left-- {

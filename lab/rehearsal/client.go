@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// patience is how long a buyer waits for an answer, as the storefront does.
+	// patience is how long a buyer waits for an answer: as long as the storefront waits.
 	patience = 15 * time.Second
 	// maxAnswer bounds the bytes that are read of an answer. The largest answer is a page of some 20 KB.
 	maxAnswer = 1 << 20

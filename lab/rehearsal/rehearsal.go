@@ -65,7 +65,7 @@ func Validate(o config.Rehearse, s *config.Settings) error {
 }
 
 // Run rehearses, prints the report, and writes it to a folder and to the database. It returns nil if the verdict is Passed,
-// lab.ErrInterrupted if Interrupted, ErrFailed if Failed or Late; ErrNotNow if no rehearsal may run; or why it broke off.
+// lab.ErrInterrupted if Interrupted, ErrFailed if Failed or Late, ErrNotNow if no rehearsal may run, or else what went wrong.
 func Run(ctx context.Context, cmd config.Command, version string, stdout io.Writer) (err error) {
 	if err := os.MkdirAll(cmd.Rehearse.Out, 0o750); err != nil {
 		return fmt.Errorf("--out: %w", err)

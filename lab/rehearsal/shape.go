@@ -66,7 +66,7 @@ type Shape struct {
 	at []time.Duration // when each buyer arrives, counted from the start, in order
 }
 
-// ReadShape reads a shape from a file, and draws the arrivals. An error names --shape, the file and the wrong field, if there is one.
+// ReadShape reads a shape from a file, and draws the arrivals. An error names --shape, the file, and any wrong field.
 func ReadShape(file string) (*Shape, error) {
 	s := &Shape{Lasts: time.Minute, Half: time.Second, Walk: WholeWalk, Seed: 1}
 	text, err := os.ReadFile(file) //nolint:gosec // the user names the file
