@@ -21,13 +21,13 @@ const (
 	labelRoom     = 9.0  // percent on either side of the latency axis, for a label beside a mark
 	thinnest      = 0.4  // percent, least width of a bar whose value is not 0
 	hairline      = 0.15 // percent, gap between the bars of a distribution
-	linearTicks   = 5    // at most, beside the one at 0, so that their labels do not overlap on a telephone
-	logFromRatio  = 50   // the axis is logarithmic if a bar would be more than this many times shorter than another
+	linearTicks   = 5    // at most, besides the tick at 0, so that the labels do not overlap on a telephone
+	logFromRatio  = 50   // the axis is logarithmic if one bar would be more than this many times shorter than another
 	stockRight    = 96.0 // percent, for a chart without figures right of its bars
-	percentDigits = 100  // two decimals are finer than any screen
+	percentDigits = 100  // rounds percentages to two decimals, which is finer than any screen
 )
 
-// chart is the data that the template draws. X and Width are in percent, Y and Height in pixels.
+// chart is the data that the template draws. X and Width are in percent; Y, Height, From and To are in pixels.
 type chart struct {
 	Label  string // describes the chart to screen readers
 	Height int
@@ -53,7 +53,7 @@ type text struct {
 	X     float64
 	DX    int // pixels, added to X
 	Y     int
-	Class string // text-anchor is "start" unless the class contains end or middle
+	Class string // text-anchor is "start" unless the class contains "end" or "middle"
 	Words string
 }
 
@@ -95,7 +95,7 @@ func (a axis) ticks() (list []float64) {
 	return list
 }
 
-// draw adds the axis to a chart whose rows end at bottom: a grid line and a label for each tick, and the unit.
+// draw adds the axis to a chart whose rows end at the height "bottom": a grid line and a label for each tick, and the unit.
 func (a axis) draw(c *chart, bottom int, unit string) {
 	for _, value := range a.ticks() {
 		x, class := a.at(value), "tick middle"
@@ -193,7 +193,7 @@ func throughputChart(results []*Result) chart {
 	return b.draw()
 }
 
-// latencyChart shows how long the attempts of each strategy took, on one axis. Each distribution has the full height.
+// latencyChart shows how long the attempts of each strategy took, on one axis. The peaks of all distributions are equally high.
 func latencyChart(results []*Result) chart {
 	c := chart{Label: "Distribution of the latency of each strategy, with its median and 99th percentile; the table has the figures"}
 	width := math.Pow(10, 1.0/bucketsPerDecade)
@@ -220,7 +220,7 @@ func latencyChart(results []*Result) chart {
 	return c
 }
 
-// hill draws one distribution below top. width is the ratio of the upper to the lower bound of a bucket.
+// hill draws one distribution below the height "top". "width" is the ratio of the upper to the lower bound of a bucket.
 func (c *chart) hill(a axis, top int, width float64, r *Result) {
 	var tallest int64
 	for _, b := range r.Histogram {
@@ -236,7 +236,7 @@ func (c *chart) hill(a axis, top int, width float64, r *Result) {
 	if tallest == 0 {
 		return
 	}
-	// p50 is never right of p99, so with their labels left of the one and right of the other, the labels don't overlap.
+	// The mark of p50 is never right of that of p99. So a label left of p50 and a label right of p99 don't overlap.
 	for _, m := range []struct {
 		ms           float64
 		dx           int

@@ -14,7 +14,7 @@ import (
 	"flashsale/service"
 )
 
-// Bounds of a comparison that an operator starts on a page: a tenth of those of the command `lab`, because a shop runs beside it.
+// Bounds of a comparison that an operator starts on a page, beside a shop: a tenth of the bounds of the command `lab`.
 const (
 	MaxBuyers      = 100_000
 	MaxStock       = 100_000
@@ -30,7 +30,7 @@ type Strategy struct {
 	model.Lesson
 }
 
-// Runner runs a comparison. After an error, or after the end of ctx, the report has what was measured until then, and may be nil.
+// Runner runs a comparison. After an error or the end of ctx, the report has what was measured until then, or is nil.
 type Runner func(ctx context.Context, p model.LabPlan, progress func(Progress)) (*Report, error)
 
 // Catalog knows the sales, which a comparison must not disturb.
@@ -58,7 +58,7 @@ type State struct {
 	Over      bool      `json:"-"`
 	Stopped   Stop      `json:"-"` // empty: not stopped early
 	Failed    bool      `json:"-"` // the comparison failed; the log has the error
-	ReportID  string    `json:"-"` // set at the end, unless nothing was measured
+	ReportID  string    `json:"-"` // set at the end; empty if nothing was measured, or the report could not be stored
 }
 
 // Desk lets operators compare the strategies, and keeps the reports. It runs one comparison at a time.
@@ -94,14 +94,15 @@ func (d *Desk) Reports() []Shelved {
 	return list
 }
 
-// Report returns the report with an id; ok is false if there is none, or if it can't be read, which is an error.
+// Report returns the report with an id. If there is none, ok is false and err is nil; if it can't be read, err says why.
 func (d *Desk) Report(id string) (r *Report, ok bool, err error) { return d.shelf.Find(id) }
 
-// Newest returns the state of the comparison under way, else of the last one, else nil. changed closes when there is a newer one.
+// Newest returns the state of the comparison under way, else of the last one, else nil. "changed" closes when the state changes.
 func (d *Desk) Newest() (state *State, changed <-chan struct{}) { return d.newest.Get() }
 
-// Start begins a comparison and returns its first state. The verdict is Accepted; BadRequest with the invalid field; LabRunning
-// if one is under way; SaleOpen if a sale is open or about to open, unless whileOpen is set; or Unavailable if the server stops.
+// Start begins a comparison and returns its first state with the verdict Accepted. Otherwise the verdict is BadRequest, with the
+// invalid field; Unavailable, if the server stops; LabRunning, if a comparison is under way; or SaleOpen, if a sale is open or
+// about to open and whileOpen is false.
 func (d *Desk) Start(p model.LabPlan, whileOpen bool) (state *State, verdict model.Verdict, invalid *service.Invalid) {
 	if invalid := d.complete(&p); invalid != nil {
 		return nil, model.BadRequest, invalid
@@ -211,7 +212,7 @@ func (d *Desk) end(why Stop) {
 // Stop stops the comparison under way, and does not wait for its end. The report has what was measured until then.
 func (d *Desk) Stop() { d.end(StoppedByOperator) }
 
-// Close stops the comparison under way and waits for its report until ctx ends; after an error the results are lost.
+// Close stops the comparison under way and waits for its report. If ctx ends first, Close returns an error, and results are lost.
 func (d *Desk) Close(ctx context.Context) error {
 	d.mu.Lock()
 	d.closed = true

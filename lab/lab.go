@@ -24,8 +24,8 @@ type Bench interface {
 
 // Round is the round of one strategy. Buy and Kill are called from many goroutines.
 type Round interface {
-	// Buy makes one attempt of a buyer for one unit at an instance, counted from 0. Accepted means that the order is committed,
-	// another verdict a refusal, and an error that the outcome is unknown. After a Kill, it may be called again for the same buyer.
+	// Buy makes one attempt of a buyer for one unit, at an instance by its number from 0. Accepted means that the order is
+	// committed, another verdict a refusal, an error that the outcome is unknown. After a Kill, a buyer may repeat the attempt.
 	Buy(ctx context.Context, instance int, buyer string) (model.Verdict, error)
 	// Kill ends an instance abruptly, as a crash does.
 	Kill(instance int)
@@ -61,15 +61,15 @@ type Stores struct {
 type Progress struct {
 	Strategy string  `json:"strategy"`
 	Index    int     `json:"index"` // of the strategy, from 1
-	Of       int     `json:"of"`    // strategies
+	Of       int     `json:"of"`    // how many strategies
 	Done     int     `json:"done"`  // buyers who have their answer
 	Result   *Result `json:"-"`     // set when the strategy is finished
 }
 
-// Run has each strategy serve the plan's buyers. It calls now from many goroutines, and progress from the caller's only.
+// Run has each strategy serve the plan's buyers. It calls "now" from many goroutines, but "progress" only from the caller's.
 //
-// When ctx ends, Run finishes the round under way, reports it as incomplete, leaves out the rest, sets Interrupted and returns
-// no error. If a round can't be started or finished, the report ends before it, and the error names the strategy.
+// When ctx ends, Run finishes the round under way, reports it as incomplete, leaves out the other rounds, sets Interrupted and
+// returns no error. If a round can't be started or finished, the report ends before that round, and the error names the strategy.
 func Run(ctx context.Context, b Bench, p model.LabPlan, s Setting, now func() time.Time, progress func(Progress)) (*Report, error) {
 	report := &Report{
 		Setting: s, Buyers: p.Buyers, Stock: p.Stock, Concurrency: p.Concurrency, StartedAt: now().UTC().Truncate(time.Millisecond),

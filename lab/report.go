@@ -23,7 +23,7 @@ type Report struct {
 	StartedAt   time.Time `json:"started_at"`
 	Strategies  []*Result `json:"strategies"`
 	Instances   int       `json:"instances"`
-	Killed      bool      `json:"killed"` // the plan had an instance die; Result.Killed says whether it died
+	Killed      bool      `json:"killed"` // the plan says that an instance dies; Result.Killed says whether it died
 	Seed        uint64    `json:"seed"`
 	Interrupted bool      `json:"interrupted"` // the report is partial
 }
@@ -35,7 +35,7 @@ func WriteJSON(w io.Writer, report any) error {
 	return encoder.Encode(report)
 }
 
-// WriteFiles writes a report to a folder as report.html, by the function page, and as report.json. It returns the two paths.
+// WriteFiles writes a report to a folder, as report.html by the function "page" and as report.json, and returns the two paths.
 func WriteFiles(folder string, page func(io.Writer) error, report any) (html, figures string, err error) {
 	html, figures = filepath.Join(folder, "report.html"), filepath.Join(folder, "report.json")
 	for path, write := range map[string]func(io.Writer) error{
@@ -52,7 +52,7 @@ func WriteFiles(folder string, page func(io.Writer) error, report any) (html, fi
 	return html, figures, nil
 }
 
-// WriteTable writes the figures and the explanations of what was not exact for a terminal. Tabs in the template separate columns.
+// WriteTable writes the figures for a terminal, and explains what was not exact. Tabs in the template separate the columns.
 func (r *Report) WriteTable(w io.Writer) error {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	if err := table.Execute(out, r); err != nil {
@@ -91,7 +91,7 @@ func count[N int | int64](n N, noun string) string {
 	return grouped(n) + " " + noun
 }
 
-// Figure formats a measured number, which is not negative, with three significant digits, or all before the decimal point.
+// Figure formats a measured number, which is not negative, with three significant digits, or as a whole number from 1,000 on.
 func Figure(x float64) string {
 	if x == 0 || x >= 99.95 {
 		return grouped(int64(math.Round(x)))

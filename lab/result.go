@@ -81,7 +81,7 @@ type ErrorSample struct {
 	Count int    `json:"count"`
 }
 
-// Bucket counts the attempts that took at most UpToMS, and more than the bucket before. It is a tenth of a decade, and not empty.
+// Bucket counts attempts that took at most UpToMS, and more than the bound before it. From 1 to 10 ms there are ten buckets.
 type Bucket struct {
 	UpToMS float64 `json:"up_to_ms"`
 	Count  int64   `json:"count"`
@@ -196,7 +196,7 @@ func perSecond(n int64, in time.Duration) float64 {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// percentile returns the milliseconds within which this many percent of the sorted waits were over, 0 if there are none.
+// percentile returns the milliseconds within which this many percent of the sorted waits were over, and 0 if there are no waits.
 func percentile(waits []time.Duration, percent int) float64 {
 	if len(waits) == 0 {
 		return 0

@@ -29,7 +29,7 @@ type load struct {
 	released time.Time
 }
 
-// outcome is the answer that a buyer got, after which time, and how long after the release.
+// outcome is the answer that a buyer got, how long it took, and when it came, counted from the release of the buyers.
 type outcome struct {
 	verdict model.Verdict
 	err     error
@@ -77,7 +77,7 @@ func (l *load) run(ctx context.Context, show func(done int)) {
 	}
 }
 
-// work makes the attempt of the next buyer until no buyer is left or ctx ends.
+// work makes the attempts of buyers, always of the next one in the order, until no buyer is left or ctx ends.
 func (l *load) work(ctx context.Context) {
 	for ctx.Err() == nil {
 		place := int(l.next.Add(1)) - 1
@@ -89,7 +89,7 @@ func (l *load) work(ctx context.Context) {
 		ended := l.now()
 		l.outcomes[place] = outcome{verdict: verdict, err: err, took: ended.Sub(began), ended: ended.Sub(l.released)}
 		l.done.Add(1)
-		// The count reaches half of the stock, which is rounded up and so at least one, once: one goroutine kills the instance.
+		// Only one goroutine sees the count reach half of the stock (rounded up, so at least one unit), and kills the instance.
 		if err == nil && verdict == model.Accepted && l.accepted.Add(1) == int64(l.plan.Stock+1)/2 && l.plan.Kill {
 			l.killed.Store(true) // before Kill, so that errors caused by the death are recognized
 			l.round.Kill(l.last())
@@ -97,7 +97,7 @@ func (l *load) work(ctx context.Context) {
 	}
 }
 
-// attempt makes a buyer's attempt, at another instance if the buyer's own is dead or dies, as with a load balancer.
+// attempt makes a buyer's attempt, at another instance if the buyer's own is dead or dies, as a load balancer would.
 func (l *load) attempt(ctx context.Context, buyer int) (model.Verdict, error) {
 	name := "b" + strconv.Itoa(buyer+1)
 	instance := buyer % l.plan.Instances

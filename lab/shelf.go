@@ -22,14 +22,14 @@ const (
 	reportIDLength = 26
 	// reportEnd and unfinishedEnd are the suffixes of the files of finished reports and of reports that are being written.
 	reportEnd, unfinishedEnd = ".json", ".part"
-	// longestWriting is far longer than it takes to write a report. So a crash has left any unfinished file that is older.
+	// longestWriting is far longer than it takes to write a report. So an unfinished file that is older was left by a crash.
 	longestWriting = time.Minute
 )
 
 // Shelf is a folder of reports, each in one file. Several processes may use it.
 type Shelf struct{ folder string }
 
-// NewShelf makes a Shelf that keeps its reports in folder. The folder is created when it is first needed.
+// NewShelf makes a Shelf that keeps its reports in this folder. The folder is created when it is first needed.
 func NewShelf(folder string) *Shelf { return &Shelf{folder} }
 
 // Shelved is a report with its id. Nobody can guess the id.
@@ -55,8 +55,8 @@ func (s *Shelf) Ready() error {
 	return err
 }
 
-// Save stores a report under a new id, under its final name when it is complete, and deletes the oldest reports if there are too
-// many. With an error and an id, the report is stored, and old files could not be deleted.
+// Save stores a report under a new id, and deletes the oldest reports if there are too many. The file gets its final name when it
+// is complete. If Save returns an id and an error, the report is stored, but what follows has failed, such as deleting old files.
 func (s *Shelf) Save(r *Report) (id string, err error) {
 	root, err := s.open()
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *Shelf) Save(r *Report) (id string, err error) {
 	return id, prune(root)
 }
 
-// Find returns the report with an id; ok is false if there is none, or if it can't be read, which is an error.
+// Find returns the report with an id. If there is none, ok is false and err is nil; if it can't be read, err says why.
 func (s *Shelf) Find(id string) (r *Report, ok bool, err error) {
 	if !model.ValidID(id, reportIDLength) {
 		return nil, false, nil
@@ -127,7 +127,7 @@ func read(root *os.Root, id string) (*Report, error) {
 	}
 	r := &Report{}
 	err = json.Unmarshal(raw, r)
-	if err == nil && r.Stock < 1 { // the lab wrote no such report, and its charts can't be drawn
+	if err == nil && r.Stock < 1 { // the lab writes no such report, and the charts need a stock
 		err = errors.New("it has no stock")
 	}
 	if err != nil {
@@ -136,7 +136,7 @@ func read(root *os.Root, id string) (*Report, error) {
 	return r, nil
 }
 
-// ours lists the files whose names are an id followed by end, beginning with the file that was changed last.
+// ours lists the files whose names are an id followed by "end", beginning with the file that was changed last.
 func ours(root *os.Root, end string) (files []fs.FileInfo, err error) {
 	all, err := fs.ReadDir(root.FS(), ".")
 	for _, file := range all {
@@ -155,7 +155,7 @@ func ours(root *os.Root, end string) (files []fs.FileInfo, err error) {
 	return files, err
 }
 
-// prune deletes all but the keptReports reports whose files were changed last, and unfinished files that a crash left.
+// prune keeps keptReports reports, those whose files were changed last. It deletes the others, and unfinished files of a crash.
 func prune(root *os.Root) error {
 	reports, err := ours(root, reportEnd)
 	unfinished, errUnfinished := ours(root, unfinishedEnd)

@@ -17,8 +17,8 @@ import (
 
 // The engine is started with --client-id storefront and --audience flashsale.
 const (
-	clientID = "storefront" // the client that is the engine's pages, where customers log in
-	audience = "flashsale"  // the engine's API, for which access tokens are valid
+	clientID = "storefront" // stands for the engine's pages, from which customers come to log in
+	audience = "flashsale"  // stands for the engine's API, for which access tokens are valid
 
 	codeLife  = time.Minute
 	tokenLife = 10 * time.Minute
@@ -30,10 +30,10 @@ const (
 // customers has the shop's customers and their passwords. A real shop keeps hashes, and counts wrong passwords.
 var customers = map[string]string{"ann": "tea for two", "ben": "milk first", "eve": "no sugar"}
 
-// The shop is an OpenID Connect issuer for its customers: authorization codes with PKCE (RFC 7636) and tokens by RS256. A shop that
-// has an issuer, such as Keycloak, needs nothing of this file.
+// The shop is an OpenID Connect issuer for its customers, with authorization codes, PKCE (RFC 7636) and tokens signed by RS256. A
+// shop that has an issuer already, such as Keycloak, needs nothing of this file.
 
-// grant is a log-in whose code was not exchanged yet.
+// grant is a log-in whose code was not exchanged for tokens yet.
 type grant struct{ customer, redirect, challenge, nonce string }
 
 // discovery answers with the addresses of the issuer's endpoints. The engine reads them when it starts.
@@ -51,7 +51,7 @@ func (s *Shop) keys(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, jose.JSONWebKeySet{Keys: []jose.JSONWebKey{public}})
 }
 
-// authorize shows the log-in page, and sends the browser back to the engine with a code.
+// authorize shows the log-in page and, after the log-in, sends the browser back to the engine with a code.
 func (s *Shop) authorize(w http.ResponseWriter, r *http.Request) {
 	c, err := s.connection()
 	form := map[string]string{}
@@ -98,7 +98,7 @@ func (s *Shop) keep(code string, g grant) bool {
 	return true
 }
 
-// take returns and deletes a code's grant; ok is false if there is none.
+// take returns and deletes a code's grant; "ok" is false if there is none.
 func (s *Shop) take(code string) (g grant, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -105,7 +105,7 @@ func (s *Shop) cancel(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// atCheckout verifies the hold token of a request, calls do with the payment of the hold, unless do is nil, and shows the payment.
+// atCheckout verifies the hold token of a request and shows the payment of the hold. If "do" is not nil, it calls "do" before.
 func (s *Shop) atCheckout(w http.ResponseWriter, r *http.Request, do func(context.Context, Connection, *payment) error) {
 	token := r.FormValue("hold")
 	h, c, err := s.verify(r.Context(), token)
@@ -199,8 +199,8 @@ func (s *Shop) finish(ctx context.Context, c Connection) bool {
 	return done
 }
 
-// call tells the engine about a hold. refusal is the code of a 409, after which the same call must not be repeated. After an
-// error it may be repeated.
+// call tells the engine about a hold. "refusal" is the code of a 409, after which the same call must not be repeated. After an
+// error the call may be repeated.
 func (s *Shop) call(ctx context.Context, c Connection, orderID, what string, body map[string]any) (refusal string, err error) {
 	var text bytes.Buffer
 	if body != nil {

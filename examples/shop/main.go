@@ -103,7 +103,7 @@ func (s *Shop) routes() http.Handler {
 	})
 }
 
-// policy lets a page load only what the shop serves. forms is another site to which the page's forms may lead, or empty.
+// policy lets a page load only what the shop serves. "forms" is another site to which the page's forms may lead, or empty.
 func policy(forms string) string {
 	return "default-src 'none'; style-src 'self'; img-src 'self'; base-uri 'none'; frame-ancestors 'none'; form-action 'self' " + forms
 }

@@ -71,8 +71,8 @@ func (s *Shop) hear(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// learn takes one event. The engine may send an event more than once, and an operator may have an old message sent again, so only
-// an event that is newer than the others of its order changes the order. owe does nothing for a payment that it has had before.
+// learn takes one event. The engine may send an event more than once, and an operator may have an old message sent again. So only
+// an event that is newer than the others of its order changes the order, and s.owe does nothing the second time for a payment.
 func (s *Shop) learn(e event) {
 	number, err := strconv.ParseInt(e.ID, 10, 64)
 	if err != nil || e.Order == nil {

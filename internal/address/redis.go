@@ -32,10 +32,11 @@ var errRedis = errors.New("want redis://host:6379/0, several of these with comma
 //   - redis://user:password@host:6379/0 is a single Redis.
 //   - Several of these, or of host:port, separated by commas, are nodes of a Cluster. User, password and scheme of the first node
 //     apply to all nodes; another node may omit them, but not change them.
-//   - redis+sentinel://user:password@host:26379,host:26379/name/0?sentinel_username=...&sentinel_password=... is a primary.
+//   - redis+sentinel://user:password@host:26379,host:26379/name/0?sentinel_username=...&sentinel_password=... names a primary
+//     by its name at the sentinels.
 //
 // The scheme rediss, or rediss+sentinel, uses TLS and checks each server's certificate against the host name in its address. The
-// settings for a client are in single or else in several. No error contains a password.
+// settings for a client are in "single" for a single Redis, else in "several". No error contains a password.
 func Redis(address string) (single *redis.Options, several *redis.UniversalOptions, err error) {
 	if strings.Contains(address, "+sentinel://") {
 		several, err = sentinels(address)

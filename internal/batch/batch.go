@@ -38,7 +38,7 @@ type Batcher[T, R any] struct {
 	queues  map[string]*queue[T, R] // by key; only keys with a batch under way
 	closed  bool
 	running sync.WaitGroup
-	ctx     context.Context // of all batches; ends at the end of Close, or after its grace
+	ctx     context.Context // of all batches; ends when the grace of Close is over, or earlier, at the end of Close
 	cut     context.CancelFunc
 }
 
@@ -58,8 +58,8 @@ type Result[R any] struct {
 	Err   error
 }
 
-// New makes a Batcher that processes each batch with do. do returns the results in the order of the items. An error
-// of do is the result of every item of the batch. The caller must close the Batcher.
+// New makes a Batcher that processes each batch with the function "do". This function returns the results in the order of
+// the items. If it returns an error, the error is the result of every item of the batch. The caller must close the Batcher.
 func New[T, R any](limits Limits, do func(ctx context.Context, key string, items []T) ([]R, error)) *Batcher[T, R] {
 	g := &Batcher[T, R]{limits: limits, do: do, queues: map[string]*queue[T, R]{}}
 	g.ctx, g.cut = context.WithCancel(context.Background()) //nolint:gosec // Close calls it
@@ -85,8 +85,8 @@ func (g *Batcher[T, R]) Do(ctx context.Context, key string, item T) (value R, er
 	}
 }
 
-// Put puts an item into the next batch of its key and does not wait. The channel done, which must have room, receives the result;
-// nil: the function given to New reports it. ErrFull and ErrClosed mean that the item was not taken.
+// Put puts an item into the next batch of its key and does not wait. The channel "done", which must have room, gets the result.
+// If it is nil, the function given to New has to report the result. ErrFull and ErrClosed mean that the item was not taken.
 func (g *Batcher[T, R]) Put(key string, item T, done chan<- Result[R]) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -162,8 +162,8 @@ func (g *Batcher[T, R]) next(key string, q *queue[T, R]) []call[T, R] {
 	return batch
 }
 
-// Close refuses new items and waits until those that were taken are processed. After grace it cancels the contexts of the
-// batches under way and of those to come, and waits on. The callers of a cancelled batch can't tell whether it took effect.
+// Close refuses new items and waits until those that were taken are processed. After the time "grace" it cancels the contexts of
+// the batches under way and of those to come, and waits on. Callers can't tell whether a cancelled batch took effect.
 func (g *Batcher[T, R]) Close(grace time.Duration) {
 	g.mu.Lock()
 	g.closed = true

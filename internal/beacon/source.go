@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// askTimeout bounds a request to the source, which is asked again a moment later.
+	// askTimeout bounds a request to the source. It is short, because the source is asked again a moment later.
 	askTimeout = 3 * time.Second
-	// maxAnswer is how many bytes of an answer are read at most. The answer to a question for a round has about 250.
+	// maxAnswer is how many bytes of an answer are read at most. The answer to a request for a round has about 250 bytes.
 	maxAnswer = 4 << 10
 )
 
@@ -43,7 +43,7 @@ type Source struct {
 	client *http.Client
 }
 
-// NewSource creates a source. url is its address, to which NewSource adds the hash of the chain. It returns ErrKey if the
+// NewSource creates a source. "url" is its address, to which NewSource adds the hash of the chain. It returns ErrKey if the
 // key of the chain is not PublicKeySize bytes in hex, the period is less than a second, or the first round was before 1970.
 func NewSource(url string, chain Chain) (*Source, error) {
 	key, err := hex.DecodeString(chain.PublicKey)
@@ -71,7 +71,7 @@ func (s *Source) At(round int64) time.Time {
 }
 
 // Round asks for a round, and returns its valid signature and its randomness. The error wraps ErrSource if the source is away,
-// has no such round yet, or sends anything but the round; otherwise it is that of Verify.
+// has no such round yet, or sends anything but the round. Any other error is one of Verify.
 func (s *Source) Round(ctx context.Context, round int64) (signature []byte, randomness [RandomnessSize]byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprint(s.url, round), nil)
 	if err != nil {

@@ -66,7 +66,7 @@ type Lab struct {
 	Out string `default:"lab-report" placeholder:"DIR" help:"Folder for report.html and report.json (${default})."`
 }
 
-// flags has no methods: kong would call Settings.Validate for every command, though only the server needs all to be valid.
+// flags has no methods, or kong would call Settings.Validate for every command. Only the server needs all settings to be valid.
 type flags Settings
 
 // Commands are all commands with their options.
@@ -176,7 +176,7 @@ type fileSettings struct {
 	values map[string]ast.Node
 }
 
-// written returns a value as the file has it, a list with commas: YAML would read a password such as 0123456701 as octal.
+// written returns a value as the file spells it: YAML would read a password such as 0123456701 as octal. A list gets commas.
 func written(node ast.Node) string {
 	switch value := node.(type) {
 	case *ast.NullNode:

@@ -20,7 +20,7 @@ func (s *Settings) validateLab() error {
 	return cmp.Or(
 		Refuse(s.LabDatabase != "" && sameDatabase(s.LabDatabase, s.Database), "--lab-database: names the shop's own database; the lab needs another"),
 		validateRedis("--lab-redis", s.LabRedis),
-		// Another database number on the same Redis is not another: all numbers share the channels on which instances announce.
+		// Another database number on the shop's Redis does not suffice: all numbers share the channels on which instances announce.
 		Refuse(s.LabRedis != EmbeddedRedis && overlap(redisServers(s.LabRedis), redisServers(s.Redis)), "--lab-redis: names the shop's own Redis; the lab needs another"),
 	)
 }
@@ -62,7 +62,7 @@ func redisServers(redis string) (servers []string) {
 	return spelled(several.Addrs...)
 }
 
-// spelled spells each host:port in small letters, and with localhost for all loopback addresses of this machine.
+// spelled spells each host:port in small letters, with "localhost" in place of a loopback address.
 func spelled(servers ...string) []string {
 	for i, server := range servers {
 		host, port, _ := net.SplitHostPort(strings.ToLower(server))
@@ -79,12 +79,12 @@ func overlap(a, b []string) bool {
 	return slices.ContainsFunc(a, func(server string) bool { return slices.Contains(b, server) })
 }
 
-// isNear reports whether a server, as spelled, or a socket is on this machine.
+// isNear reports whether a socket, or a server in the form that "spelled" returns, is on this machine.
 func isNear(server string) bool {
 	return strings.HasPrefix(server, "localhost:") || strings.HasPrefix(server, "/")
 }
 
-// realPath returns the absolute path of a file without symbolic links; of a file that does not exist, at least of its folder.
+// realPath returns a file's absolute path without symbolic links. If the file does not exist, its folder's path has none.
 func realPath(path string) string {
 	path, err := filepath.Abs(path)
 	if err != nil {

@@ -24,8 +24,8 @@ type secretFiles struct {
 	QueueURLFile            string `name:"queue-url-file" placeholder:"FILE" help:"File with the value of --queue-url."`
 }
 
-// readSecrets sets the settings whose files are given. The flag of a file is the name of its setting followed by -file. It
-// returns an error if a setting is given as well, or if a file can't be read or is empty.
+// readSecrets sets the settings whose files are given. The flag of a file is the name of its setting followed by -file.
+// readSecrets returns an error if a setting is given beside its file, or if a file can't be read or is empty.
 func readSecrets(app *kong.Application) error {
 	for _, file := range app.Flags {
 		name, isFile := strings.CutSuffix(file.Name, "-file")

@@ -1,4 +1,4 @@
-// Package config holds the commands and their settings: from flags, the environment, a YAML file and defaults, in this order.
+// Package config holds the commands and their settings. A flag goes before the environment, then come a YAML file and defaults.
 package config
 
 import (
@@ -114,7 +114,7 @@ func (s *Settings) BuiltIn() string { return s.choice(s.Accounts, "open", "close
 // Provider returns who takes the buyers' money: sandbox, stripe or handoff; empty if the settings have to name one and do not.
 func (s *Settings) Provider() string { return s.choice(cmp.Or(s.Payment, "auto"), "sandbox", "") }
 
-// choice returns the value of a setting, and for auto one of the two others.
+// choice returns the value of a setting. For "auto" it returns the value for embedded stores, or that for stores outside.
 func (s *Settings) choice(value, embedded, outside string) string {
 	switch {
 	case value != "auto":
@@ -131,7 +131,7 @@ func (s *Settings) DatabaseIsNear() bool {
 	return !slices.ContainsFunc(servers, func(server string) bool { return !isNear(server) })
 }
 
-// PlainRedis returns host:port of a Redis or sentinel on another machine without encryption, or empty if there is none.
+// PlainRedis returns the host:port of a Redis or sentinel that is on another machine and used without encryption, or empty.
 func (s *Settings) PlainRedis() string {
 	for _, server := range redisServers(s.Redis) {
 		if !isNear(server) && !strings.HasPrefix(s.Redis, "rediss") {
@@ -160,7 +160,7 @@ func (s *Settings) LabFolder() string {
 	return filepath.Join("data", "lab")
 }
 
-// Refuse returns an error with this text if bad is true, or else nil. So cmp.Or of several calls returns the first error.
+// Refuse returns an error with this text if "bad" is true, or else nil. So cmp.Or of several calls returns the first error.
 func Refuse(bad bool, text string, values ...any) error {
 	if !bad {
 		return nil
@@ -204,8 +204,8 @@ func (s *Settings) ValidateStrategies() error {
 	)
 }
 
-// Validate checks the settings of a server. An error is one line that names the setting. It also sets an empty PaymentSecret to
-// Secret, and an OpsAddr of "off" to an empty one.
+// Validate checks the settings of a server. An error is one line that names the setting. Validate also sets an empty
+// PaymentSecret to Secret, and an OpsAddr of "off" to an empty one.
 func (s *Settings) Validate() error {
 	if s.OpsAddr == "off" {
 		s.OpsAddr = ""

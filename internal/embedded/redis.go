@@ -12,9 +12,9 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// clockStep is the step in which the clock that expires keys moves; a key may expire by that much too early or late. The server
-// scans all its keys whenever the clock has moved. If it always moved, each command of each script would scan: in a rush, when
-// each user has a request counter, that would be nearly all of the work. The command TIME is exact.
+// clockStep is the step in which the clock that expires keys moves; a key may expire one step too early or too late. The server
+// scans all its keys whenever the clock has moved. If the clock moved all the time, each command of each script would scan. In a
+// rush, when each user has a request counter, that would be nearly all of the work. The command TIME is exact.
 const clockStep = 50 * time.Millisecond
 
 // Redis is a server whose data is lost when it stops: the next start of the engine installs the gates from the database.

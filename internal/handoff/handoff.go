@@ -84,7 +84,7 @@ type Claims struct {
 	Currency             string `json:"currency"`
 }
 
-// Open is part of service.Provider. The page is the checkout with the query parameter hold, a token until the payment's deadline.
+// Open is part of service.Provider. The page is the checkout. Its parameter "hold" is a token, valid to the payment's deadline.
 func (p *Provider) Open(_ context.Context, payment model.Payment, sale model.Sale) (page, reference string, err error) {
 	token := jwt.NewWithClaims(jwt.SigningMethodES256, Claims{
 		RegisteredClaims: jwt.RegisteredClaims{
@@ -106,12 +106,12 @@ func (p *Provider) Open(_ context.Context, payment model.Payment, sale model.Sal
 	return to.String(), "", nil
 }
 
-// Takes is part of service.Provider. It includes the amount 0, so that buyers of free orders go to the checkout as well.
+// Takes is part of service.Provider. The amounts include 0, so that buyers of free orders go to the checkout as well.
 func (p *Provider) Takes(currency string) (amounts model.AmountRange, ok bool) {
 	return model.TakesAll(currency)
 }
 
-// Look is part of service.Provider. The shop reports money by itself, so Look says only, when the time is over, that none came.
+// Look is part of service.Provider. The shop reports money by itself. So when the time is over, Look says that none came.
 func (p *Provider) Look(_ context.Context, payment model.Payment, over bool) (report model.Report, known bool, err error) {
 	return payment.Unpaid(), over, nil
 }

@@ -17,12 +17,12 @@ func (l Listener) Accept() (net.Conn, error) {
 
 // Conn is a TCP connection whose client can leave unnoticed while a handler works.
 //
-// To notice it, net/http starts a goroutine for each request that reads one byte ahead, and stops it when the handler is done.
-// That takes up to a tenth of a purchase's CPU, for nothing: an attempt that has begun goes on without its buyer. So a read of
-// one byte returns at once, with nothing. All other reads of net/http have a larger buffer.
+// To notice that the client leaves, net/http starts a goroutine for each request, which reads one byte ahead until the handler is
+// done. That takes up to a tenth of a purchase's CPU time, for nothing: an attempt that has begun goes on without its buyer. So a
+// read of one byte returns at once, with nothing. All other reads of net/http have a larger buffer.
 type Conn struct{ *net.TCPConn }
 
-// Read reads as TCPConn.Read does, but nothing into a buffer of one byte.
+// Read reads as TCPConn.Read does, except that it reads nothing into a buffer of one byte.
 func (c Conn) Read(p []byte) (int, error) {
 	if len(p) == 1 {
 		return 0, nil

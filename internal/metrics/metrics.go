@@ -52,7 +52,7 @@ const maxScrapes = 8
 // latencies are the bounds of the histograms in seconds, from a look-up in memory to the longest that a buyer waits.
 var latencies = []float64{.00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 
-// New makes the collectors on a registry of their own. now is the clock.
+// New makes the collectors on a registry of their own. "now" is the clock.
 func New(now func() time.Time) *Metrics {
 	registry := prometheus.NewRegistry()
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
@@ -164,7 +164,7 @@ func (m *Metrics) Request(method, route string, status int, d time.Duration) {
 	m.requests.of(request{method, route, status}).Observe(d.Seconds())
 }
 
-// Purchases returns how many purchase requests that the middleware did not refuse ended in each verdict, on this instance.
+// Purchases returns, by verdict, how many purchase requests ended on this instance. The refusals of the middleware do not count.
 func (m *Metrics) Purchases() map[model.Verdict]int64 {
 	counts := map[model.Verdict]int64{}
 	for verdict, counter := range m.purchases.all() {
@@ -176,8 +176,8 @@ func (m *Metrics) Purchases() map[model.Verdict]int64 {
 // LostRaces returns the number of optimistic transactions that another writer overtook.
 func (m *Metrics) LostRaces() int64 { return int64(read(m.lostRaces).GetCounter().GetValue()) }
 
-// Stages returns cumulative histograms of latency: by stage of a purchase, and of the transactions of the settle under
-// "settle". Each list has the count up to each bound of Latencies, and at the end the count of all.
+// Stages returns cumulative histograms of latency: one for each stage of a purchase and, under "settle", one of the
+// transactions that settle. Each list has the count up to each bound of Latencies, and at the end the count of all.
 func (m *Metrics) Stages() map[string][]uint64 {
 	stages := map[string][]uint64{"settle": cumulated(m.settleTime)}
 	for name, stage := range m.stages.all() {

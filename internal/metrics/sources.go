@@ -14,8 +14,8 @@ import (
 )
 
 const (
-	// maxSales is how many sales, and how many lines, have figures of their own, since every sale adds a label value: more than
-	// an operator watches at once.
+	// maxSales is how many sales, and how many lines, have figures of their own. It is more than an operator watches at once, and
+	// has to be small, since every sale adds a label value.
 	maxSales = 20
 	// collectLimit is how long Redis may take during one scrape, far below the ten seconds that Prometheus waits.
 	collectLimit = time.Second
@@ -48,7 +48,7 @@ func (m *Metrics) Watch(s Sources) { m.registry.MustRegister(&sourced{s, m}) }
 // Describe is part of prometheus.Collector. It describes nothing, so that Collect alone says which figures there are.
 func (s *sourced) Describe(chan<- *prometheus.Desc) {}
 
-// setter adds a figure to the answer of a scrape. labels has each label's name and value.
+// setter adds a figure to the answer of a scrape. "labels" has the name of each label, followed by the label's value.
 type setter func(name, help string, value float64, labels ...string)
 
 // Collect is part of prometheus.Collector.
@@ -133,7 +133,7 @@ func idle(sale model.Offer) int64 {
 	return sale.Stock.Reserved
 }
 
-// collectDrifts reports the drifts of the sales shown, and those of at most maxSales others that are not 0.
+// collectDrifts reports the drifts of the sales that are shown, and of at most maxSales other sales whose drift is not 0.
 func (s *sourced) collectDrifts(shown []model.Offer, now time.Time, show setter) {
 	drift := func(saleID string, units int64) {
 		show("flashsale_gate_drift_units",
@@ -154,7 +154,7 @@ func (s *sourced) collectDrifts(shown []model.Offer, now time.Time, show setter)
 	}
 }
 
-// collectGates reads the gates from Redis. If Redis does not answer, it leaves their figures out.
+// collectGates reads the gates from Redis. If Redis does not answer, it leaves the figures of the gates out.
 func (s *sourced) collectGates(sales, shown []model.Offer, show setter) {
 	ctx, cancel := context.WithTimeout(context.Background(), collectLimit)
 	defer cancel()
@@ -181,7 +181,7 @@ func (s *sourced) collectGates(sales, shown []model.Offer, show setter) {
 	}
 }
 
-// byNeed compares sales: those that have not ended come first, by their start, then the others, the last to end first.
+// byNeed compares sales. Sales that have not ended come first, by their start. Ended sales follow, the latest end first.
 func byNeed(a, b model.Offer, now time.Time) int {
 	endedA, endedB := !a.EndsAt.After(now), !b.EndsAt.After(now)
 	switch {

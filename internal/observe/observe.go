@@ -9,14 +9,14 @@ import (
 
 // The steps.
 const (
-	Deduct        = "deduct"                 // a strategy decides an attempt; as a Stage, only until the gate admits it, if it does
+	Deduct        = "deduct"                 // a strategy decides an attempt; as a Stage, it ends already when the gate admits the attempt
 	Admit         = "admit"                  // the gate judges attempts
 	DatabaseTakes = "deduct in the database" // the database judges attempts, without the gate
 	Settle        = "settle"                 // a transaction settles entries
 	Acknowledge   = "acknowledge"            // settled entries leave the stream
 	TellGate      = "tell the gate"          // a gate gets changes that the database made without it
 	Rebuild       = "rebuild"                // a gate is replaced; Label is the reason
-	NextEpoch     = "next epoch"             // the steps of a rebuild, in their order
+	NextEpoch     = "next epoch"             // this and the next five are the steps of a rebuild, in their order
 	CloseGate     = "close"
 	MeasureStream = "measure"
 	ReadContents  = "read the contents"
@@ -36,7 +36,7 @@ const (
 	Uncounted      = "uncounted"       // a request passed because the user's counter could not be reached
 	Expired        = "expired"         // an order expired, and its N units were released
 	NothingOverdue = "nothing overdue" // no order is left that has to expire
-	RefundsDue     = "refunds due"     // N payments have to be sent back
+	RefundsDue     = "refunds due"     // the money of N payments has to be sent back
 	Delivery       = "delivery"        // a message was sent to an endpoint; Label is Delivered or Undelivered
 	Audited        = "audited"         // this instance got the auditor's lease
 	Drifted        = "drifted"         // the gate of the sale Label differs from the database by N units
@@ -79,7 +79,7 @@ type Observer interface {
 // All passes steps and events on to several Observers. Without any, it does nothing.
 type All []Observer
 
-// Begin begins a step of every Observer. end is never nil.
+// Begin begins a step of every Observer. "end" is never nil.
 func (all All) Begin(ctx context.Context, s Step) (within context.Context, end func(error)) {
 	end = func(error) {}
 	for i, o := range all {

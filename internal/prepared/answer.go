@@ -43,7 +43,7 @@ var varies = []string{"Accept-Encoding"}
 // writers keeps gzip writers for reuse: each has some 800 KB of tables.
 var writers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
-// New makes an answer, with a compressed form if that is shorter. headers include Content-Type. Send adds an ETag to a 200.
+// New makes an answer, with a compressed form if that is shorter. "headers" must have Content-Type. Send adds an ETag to a 200.
 func New(status int, headers http.Header, body []byte) *Answer {
 	return Plain(status, headers, body).Compressed()
 }

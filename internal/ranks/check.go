@@ -79,7 +79,7 @@ func (doc *Document) Order() Order {
 
 // Winners draws: it returns the numbers of the entries that win, in the order of rank. It goes through the ranks from 0 on until
 // no unit is left, and passes over void entries, and over those whose quantity is larger than the units left: an entry gets all
-// or nothing. quantities has the quantity of each entry, by its number, and void the numbers of the void entries, ascending.
+// or nothing. "quantities" has the quantity of each entry, by its number; "void" has the numbers of the void entries, ascending.
 func Winners(order Order, units int64, quantities, void []int64) []int64 {
 	winners := []int64{}
 	for rank := int64(0); rank < order.N && units > 0; rank++ {

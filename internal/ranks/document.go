@@ -44,8 +44,8 @@ const (
 	Draw Mode = "draw"
 )
 
-// Head is the short part of a document. N is the number of entries before the seal; if it is 0, Seed is nil. Units are those that
-// a draw had to give; nil for a line.
+// Head is the short part of a document. N is the number of entries before the seal; if it is 0, Seed is nil. Units is how many
+// units a draw had to give; it is nil for a line.
 type Head struct {
 	Version    int64   `json:"version"`
 	Sale       string  `json:"sale"`
@@ -67,7 +67,7 @@ type Beacon struct {
 	Randomness Hash   `json:"randomness"`
 }
 
-// Bytes are bytes that are hex digits in JSON.
+// Bytes are bytes that JSON shows as hex digits.
 type Bytes []byte
 
 // MarshalText returns the hex digits. It returns no error.
@@ -174,10 +174,10 @@ func Read(r io.Reader) (*Document, error) {
 	return doc, nil
 }
 
-// missing is the N of a document that has none.
+// missing is the N of a document that has no field "n".
 const missing = math.MinInt64
 
-// strict refuses two things that the decoder takes: null, which would leave a field empty, and a list of any length.
+// strict refuses two things that the decoder takes: null, which would leave a field empty, and a list longer than maxEntries.
 func strict(d *jsontext.Decoder, _ any) error {
 	if in, elements := d.StackIndex(d.StackDepth()); in == '[' && elements == maxEntries {
 		return fmt.Errorf("the list has more than %d elements", maxEntries)

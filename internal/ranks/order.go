@@ -51,7 +51,7 @@ func (o Order) permute(from int64, inverse bool) int64 {
 	}
 }
 
-// round is the round function: the low bits of the first 8 bytes, big-endian, of SHA-256(seed || i || right).
+// round is the round function: the lowest "half" bits of the first 8 bytes, big-endian, of SHA-256(seed || i || right).
 func (o Order) round(i byte, right uint64, half int) uint64 {
 	var input [len(o.Seed) + 1 + 8]byte
 	copy(input[:], o.Seed[:])

@@ -37,7 +37,7 @@ func Commitment(secret Hash) Hash { return sha256.Sum256(secret[:]) }
 // Tag returns the HMAC-SHA256 of a user's id under the sale's key. Without the key nobody can find out whose tag it is.
 func Tag(key []byte, userID string) Hash { return mac(key, []byte(userID)) }
 
-// Seed returns the seed of the order: HMAC-SHA256(secret, root || randomness of the beacon's round, nil without a beacon).
+// Seed returns the seed of the order: HMAC-SHA256(secret, root || randomness). Without a beacon, "randomness" is nil.
 func Seed(secret, root Hash, randomness []byte) Hash { return mac(secret[:], root[:], randomness) }
 
 func mac(key []byte, parts ...[]byte) (sum Hash) {
@@ -115,8 +115,8 @@ func RootOf(tags []Hash) Hash {
 	return root.Sum()
 }
 
-// Path returns the audit path of an entry (RFC 6962, section 2.1.1): the hashes that, with the leaf of the entry, give the
-// root over the tags, from the leaves upwards. It is empty if there is one entry only. number must be less than len(tags).
+// Path returns the audit path of an entry (RFC 6962, section 2.1.1): from the leaves upwards, the hashes that, with the entry's
+// leaf, give the root over the tags. It is empty if there is only one entry. "number" must be less than len(tags).
 func Path(tags []Hash, number int64) []Hash {
 	level := make([]Hash, len(tags)) // the leaves first; each level is half as long as the one before, rounded up
 	for i, tag := range tags {

@@ -26,8 +26,8 @@ const (
 	isPaid        outcome = "paid"
 	isDeclined    outcome = "declined"
 	isGivenBack   outcome = "given back"  // no order could keep the money
-	isUnconfirmed outcome = "unconfirmed" // not stored, or the shop has not taken the callback yet
-	isNoChoice    outcome = "no choice"   // the form says neither pay nor decline
+	isUnconfirmed outcome = "unconfirmed" // the payment was not stored, or the shop has not taken the callback yet
+	isNoChoice    outcome = "no choice"   // the form says neither "pay" nor "decline"
 )
 
 var outcomes = map[model.PaymentStatus]outcome{
@@ -47,8 +47,8 @@ func (p page) Choose() bool {
 	return p.Outcome == isOpen || p.Outcome == isNoChoice || p.Outcome == isUnconfirmed
 }
 
-// ServeHTTP shows a payment's page (GET /pay/ID) and takes the buyer's choice (POST, form field choice: pay
-// or decline). It answers 404 if there is no such payment, and 503 if the payment can't be read.
+// ServeHTTP shows a payment's page (GET /pay/ID) and takes the buyer's choice (POST, with "pay" or "decline" in the form
+// field "choice"). It answers 404 if there is no such payment, and 503 if the payment can't be read.
 func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	id := strings.TrimPrefix(r.URL.Path, "/pay/")
 	if !model.ValidID(id, model.PaymentIDLength) {

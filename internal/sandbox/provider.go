@@ -77,13 +77,13 @@ func (p *Provider) Open(_ context.Context, payment model.Payment, _ model.Sale) 
 	return p.PublicURL() + "/pay/" + payment.ID, "", nil
 }
 
-// Look is part of service.Provider. Before the time to pay is over there is nothing to report, since Run repeats the
-// callbacks. Then Look reports that no money came; a buyer may still pay later, in another transaction.
+// Look is part of service.Provider. Until the time to pay is over there is nothing to report, since Run repeats the
+// callbacks. After that time Look reports that no money came; a buyer may still pay later, in another transaction.
 func (p *Provider) Look(_ context.Context, payment model.Payment, over bool) (report model.Report, known bool, err error) {
 	return payment.Unpaid(), over, nil
 }
 
-// Refund is part of service.Provider. done is always true; an error means that the money may not have been sent.
+// Refund is part of service.Provider. "done" is always true; an error means that the money may not have been sent.
 func (p *Provider) Refund(ctx context.Context, payment model.Payment) (done bool, err error) {
 	return true, p.Books.SandboxRefund(ctx, model.SandboxTransaction{
 		ID: payment.ProviderTxnID, PaymentID: payment.ID, AmountCents: payment.AmountCents,
@@ -120,7 +120,7 @@ type callback struct {
 	AmountCents   int64  `json:"amount_cents"`
 }
 
-// report sends a transaction's callback. The answers 200, 404 and 409 are final, and recorded; any other is an error.
+// report sends a transaction's callback. The answers 200, 404 and 409 are final, and recorded; any other answer is an error.
 func (p *Provider) report(ctx context.Context, t model.SandboxTransaction) error {
 	status := "succeeded"
 	if t.Status == model.SandboxDeclined {

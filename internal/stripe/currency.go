@@ -25,7 +25,7 @@ func smallest(currency string) int64 {
 }
 
 // least is the least charge, in hundredths, of each currency for which Stripe demands more than the smallest unit:
-// https://docs.stripe.com/currencies#minimum-and-maximum-charge-amounts. By some means of payment Stripe takes less. If Stripe
+// https://docs.stripe.com/currencies#minimum-and-maximum-charge-amounts. With some means of payment, Stripe takes less. If Stripe
 // exchanges the money, the least charge of the account's currency counts instead, which may be less or more.
 var least = map[string]int64{
 	"aed": 200, "aud": 50, "bgn": 100, "brl": 50, "cad": 50, "chf": 50, "czk": 1500, "dkk": 250, "eur": 50, "gbp": 30, "hkd": 400,
@@ -33,7 +33,7 @@ var least = map[string]int64{
 	"sgd": 50, "thb": 1000, "usd": 50,
 }
 
-// most is the largest charge in smallest units, and mostRupiahs that in IDR: eight digits, and twelve in IDR.
+// most is the largest charge in smallest units, which has eight digits. In IDR it is mostRupiahs, which has twelve.
 const most, mostRupiahs = 99_999_999, 999_999_999_999
 
 // taken are the currencies that Stripe takes.

@@ -20,15 +20,15 @@ import (
 )
 
 const (
-	// callTimeout bounds one try of a call. Two tries end within the time that a request may take.
+	// callTimeout bounds one try of a call of Stripe. Two tries end within the time that a request of a buyer may take.
 	callTimeout = 4 * time.Second
-	// shortest and longest are how long Stripe lets a session last. If an order's time to pay is shorter, Look ends it.
+	// shortest and longest bound how long a session lasts at Stripe. If an order's time to pay is shorter, Look ends the session.
 	shortest = 30 * time.Minute
 	longest  = 24 * time.Hour
 	// margin is how far the end of a session stays from these limits.
 	margin = time.Minute
-	// openTries is how often a call that opens a session is repeated, and openPause the pause before. While one such call
-	// runs, Stripe refuses others with the same idempotency key. Together the pauses last longer than a call usually does.
+	// openTries is how often a call that opens a session is repeated, and openPause the pause before each repetition. While one
+	// such call runs, Stripe refuses others with the same idempotency key. All pauses together last longer than a call usually does.
 	openTries = 10
 	openPause = 250 * time.Millisecond
 )
@@ -43,8 +43,8 @@ type Provider struct {
 	now           func() time.Time
 }
 
-// New makes a Provider. key is the secret key of the account, webhookSecret that of its webhook endpoint, and url the
-// address of the API, empty for Stripe itself. returnURL returns the page to which buyers return.
+// New makes a Provider. "key" is the account's secret key, webhookSecret the secret of its webhook endpoint, and "url" the
+// address of the API, or empty for Stripe itself. returnURL returns the address of the page to which buyers return.
 func New(key, webhookSecret, url string, returnURL func() string, now func() time.Time) *Provider {
 	config := &api.BackendConfig{
 		HTTPClient: &http.Client{Timeout: callTimeout}, MaxNetworkRetries: api.Int64(1), EnableTelemetry: api.Bool(false),
@@ -65,7 +65,7 @@ func New(key, webhookSecret, url string, returnURL func() string, now func() tim
 func (p *Provider) Name() string { return "stripe" }
 
 // Open is part of service.Provider. The payment's id and the number of its tries are the idempotency key, so after a lost answer
-// the next call gets the same session. After a failed payment the order's next one has another id, and so another session.
+// the next call gets the same session. After a failed payment, the order's next payment has another id, and so another session.
 func (p *Provider) Open(ctx context.Context, payment model.Payment, sale model.Sale) (page, reference string, err error) {
 	if payment.Reference != "" {
 		session, err := p.client.V1CheckoutSessions.Retrieve(ctx, payment.Reference, nil)
@@ -79,8 +79,8 @@ func (p *Provider) Open(ctx context.Context, payment model.Payment, sale model.S
 	if err != nil {
 		return "", "", fmt.Errorf("%w: %w", model.ErrPaymentRefused, err)
 	}
-	// If the payment has waited for its session for more than half a day, the session's end counts from the present hour. After a
-	// call with another end, Stripe refuses the same idempotency key once. The next try has another key.
+	// If the payment has waited for its session for more than half a day, the session's end counts from the present hour. If an
+	// earlier call had the same idempotency key and another end, Stripe refuses this call; the next try has another key.
 	end, made := payment.ExpiresAt.Add(shortest+margin), payment.CreatedAt
 	if now := p.now(); now.Sub(made) > longest/2 {
 		made = now.Truncate(time.Hour) // the same for all clicks
@@ -98,7 +98,7 @@ func (p *Provider) Open(ctx context.Context, payment model.Payment, sale model.S
 		AdaptivePricing: &api.CheckoutSessionCreateAdaptivePricingParams{Enabled: api.Bool(false)},
 		Metadata:        map[string]string{"order": payment.OrderID},
 		PaymentIntentData: &api.CheckoutSessionCreatePaymentIntentDataParams{
-			// Stripe copies these to the charge, so that a refund of it can be assigned.
+			// Stripe copies these to the charge, so that a refund of the charge can be assigned to the payment.
 			Metadata: map[string]string{"payment": payment.ID, "order": payment.OrderID},
 		},
 		LineItems: []*api.CheckoutSessionCreateLineItemParams{{
@@ -140,7 +140,7 @@ func (p *Provider) notOpened(err error) error {
 	return fmt.Errorf("%w: %w", model.ErrNotOpened, p.hide(err))
 }
 
-// Look is part of service.Provider. If over is true, it ends the session, unless the buyer has finished the session.
+// Look is part of service.Provider. If "over" is true, Look ends the session, unless the buyer has finished the session.
 func (p *Provider) Look(ctx context.Context, payment model.Payment, over bool) (report model.Report, known bool, err error) {
 	if payment.Reference == "" { // no buyer has got the address of a session
 		return payment.Unpaid(), over, nil
@@ -151,7 +151,7 @@ func (p *Provider) Look(ctx context.Context, payment model.Payment, over bool) (
 	}
 	var refused *api.Error
 	switch {
-	case errors.As(err, &refused) && refused.HTTPStatusCode == http.StatusNotFound: // it is of another account, whose key the engine had before
+	case errors.As(err, &refused) && refused.HTTPStatusCode == http.StatusNotFound: // the session is of another account, whose key the engine had before
 		return payment.Unpaid(), over, nil
 	case err != nil:
 		return report, false, p.hide(err)
@@ -196,7 +196,7 @@ func (p *Provider) Refund(ctx context.Context, payment model.Payment) (done bool
 // underWay are the statuses of refunds that have not failed. Of these only RefundStatusSucceeded means that the money is sent.
 var underWay = []api.RefundStatus{api.RefundStatusSucceeded, api.RefundStatusPending, api.RefundStatusRequiresAction}
 
-// sentBack returns in sent whether refunds that have not failed cover a payment, and in waits whether some of them are under way.
+// sentBack returns in "sent" whether the refunds that have not failed cover a payment, and in "waits" whether some are under way.
 func (p *Provider) sentBack(ctx context.Context, payment model.Payment) (sent, waits bool, err error) {
 	amount, err := toSmallest(strings.ToLower(payment.Currency), payment.AmountCents)
 	if err != nil {

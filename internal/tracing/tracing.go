@@ -1,7 +1,7 @@
-// Package tracing sends spans to an OpenTelemetry collector: of requests, of their calls of the gate, of their settles,
-// and of the calls of Redis and the database in these. Work that is done for several attempts at once has one span,
-// which links to the spans of their requests. No span contains a user's id or address, a path, a statement or the
-// text of an error. The spans of Redis calls contain the address of Redis.
+// Package tracing sends spans to an OpenTelemetry collector: of requests, of their calls of the gate, of their settles, and
+// of all that these ask of Redis and the database. Work that is done for several attempts at once has one span, which links
+// to the spans of their requests. No span contains a user's id or address, a path, a statement or the text of an error. The
+// spans of Redis calls contain the address of Redis.
 package tracing
 
 import (
@@ -48,9 +48,9 @@ type Tracing struct {
 	count    atomic.Int64
 }
 
-// New makes a Tracing that sends spans to endpoint, http(s)://host:4318. It samples the fraction ratio of the
+// New makes a Tracing that sends spans to an endpoint, http(s)://host:4318. It samples the fraction "ratio" of the
 // requests. If a request has a traceparent header, the header decides instead. The collector need not be running:
-// failures to send are logged. An error means that endpoint is not valid. Close must be called in the end.
+// failures to send are logged. An error means that the endpoint is not valid. The caller must call Close at the end.
 func New(ctx context.Context, endpoint string, ratio float64, instance string, log *slog.Logger) (*Tracing, error) {
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(strings.TrimSuffix(endpoint, "/")+"/v1/traces"))
 	if err != nil {
@@ -77,7 +77,7 @@ func New(ctx context.Context, endpoint string, ratio float64, instance string, l
 	return &Tracing{provider: provider, tracer: provider.Tracer(name), close: stop}, nil
 }
 
-// failurePause is the least time between lines about failures: each lost batch is one, and a collector may be away for days.
+// failurePause is the least time between two log lines about lost spans, since a collector may be away for days.
 const failurePause = time.Minute
 
 // wordless removes the texts of errors from the spans that leave the process, whichever library added them: the errors
@@ -181,9 +181,9 @@ func (t *Tracing) follow(ctx context.Context, span, orderID string) (following c
 	return t.start(ctx, span)
 }
 
-// batch begins the span of work that is done at once for n attempts; orderID returns the ids of their orders. The span
-// is in the trace of the first sampled request among those of the attempts, and each sampled request and the span link
-// to each other. If no request is sampled, batch begins no span, and end is nil.
+// batch begins the span of work that is done at once for n attempts; orderID returns the ids of their orders. The span is
+// in the trace of the first of their requests that is sampled. The span and all sampled requests of the attempts link to
+// each other. If none is sampled, batch begins no span, and "end" is nil.
 func (t *Tracing) batch(ctx context.Context, span string, n int, orderID func(i int) string) (within context.Context, end func(error)) {
 	if t.count.Load() == 0 {
 		return ctx, nil
@@ -217,7 +217,7 @@ func (t *Tracing) start(ctx context.Context, name string, opts ...trace.SpanStar
 	}
 }
 
-// Logs returns a handler that adds a request's id to the lines about it that have none, and its trace_id if it is sampled.
+// Logs returns a handler that adds to each line about a request a missing request_id, and the trace_id of a sampled request.
 func Logs(to slog.Handler) slog.Handler { return logs{to} }
 
 type logs struct{ slog.Handler }

@@ -46,7 +46,7 @@ type Sender struct {
 	now    func() time.Time
 }
 
-// NewSender returns a sender, which connects only to public addresses unless private is true. now is the clock of timestamps.
+// NewSender returns a sender, which connects only to public addresses unless "private" is true. "now" is the clock of timestamps.
 func NewSender(private bool, now func() time.Time) *Sender {
 	dialer := &net.Dialer{Timeout: dialTimeout}
 	if !private {
@@ -62,8 +62,8 @@ func NewSender(private bool, now func() time.Time) *Sender {
 	}}
 }
 
-// Send sends a message once, signed with each of the secrets. Tries of the same message have the same id. answer is the
-// beginning of the answer's body. If there was no answer, status is 0 and answer says what went wrong.
+// Send sends a message once, signed with each of the secrets. Tries of the same message have the same id. "answer" is the
+// beginning of the body of the answer. If there was no answer, "status" is 0, and "answer" says what went wrong.
 func (s *Sender) Send(ctx context.Context, url string, secrets []string, id string, body []byte) (status int, answer string) {
 	status, answer, err := s.send(ctx, url, secrets, id, body)
 	if err != nil {
@@ -114,17 +114,17 @@ func onlyPublic(_, address string, _ syscall.RawConn) error {
 }
 
 // notPublic are the networks of IPv4 that https://www.iana.org/assignments/iana-ipv4-special-registry calls reserved or not
-// globally reachable, multicast, the relays of 6to4 (192.88.99.0/24), which lead into another network, and the address at which
-// virtual machines of Azure reach their host (168.63.129.16).
+// globally reachable. Added are multicast (224.0.0.0/4), the relays of 6to4 (192.88.99.0/24), which lead into another network,
+// and the address at which virtual machines of Azure reach their host (168.63.129.16).
 var notPublic = prefixes(
 	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24",
 	"192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
 	"168.63.129.16/32",
 )
 
-// public is the only part of IPv6 from which public addresses are given out, so neither fc00::/7 nor 64:ff9b::/96 is public, for
-// example. exceptions are its networks that are not reachable or lead to an address of IPv4, by
-// https://www.iana.org/assignments/iana-ipv6-special-registry: protocols with Teredo, documentation, 6to4.
+// public is the only part of IPv6 from which public addresses are given out. So fc00::/7 and 64:ff9b::/96, for example, are not
+// public. exceptions are the networks in this part that are not reachable or lead to an address of IPv4, by
+// https://www.iana.org/assignments/iana-ipv6-special-registry: those of protocols such as Teredo, of documentation, and of 6to4.
 var public, exceptions = prefixes("2000::/3"), prefixes("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
 
 func prefixes(texts ...string) []netip.Prefix {

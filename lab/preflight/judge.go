@@ -21,11 +21,11 @@ import (
 )
 
 const (
-	// slowTrip is the round trip to a store from which each settle waits 10 ms or more for the network: a settle on MySQL nearly
-	// always takes two calls (docs/adr/0017-two-round-trips.md), else more.
+	// slowTrip is a round trip to a store that makes each settle wait 10 ms or more for the network: on MySQL a settle takes two
+	// round trips (docs/adr/0017-two-round-trips.md), seldom more.
 	slowTrip = 5 * time.Millisecond
-	// farTrip is the round trip from which each settle takes longer than 100 ms. So long the settler waits for one sale before
-	// it goes on with others.
+	// farTrip is a round trip that makes each settle take longer than 100 ms. After that time the settler waits no longer for one
+	// sale, and goes on with others.
 	farTrip = 100 * time.Millisecond
 	// smallPool is a size of the database's buffer pool that suffices for 300,000 orders. With a pool of 128 MiB, each order costs
 	// twice as much once the database has that many orders (docs/performance.md, What it costs).
@@ -36,8 +36,8 @@ const (
 	spareConnections = 10
 	// spareFiles is room for the files that a process has open besides connections: logs, the binary, timers.
 	spareFiles = 64
-	// offClock and wrongClock are differences between the stores' clocks, for a warning and for a failure: no synchronized clock is
-	// that far off. For so long, buyers at the gate and at the database get different answers as to whether the sale has begun.
+	// offClock and wrongClock are the differences between the stores' clocks above which a check warns, or fails: no synchronized
+	// clock is off by that much. For the time of the difference, gate and database disagree as to whether a sale has begun.
 	offClock, wrongClock = 500 * time.Millisecond, 5 * time.Second
 	// offMachine is how far a machine's clock may be off. Bearer tokens expire by this clock, and sales do not depend on it.
 	offMachine = 5 * time.Second
@@ -104,7 +104,7 @@ func judgeTrip(check, what string, trip time.Duration) Finding {
 // numbers matches a version of two or three numbers.
 var numbers = regexp.MustCompile(`(\d+)\.(\d+)(?:\.(\d+))?`)
 
-// atLeast reports whether the first version in text is least or newer. It returns false if text has no version.
+// atLeast reports whether the first version in a text is "least" or newer. It returns false if the text has no version.
 func atLeast(text string, least ...int) bool {
 	found := numbers.FindStringSubmatch(text)
 	if found == nil {
@@ -142,7 +142,7 @@ func judgeDatabase(d repository.Server, s config.Settings, instances int) []Find
 	), judgeDurability(d.Variables), judgeServers(d), judgeSession(d.Variables, mariadb), judgeCapacity(d, s.DBMaxConns*instances))
 }
 
-// judgeServers checks whether sales can go on with what was confirmed if one of several servers of the database dies.
+// judgeServers checks whether sales can go on, and confirmed orders are kept, if one of several servers of the database dies.
 func judgeServers(d repository.Server) (list []Finding) {
 	const check = "database.servers"
 	var hosts []string
@@ -189,7 +189,7 @@ func judgeDurability(v map[string]string) []Finding {
 
 func on(value string) bool { return value == "1" || strings.EqualFold(value, "ON") }
 
-// judgeSession checks what each session of the engine sets when it begins: a different value means that a proxy has dropped it.
+// judgeSession checks the variables that every session of the engine sets first. A wrong value means that a proxy drops them.
 func judgeSession(v map[string]string, mariadb bool) []Finding {
 	const keep = "a proxy that keeps what a session has set"
 	var lost []string
@@ -213,7 +213,7 @@ func judgeSession(v map[string]string, mariadb bool) []Finding {
 	)
 }
 
-// judgeCapacity checks the server's limits of connections, packet size and memory. pools is the size of all instances' pools.
+// judgeCapacity checks the server's limits of connections, packet size and memory. "pools" is the size of all instances' pools.
 func judgeCapacity(d repository.Server, pools int) []Finding {
 	most := number(d.Variables["max_connections"])
 	if user := number(d.Variables["max_user_connections"]); user > 0 {
@@ -255,14 +255,14 @@ func judgeMachineClock(skew time.Duration) Finding {
 	)
 }
 
-// judgeRedisClock checks how far apart the clocks of Redis and of the database are. skew is positive if Redis's is ahead.
+// judgeRedisClock checks how far apart the clocks of Redis and of the database are. "skew" is positive if Redis's clock is ahead.
 func judgeRedisClock(addr string, skew time.Duration) Finding {
 	const check, do, says = "redis.clock", "chrony or ntpd on both", "%s: the gate opens at another time than the pages say"
 	found := fmt.Sprintf("%s: %s off the database's", addr, skew.Round(time.Millisecond))
 	return cmp.Or(Fail.when(skew.Abs() > wrongClock, check, do, says, found), Warn.when(skew.Abs() > offClock, check, do, says, found), good(check, "%s", found))
 }
 
-// judgeRedis checks a Redis that this number of instances is to use for gates of room bytes in all.
+// judgeRedis checks a Redis that this number of instances is to use. The gates may take "room" bytes in all.
 func judgeRedis(r gate.Server, s config.Settings, instances int, room int64) []Finding {
 	version, policy := r.Info["redis_version"], r.Info["maxmemory_policy"]
 	need, most := int64(instances*gate.Connections+spareConnections), number(r.Setting("maxclients")) // 0: the limit is not known
@@ -310,7 +310,7 @@ func judgeRole(r gate.Server) (list []Finding) {
 	return append(list, good(check, "%s is a primary with %d replicas", r.Addr, replicas))
 }
 
-// judgeReplica checks a Redis of --redis-replicas. A primary is wrong there, but a Cluster's client finds the replicas by itself.
+// judgeReplica checks a Redis of --redis-replicas. A lone primary is wrong there. A Cluster's client finds its replicas itself.
 func judgeReplica(r gate.Server) Finding {
 	const check = "replica"
 	replica, silent := r.Info["role"] == "slave", number(r.Info["master_last_io_seconds_ago"])
@@ -366,7 +366,7 @@ func judgeInstances(running map[string]model.Instance, wanted int, version, stra
 		return list
 	}
 	versions, strategies, marks := map[string]bool{version: true}, map[string]bool{strategy: true}, map[string]bool{mark: true}
-	delete(marks, "") // this command does not know the mark
+	delete(marks, "") // in case this command does not know the mark
 	for _, i := range running {
 		versions[i.Version], strategies[i.Strategy], marks[i.Secrets] = true, true, true
 	}
@@ -387,7 +387,7 @@ func judgeInstances(running map[string]model.Instance, wanted int, version, stra
 	return list
 }
 
-// judgeSale checks one sale at the time now of the database's clock.
+// judgeSale checks one sale. "now" is the time by the database's clock.
 func judgeSale(o model.Offer, audit service.Audit, s config.Settings, seesGate bool, now time.Time) []Finding {
 	const window = "sale.window"
 	b := audit.Books.Stock

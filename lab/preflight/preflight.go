@@ -31,7 +31,7 @@ var ErrNotFit = errors.New("not fit for a sale")
 const (
 	// lookTimeout is how long the check of one store, port or peer may take.
 	lookTimeout = 10 * time.Second
-	// preflightConns is the size of the connection pool. The checks run one after the other.
+	// preflightConns is the size of the connection pool, which is small because the checks run one after the other.
 	preflightConns = 4
 	// preflightSales is how many sales are checked at most if none is named.
 	preflightSales = 20
@@ -61,7 +61,7 @@ func (l Level) of(check, do, found string, args ...any) Finding {
 	return Finding{l, check, fmt.Sprintf(found, args...), do}
 }
 
-// when returns a finding if holds is true, else the zero Finding. add leaves zero Findings out, and first and cmp.Or skip them.
+// when returns a finding if "holds" is true, else the zero Finding, which "add" leaves out, and which "first" and cmp.Or skip.
 func (l Level) when(holds bool, check, do, found string, args ...any) Finding {
 	if !holds {
 		return Finding{}
@@ -71,7 +71,7 @@ func (l Level) when(holds bool, check, do, found string, args ...any) Finding {
 
 // first returns the first finding of each check.
 func first(list ...Finding) []Finding {
-	seen := map[string]bool{"": true} // the zero Finding's
+	seen := map[string]bool{"": true} // the check of the zero Finding
 	return slices.DeleteFunc(list, func(f Finding) bool {
 		again := seen[f.Check]
 		seen[f.Check] = true
@@ -107,7 +107,8 @@ func Validate(o config.Preflight) error {
 	)
 }
 
-// Run makes the checks and prints the findings. It returns ErrNotFit if one has failed, or, without findings, the error of ctx.
+// Run makes the checks and prints the findings. It returns ErrNotFit if a check has failed. If ctx ends during the checks, Run
+// prints nothing and returns the error of ctx. Another error means that the findings could not be printed.
 func Run(ctx context.Context, cmd config.Command, version string, stdout io.Writer) (err error) {
 	p := &preflight{settings: cmd.Settings, options: cmd.Preflight, version: version, now: time.Now}
 	defer func() { err = errors.Join(err, p.stores.Close()) }()
@@ -209,7 +210,7 @@ func (p *preflight) hasSchema() bool {
 	return p.database != nil && p.database.Applied == p.database.Newest
 }
 
-// reach calls look, for at most lookTimeout. An error of look becomes a finding of this level.
+// reach calls the function "look", for at most lookTimeout. An error that it returns becomes a finding of this level.
 func (p *preflight) reach(ctx context.Context, level Level, check, do string, look func(ctx context.Context) error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -321,7 +322,7 @@ func (p *preflight) lookAtInstances(ctx context.Context) {
 	})
 }
 
-// mark returns the mark that instances with this command's secrets publish, which is empty if it can't be known.
+// mark returns the mark that instances with this command's secrets publish. The mark is empty if it can't be known.
 func (p *preflight) mark(ctx context.Context) (string, error) {
 	if !p.valid || p.settings.Secret == "" {
 		return "", nil
@@ -333,7 +334,7 @@ func (p *preflight) mark(ctx context.Context) (string, error) {
 	return auth.Mark(key, []byte(p.settings.Secret), []byte(p.settings.PaymentSecret)), nil
 }
 
-// lookAtSales checks the sale that is named, else the first preflightSales of those that have not ended. It returns these sales.
+// lookAtSales checks and returns the sale that --sale names, else the first preflightSales of the sales that have not ended.
 func (p *preflight) lookAtSales(ctx context.Context) []model.Offer {
 	if !p.hasSchema() {
 		return nil
@@ -363,7 +364,7 @@ func (p *preflight) lookAtSales(ctx context.Context) []model.Offer {
 	return offers
 }
 
-// lookAtRehearsals compares the plan with the largest rehearsal: the buyers who are expected, and the units of the largest sale.
+// lookAtRehearsals compares the plan, which is the expected buyers and the units of the largest sale, with the largest rehearsal.
 func (p *preflight) lookAtRehearsals(ctx context.Context, units int64) {
 	if !p.hasSchema() {
 		return
@@ -380,8 +381,8 @@ func (p *preflight) lookAtRehearsals(ctx context.Context, units int64) {
 	})
 }
 
-// offers returns the sale that is named, else all sales that have not ended, except those of rehearsals, those that were closed,
-// and those that are only the line of a campaign, whose units belong to the campaign's sales.
+// offers returns the sale that --sale names, else all sales that have not ended. Of these it leaves out the sales of rehearsals,
+// closed sales, and those that are only the line of a campaign, whose units belong to the campaign's sales.
 func (p *preflight) offers(ctx context.Context) (list []model.Offer, err error) {
 	if p.options.Sale != "" {
 		offer, ok, err := p.stores.Database.Offer(ctx, p.options.Sale)
@@ -399,7 +400,8 @@ func (p *preflight) offers(ctx context.Context) (list []model.Offer, err error) 
 	return list, err
 }
 
-// lookAtPort checks that an instance can listen on an address, if it is to, or that one listens there already and answers at path.
+// lookAtPort checks that an instance can listen on an address, or that an instance listens there already and answers at the path.
+// If the address is empty or "off", there is nothing to check, and lookAtPort returns the zero Finding.
 func lookAtPort(ctx context.Context, check, addr, path string) Finding {
 	if addr == "" || addr == "off" {
 		return Finding{}

@@ -44,7 +44,7 @@ func (f Finding) String() string {
 	return line
 }
 
-// findings collects findings of the same kind and text.
+// findings collects what was wrong, in one Finding for each kind and text.
 type findings struct{ list []Finding }
 
 func (f *findings) add(kind, found, example string, n int64) {
@@ -117,7 +117,7 @@ func compare(list []told, b books) []Finding {
 }
 
 // judgeOrder checks that an order of which a buyer was told is in the database, belongs to the buyer, still holds its units, and
-// is paid if the buyer was told so. It leaves out queued orders, which run.settled checks.
+// is paid if the buyer was told so. It leaves out rejected orders, and queued ones, which run.settled checks.
 func (f *findings) judgeOrder(t told, b books) {
 	if t.order == "" || t.status == model.OrderQueued || t.status == model.OrderRejected {
 		return
@@ -151,7 +151,7 @@ func (f *findings) judgeRefusal(t told, has, mayHave bool, free int64) {
 	}
 }
 
-// judgeAnswers looks for answers that a server never gives on purpose, and for more people who gave up than may.
+// judgeAnswers looks for answers that a server never gives on purpose, and checks that few enough people gave up (mostGaveUp).
 func judgeAnswers(stages []StageFigures, gaveUp []Count, people int) []Finding {
 	var f findings
 	for _, s := range stages {

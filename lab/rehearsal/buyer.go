@@ -15,9 +15,9 @@ import (
 	"flashsale/model"
 )
 
-// These constants are those of the storefront, web/assets/purchase.js and sale.js.
+// The storefront uses the same values, in web/assets/purchase.js and sale.js.
 const (
-	// tries is how often a buyer sends an attempt before the buyer gives up.
+	// tries is the number of fleeting answers after which a buyer gives up.
 	tries = 6
 	// punctual is how long after the start the server may still answer not_started.
 	punctual = 3 * time.Second
@@ -30,7 +30,7 @@ const (
 )
 
 const (
-	// botTries is how many requests a bot sends at most, botPause apart: by default --user-requests allows fewer.
+	// botTries is how many requests a bot sends at most, botPause apart. The default of --user-requests allows fewer.
 	botTries, botPause = 20, 20 * time.Millisecond
 	// botsPerAddress is how many bots share an address.
 	botsPerAddress = 50
@@ -77,7 +77,7 @@ func (c *crowd) token(user string) (string, error) {
 // tokenGrace is how much longer than the arrivals a token is valid.
 const tokenGrace = time.Hour
 
-// addressOf returns an address, for X-Forwarded-For, of 198.18.0.0/15, the network that RFC 2544 reserves for load tests.
+// addressOf returns an address for X-Forwarded-For, in 198.18.0.0/15, the network that RFC 2544 reserves for load tests.
 func addressOf(n int) string { return fmt.Sprintf("198.%d.%d.%d", 18+(n>>16)%2, (n>>8)%256, n%256) }
 
 // told is what a buyer was told about an attempt in the end.
@@ -101,7 +101,7 @@ func (t told) String() string {
 	return "gave up"
 }
 
-// person sends what the storefront sends: for the page, the stream and the time, unless the walk is PurchaseWalk, then to buy.
+// person sends what the storefront sends: for the page, the stream and the time (not on a PurchaseWalk), and then for a purchase.
 func (c *crowd) person(ctx context.Context, b *buyer, due time.Time) told {
 	if c.shape.Walk == PurchaseWalk {
 		return c.buy(ctx, b, due)
@@ -113,7 +113,7 @@ func (c *crowd) person(ctx context.Context, b *buyer, due time.Time) told {
 	}
 	leave := c.watch(ctx, b, due)
 	defer leave()
-	// The answer may fail: without it the page goes by the clock of the buyer's machine.
+	// This request may fail: without an answer the page goes by the clock of the buyer's machine.
 	c.do(ctx, b, due, request{stage: timeStage, method: http.MethodGet, path: "/api/v1/time", public: true})
 	due = c.now().Add(time.Duration(b.rng.Int64N(int64(jitter))))
 	if !pause.For(ctx, due.Sub(c.now())) {
@@ -122,7 +122,7 @@ func (c *crowd) person(ctx context.Context, b *buyer, due time.Time) told {
 	return c.buy(ctx, b, due)
 }
 
-// gaveUpOrRefused adds the last answer to what a buyer was told: that the buyer gave up, if it is fleeting, else a refusal.
+// gaveUpOrRefused adds the last answer to what a buyer was told. If the answer is fleeting, the buyer gave up, else was refused.
 func gaveUpOrRefused(t told, a answer, stage Stage) told {
 	if fleeting(a) {
 		t.gaveUp = stage
@@ -132,12 +132,12 @@ func gaveUpOrRefused(t told, a answer, stage Stage) told {
 	return t
 }
 
-// fleeting reports whether an answer leaves the attempt undecided, so that the buyer may repeat it: none, 429 or 5xx.
+// fleeting reports whether an answer leaves the attempt undecided, so that the buyer may repeat it: no answer, 429 or 5xx.
 func fleeting(a answer) bool {
 	return a.status == 0 || a.status == http.StatusTooManyRequests || a.status >= http.StatusInternalServerError
 }
 
-// persist sends a request until the answer is not fleeting, at most tries times. It returns the last answer, and when that came.
+// persist sends a request until the answer is not fleeting, up to "tries" times. It returns the last answer, and when that came.
 // If ctx ends, the answer may be missing.
 func (c *crowd) persist(ctx context.Context, b *buyer, due time.Time, r request) (a answer, at time.Time) {
 	for left := tries; ; left-- {
@@ -152,7 +152,7 @@ func (c *crowd) persist(ctx context.Context, b *buyer, due time.Time, r request)
 	}
 }
 
-// hesitate returns how long a buyer waits after an answer: what it asked for, or usualWait, and up to a quarter longer.
+// hesitate returns how long a buyer waits after an answer: the time that it asked for, else usualWait, and up to a quarter more.
 func (b *buyer) hesitate(asked time.Duration) time.Duration {
 	if asked == 0 {
 		asked = usualWait
@@ -218,7 +218,7 @@ func (c *crowd) next(b *buyer, orderID, path string) request {
 // sale is the path of the sale in the API.
 func (c *crowd) sale() string { return "/api/v1/sales/" + c.saleID }
 
-// pay pays a pending order in the sandbox and then reads it, if the buyer is one who pays. It returns t with what was answered.
+// pay pays a pending order in the sandbox and then reads the order, if the buyer is one who pays. It adds the answers to t.
 func (c *crowd) pay(ctx context.Context, b *buyer, due time.Time, t told) told {
 	if !b.pays || t.status != model.OrderPending {
 		return t
@@ -246,7 +246,7 @@ func (c *crowd) pay(ctx context.Context, b *buyer, due time.Time, t told) told {
 	return t
 }
 
-// watch opens the sale's stream until leave is called. If too many streams are open, the buyer goes without, which is counted.
+// watch opens the sale's stream, and closes it when "leave" is called. If too many streams are open, it only counts the buyer.
 func (c *crowd) watch(ctx context.Context, b *buyer, due time.Time) (leave func()) {
 	select {
 	case c.streams.slots <- struct{}{}:
@@ -290,7 +290,7 @@ func (c *crowd) listen(ctx context.Context, b *buyer, due time.Time) {
 	}
 }
 
-// bot buys as a program does: without the page, under a new key each time, and without waiting. list has the decided attempts.
+// bot buys as a program does: without the page, under a new key each time, and without waiting. It returns the decided attempts.
 func (c *crowd) bot(ctx context.Context, b *buyer, due time.Time) (list []told) {
 	path := ""
 	for try := range botTries {

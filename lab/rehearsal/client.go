@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// patience is how long the storefront waits for an answer.
+	// patience is how long a buyer waits for an answer: as long as the storefront waits.
 	patience = 15 * time.Second
-	// maxAnswer bounds the bytes that are read of an answer. The largest is a page of some 20 KB.
+	// maxAnswer bounds the bytes that are read of an answer. The largest answer is a page of some 20 KB.
 	maxAnswer = 1 << 20
 )
 
@@ -32,8 +32,8 @@ type lane struct {
 	slots chan struct{}
 }
 
-// newCrowd makes a crowd of at most this many connections. If buyers open streams, half of them are for streams, because a stream
-// takes a connection as long as its buyer stays. If some buyers are slow, a quarter of the others are for them.
+// newCrowd makes a crowd of at most this many connections. If buyers open streams, half of the connections are for streams, since
+// a stream takes a connection as long as its buyer stays. If some buyers are slow, a quarter of the other connections is theirs.
 func newCrowd(base string, connections int, s *Shape, tokens *auth.Tokens, now func() time.Time) (c *crowd, err error) {
 	streams, slow := 0, 0
 	if s.Walk == WholeWalk {
@@ -124,8 +124,8 @@ func (a answer) String() string {
 	return strings.TrimSpace(strconv.Itoa(a.status) + " " + string(a.doc.Code))
 }
 
-// do sends a request that the buyer wanted to send at due, and records how late it was sent, its answer, and how long the answer
-// took since due. If ctx ends meanwhile, the answer is not recorded, and may be missing.
+// do sends a request that the buyer wanted to send at the time "due". It records how late the request was sent, the answer, and
+// how long after that time the answer came. If ctx ends meanwhile, the answer is not recorded, and may be missing.
 func (c *crowd) do(ctx context.Context, b *buyer, due time.Time, r request) (a answer) {
 	slots := c.of(b).slots
 	select {
@@ -178,7 +178,7 @@ func (c *crowd) request(ctx context.Context, b *buyer, r request) (*http.Request
 		return nil, err
 	}
 	h := req.Header
-	// Not sent; it allows Transport to repeat the request if the server has closed an idle connection.
+	// This header is not sent. It allows Transport to repeat the request if the server has closed an idle connection.
 	h["X-Idempotency-Key"] = nil
 	h.Set("User-Agent", "flashsale-rehearse") // names the tool in access logs
 	h.Set("X-Forwarded-For", b.address)       // the server uses this address only if its --trusted-proxies name this machine

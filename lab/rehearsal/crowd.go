@@ -38,7 +38,7 @@ type crowd struct {
 	told     []told
 }
 
-// run sends the whole crowd, and returns when all buyers are done. It sends them away when ctx ends, or when linger is over.
+// run lets the whole crowd arrive, and returns when all buyers are done. When ctx ends, or "linger" is over, the buyers give up.
 func (c *crowd) run(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.startsAt.Sub(c.now())+c.shape.Lasts+linger)
 	defer cancel()

@@ -65,7 +65,7 @@ func Validate(o config.Rehearse, s *config.Settings) error {
 }
 
 // Run rehearses, prints the report, and writes it to a folder and to the database. It returns nil if the verdict is Passed,
-// lab.ErrInterrupted if it is Interrupted, ErrFailed if it is Failed or Late, and ErrNotNow if no rehearsal may run.
+// lab.ErrInterrupted if Interrupted, ErrFailed if Failed or Late, ErrNotNow if no rehearsal may run, or else what went wrong.
 func Run(ctx context.Context, cmd config.Command, version string, stdout io.Writer) (err error) {
 	if err := os.MkdirAll(cmd.Rehearse.Out, 0o750); err != nil {
 		return fmt.Errorf("--out: %w", err)
@@ -232,7 +232,7 @@ func (r *run) judge(ctx context.Context, report *Report, saleID string, list []t
 	report.Books = Books{Quota: stock.Quota, Left: stock.Free(), Held: stock.Held, Paid: stock.Paid, Orders: int64(len(books.orders))}
 	gaveUp := report.GaveUp
 	if interrupted {
-		gaveUp = nil // the interrupt has made them give up
+		gaveUp = nil // it was the interrupt that made people give up
 	}
 	report.Findings = slices.Concat(compare(list, books), unsettled, judgeAnswers(report.Stages, gaveUp, people))
 	switch {
@@ -261,7 +261,7 @@ func (r *run) keep(ctx context.Context, report *Report, stdout io.Writer) error 
 		return err
 	}
 	stored := *report
-	stored.Seconds = nil // those of a long run are larger than a statement may be; report.json has them
+	stored.Seconds = nil // the seconds of a long run are larger than a statement may be; report.json has them
 	text, err := json.Marshal(stored)
 	if err != nil {
 		return err

@@ -25,7 +25,7 @@ const (
 	Interrupted Verdict = "interrupted"         // the user has stopped the run
 )
 
-// mostRows bounds the rows of the chart of arrivals.
+// mostRows bounds the rows of the chart of arrivals. In a long run a row shows the mean of several seconds.
 const mostRows = 30
 
 // Report is what a rehearsal has found.
@@ -42,7 +42,7 @@ type Report struct {
 	Books     Books          `json:"books"`
 	Seconds   []Second       `json:"seconds"`
 	Peak      int64          `json:"peak_per_second"`      // the most arrivals in a second
-	Sustained int64          `json:"sustained_per_second"` // the most arrivals in a second of which 99 in a hundred were on time
+	Sustained int64          `json:"sustained_per_second"` // the most arrivals in a second in which 99 of 100 were on time
 	SendLag   Latency        `json:"send_lag"`             // of all requests, from the time at which the buyer wanted to send
 	Limit     string         `json:"limit"`                // what made the generator late; empty: nothing, it was on time
 	Unsent    int64          `json:"unsent"`               // buyers who did not come

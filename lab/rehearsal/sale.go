@@ -19,14 +19,14 @@ const (
 	quiet = 5 * time.Minute
 	// lead is the time from the creation of the hidden sale to its start. In this time the instances hear of the sale.
 	lead = 5 * time.Second
-	// settleTime bounds the waits for a shop that is ready and for the last orders, clearTime the removal of the sale.
+	// settleTime bounds the wait until the shop is ready and the wait for the last orders, clearTime the removal of the sale.
 	settleTime, clearTime = time.Minute, time.Minute
 	// look is the pause between two looks at a state that nothing announces.
 	look = 50 * time.Millisecond
 	// orderPage is how many orders are read at once.
 	orderPage = 500
-	// leaseName is the name of the lease that keeps rehearsals apart. The lease is renewed every leaseRenew, and not taken for
-	// the whole run: a lease longer than what another command asks for counts as expired, see repository.Store.Lease.
+	// leaseName is the name of the lease that keeps rehearsals apart. The lease is not taken for the whole run, but renewed every
+	// leaseRenew: if it lasted longer than another command asks for, it would count as expired, see repository.Store.Lease.
 	leaseName  = "rehearsal"
 	leaseTime  = time.Minute
 	leaseRenew = 10 * time.Second
@@ -40,7 +40,8 @@ var ErrNotNow = errors.New("no rehearsal now")
 // clock returns the time by the database's clock, which decides when a sale starts.
 func (r *run) clock() time.Time { return r.now().Add(r.skew) }
 
-// mayRehearse returns ErrNotNow if a sale is open or starts less than quiet after the last arrival, or if the versions differ.
+// mayRehearse returns ErrNotNow if a sale has begun and is neither ended nor closed, if a sale starts earlier than "quiet"
+// after the last arrival, or if an instance has another version than this command.
 func (r *run) mayRehearse(ctx context.Context) error {
 	if r.gate != nil {
 		running, err := r.gate.Running(ctx, r.clock())
@@ -118,7 +119,7 @@ func (r *run) erase(ctx context.Context, saleID string) error {
 	return err
 }
 
-// offer makes the hidden sale, with a time to pay that outlasts the run, and removes those that killed rehearsals have left.
+// offer makes the hidden sale, with a time to pay that outlasts the run. It first removes the sales that killed rehearsals left.
 func (r *run) offer(ctx context.Context) (model.Sale, error) {
 	left, err := r.stores.Database.ShadowSales(ctx)
 	if err != nil {
@@ -145,8 +146,8 @@ func (r *run) offer(ctx context.Context) (model.Sale, error) {
 }
 
 // ready waits until the crowd can read the sale at the URL and, if the strategy has a gate that this command can reach, until the
-// gate of the sale is open. It returns an error after settleTime, or at once if the server refuses the
-// crowd's tokens or Redis does not answer.
+// gate of the sale is open. It returns an error after settleTime or the end of ctx, or at once if the server refuses the crowd's
+// tokens or Redis does not answer.
 func (r *run) ready(ctx context.Context, c *crowd) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
@@ -179,7 +180,7 @@ func (r *run) ready(ctx context.Context, c *crowd) error {
 	}
 }
 
-// settled waits, for at most settleTime, until every admitted attempt is in the database. Those that are not are findings.
+// settled waits, for at most settleTime, until every admitted attempt is in the database. Attempts that are missing are findings.
 func (r *run) settled(ctx context.Context, saleID string, list []told) ([]Finding, error) {
 	limit, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()

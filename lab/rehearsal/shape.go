@@ -35,7 +35,7 @@ type Kind string
 
 // The kinds of arrivals.
 const (
-	Spike     Kind = "spike"     // most at the start, then half as many after each Shape.Half
+	Spike     Kind = "spike"     // most at the start, and after each Shape.Half half as many as before
 	Day       Kind = "day"       // a Poisson process whose rate rises from zero to twice its mean, and falls to zero
 	Recording Kind = "recording" // as the file of Shape.Recording says
 )
@@ -66,7 +66,7 @@ type Shape struct {
 	at []time.Duration // when each buyer arrives, counted from the start, in order
 }
 
-// ReadShape reads a shape from a file, and draws the arrivals. An error names --shape, the file and, if one is wrong, the field.
+// ReadShape reads a shape from a file, and draws the arrivals. An error names --shape, the file, and any wrong field.
 func ReadShape(file string) (*Shape, error) {
 	s := &Shape{Lasts: time.Minute, Half: time.Second, Walk: WholeWalk, Seed: 1}
 	text, err := os.ReadFile(file) //nolint:gosec // the user names the file
@@ -85,7 +85,7 @@ func ReadShape(file string) (*Shape, error) {
 
 func (s *Shape) validate() error {
 	recorded := s.Arrivals == Recording
-	fraction := func(x float64) bool { return x >= 0 && x <= 1 } // NaN is none
+	fraction := func(x float64) bool { return x >= 0 && x <= 1 } // NaN is no fraction
 	return cmp.Or(
 		config.Refuse(s.Arrivals != Spike && s.Arrivals != Day && !recorded, "arrivals: must be spike, day or recording"),
 		config.Refuse(s.Walk != WholeWalk && s.Walk != PurchaseWalk, "walk: must be page or purchase"),
@@ -102,7 +102,7 @@ func (s *Shape) validate() error {
 	)
 }
 
-// draw checks the fields and draws the arrivals, always the same ones, or reads them from a recording, a file in folder.
+// draw checks the fields. It draws the arrivals, always the same for a seed, or reads them from a recording in this folder.
 func (s *Shape) draw(folder string) (err error) {
 	if err := s.validate(); err != nil {
 		return err
@@ -128,14 +128,14 @@ func (s *Shape) draw(folder string) (err error) {
 	return nil
 }
 
-// spike maps u, uniform in [0, 1), to an exponential distribution with the median half that is cut at lasts.
+// spike maps "u", uniform in [0, 1), to an exponential distribution that has the median "half" and is cut at "lasts".
 func spike(u float64, half, lasts time.Duration) time.Duration {
 	within := 1 - math.Exp2(-float64(lasts)/float64(half))
 	return time.Duration(-float64(half) * math.Log2(1-u*within))
 }
 
-// day draws a time from a density proportional to 1-cos(2πx), by rejection. Each arrival can be drawn alone: those of a Poisson
-// process are independent of each other once their number is given.
+// day draws a time from a density proportional to 1-cos(2πx), by rejection. Each arrival can be drawn alone: the arrivals of a
+// Poisson process are independent of each other once their number is given.
 func day(rng *rand.Rand, lasts time.Duration) time.Duration {
 	for {
 		if x := rng.Float64(); 2*rng.Float64() < 1-math.Cos(2*math.Pi*x) {
@@ -144,8 +144,8 @@ func day(rng *rand.Rand, lasts time.Duration) time.Duration {
 	}
 }
 
-// readRecording reads a CSV file of seconds and of the buyers who arrived in each, maybe under a heading. The sale starts in the
-// first second. The buyers are spread over their second at random, because the file does not tell when in it they arrived.
+// readRecording reads a CSV file. Each line has a second and the number of buyers who arrived in it; the first may be a heading.
+// The sale starts with the first second. The buyers of a second are spread over it at random, because the file does not say more.
 func readRecording(file string, rng *rand.Rand) (at []time.Duration, err error) {
 	text, err := os.ReadFile(file) //nolint:gosec // the user names the file
 	if err != nil {

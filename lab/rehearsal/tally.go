@@ -15,7 +15,7 @@ import (
 // Stage is a step of a buyer's walk.
 type Stage string
 
-// The stages, in the order of the walk. Those of bots are apart, so that they do not change the figures of people.
+// The stages, in the order of the walk. Bots have stages of their own, so that they do not change the figures of people.
 const (
 	pageStage    Stage = "page"
 	timeStage    Stage = "time"
@@ -76,7 +76,7 @@ type Latency struct {
 	MaxMS float64 `json:"max_ms"`
 }
 
-// tally collects the figures of a run. Its methods are safe for concurrent use.
+// tally collects the figures of a run. Its methods other than perSecond are safe for concurrent use.
 type tally struct {
 	stages  map[Stage]*counter
 	lag     *counter // how late requests were sent
@@ -96,12 +96,12 @@ func newTally(lasts time.Duration) *tally {
 	return t
 }
 
-// second returns the second of the run that this time after the start is in, or the one nearest to it.
+// second returns the figures of the second at this time after the start, or of the nearest second of the run.
 func (t *tally) second(sinceStart time.Duration) *Second {
 	return &t.seconds[min(max(int(sinceStart/time.Second), 0), len(t.seconds)-1)]
 }
 
-// arrived counts a buyer who was due at this time after the start, and began the walk lag later.
+// arrived counts a buyer who was due at this time after the start. "lag" is how much later the buyer began the walk.
 func (t *tally) arrived(due, lag time.Duration) {
 	s := t.second(due)
 	atomic.AddInt64(&s.Arrived, 1)
@@ -177,7 +177,7 @@ func (t *tally) stageFigures() (list []StageFigures) {
 // schedulerWait is the name of the runtime's histogram of how long goroutines that are ready to run wait for a processor.
 const schedulerWait = "/sched/latencies:seconds"
 
-// processorWait begins to measure how long goroutines wait for a processor. p99 gives the 99th percentile since then.
+// processorWait begins to measure how long goroutines wait for a processor. "p99" returns the 99th percentile since then.
 func processorWait() (p99 func() time.Duration) {
 	read := func() *metrics.Float64Histogram {
 		sample := []metrics.Sample{{Name: schedulerWait}}

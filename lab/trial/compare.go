@@ -17,8 +17,8 @@ import (
 // ErrShopsDatabase means that --lab-database is a copy of the shop's database, or that database under an unrecognized name.
 var ErrShopsDatabase = errors.New("--lab-database: is the shop's own database, or a copy of it; the lab needs another")
 
-// NewDesk makes the lab of an instance's console. shop are the settings of the instance, and version is that of the binary. A
-// comparison runs on the lab's stores. It fails with ErrShopsDatabase if the lab's database has the shop's key for orders' ids.
+// NewDesk makes the lab of an instance's console. "shop" has the settings of the instance, and "version" is the binary's version.
+// A comparison runs on the lab's stores. It fails with ErrShopsDatabase if the lab's database has the shop's key for orders' ids.
 func NewDesk(a *app.App, shop config.Settings, version string) *lab.Desk {
 	var strategies []lab.Strategy
 	for _, k := range strategy.Kinds() {

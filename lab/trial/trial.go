@@ -1,4 +1,4 @@
-// Package trial runs instances of the engine on stores for the rounds of the strategy lab.
+// Package trial runs instances of the engine, on real or embedded stores, for the rounds of the strategy lab.
 package trial
 
 import (
@@ -33,7 +33,7 @@ const (
 	look = 20 * time.Millisecond
 	// storesPrefix begins the names of the folders for a run's own SQLite file.
 	storesPrefix = "lab-stores-"
-	// abandoned is how long a run's folder must be unchanged before it counts as left behind by a crash.
+	// abandoned is how long a run's folder must be unchanged before it counts as left behind by a crash. A run writes more often.
 	abandoned = 5 * time.Minute
 )
 
@@ -87,7 +87,7 @@ func Open(ctx context.Context, settings config.Settings) (b *Bench, err error) {
 	}
 	b.settings.HTTPAddr, b.settings.OpsAddr = "127.0.0.1:0", ""
 	b.settings.Secret, b.settings.PaymentSecret, b.settings.Payment = rand.Text()+rand.Text(), "", "sandbox"
-	// AckWait is within the time limit of a request. All buyers have one address, so the limits are set too high to be reached.
+	// AckWait is within the time limit of a request. No limit of an instance or an address may refuse the lab's buyers.
 	b.settings.AllowOversell, b.settings.Ack, b.settings.AckWait = true, "confirmed", patience/2
 	b.settings.LimitRate, b.settings.LimitBurst, b.settings.IPRate = 1e9, 1_000_000_000, 0
 	return b, nil
@@ -213,7 +213,7 @@ type instance struct {
 	stop func() error // an orderly stop
 }
 
-// start adds an instance, which runs until Stop, also after ctx: the round's last orders must still be settled.
+// start adds an instance. It runs until Stop, even if ctx ends before, because the round's last orders must still be settled.
 func (r *Round) start(ctx context.Context, settings config.Settings) error {
 	a, err := app.New(ctx, settings, app.Options{Logs: io.Discard})
 	if err != nil {
@@ -247,7 +247,7 @@ func (i *instance) isDead() bool {
 	}
 }
 
-// Kill cuts an instance's connections to buyers and stores in the middle of its work, which looks like a crash to them.
+// Kill cuts an instance's connections to buyers and stores in the middle of its work, which to both of them looks like a crash.
 func (r *Round) Kill(instance int) {
 	i := r.instances[instance]
 	close(i.dead)
@@ -270,8 +270,8 @@ func (r *Round) Buy(ctx context.Context, instance int, buyer string) (model.Verd
 	return verdict, err
 }
 
-// deduct runs the strategy and waits until the attempt is settled in the database. It returns ErrUnsettled after patience. If
-// the instance is killed meanwhile, its connections are closed, and deduct returns an error.
+// deduct runs the strategy and waits until the attempt is settled. It returns ErrUnsettled if an admitted attempt is not settled
+// within "patience". If the instance is killed meanwhile, its connections are closed, and deduct returns an error.
 func (i *instance) deduct(ctx context.Context, a model.Attempt) (model.Verdict, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, ErrUnsettled)
 	defer cancel()
