@@ -16,7 +16,7 @@ import (
 
 const (
 	workAlgorithm = "SHA-256"
-	workTime      = 30 * time.Minute // for an answer: longer than a slow phone needs for the largest challenge
+	workTime      = 30 * time.Minute // how long a challenge is valid: longer than a slow phone needs for the largest one
 	maxWork       = 2048             // characters of a solution; a genuine one has about 450
 )
 
