@@ -18,7 +18,7 @@ import (
 const OperatorName = "admin"
 
 const (
-	sessionTTL = 24 * time.Hour // covers the rush of a sale and a usual time to pay
+	sessionTTL = 24 * time.Hour // covers the start of a sale and a usual time to pay
 	// staffTTL is for the sessions of users to whom an issuer gives a role of the staff: the issuer may withdraw it at any time.
 	staffTTL = time.Hour
 

@@ -93,7 +93,7 @@ func (a *Auditor) AuditSettled(ctx context.Context, saleID string) (audit Audit,
 	}
 }
 
-// Drift is how many units the gate of an epoch has more than the database, see the function drift.
+// Drift is how many more units the gate of an epoch has than the database, see the function drift.
 type Drift struct{ Epoch, Units int64 }
 
 // Drifts compares open gates with the database, for the sales that have not ended. It returns the drifts by sale, also those

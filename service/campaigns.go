@@ -16,10 +16,10 @@ const (
 	betweenTitles = " · " // in the title of a sale, between the title of its campaign and its variant
 	// maxCampaignTitle leaves room for betweenTitles and a variant in the title of a sale, which has at most maxTitle characters.
 	maxCampaignTitle = 130
-	maxVariant       = 60
+	maxVariant       = 60 // characters, as in the database
 )
 
-// ofOneSale are the fields that each sale of a campaign has for itself. The other fields are the same for all of these sales.
+// ofOneSale are the fields that a request gives for each sale of a campaign. It gives the other fields once, for all the sales.
 var ofOneSale = []string{"variant", "quota", "price_cents", "original_price_cents", "limit_per_user", "waiting_list"}
 
 // CampaignStore writes campaigns to the database and lists them.

@@ -25,8 +25,8 @@ const (
 	filterSales, filterErrors = 1_000_000, 0.001
 	// Each refresh of the filter also reads the sales made in this time before the last refresh: a slow transaction commits late.
 	filterOverlap = time.Minute
-	// filterPause is the minimum time between refreshes that unknown ids cause. So guessed ids cost at most one small query
-	// in this time, and a request for a sale made on another instance waits at most this time for the query that finds it.
+	// filterPause is the minimum time between refreshes that unknown ids cause. So guessed ids cost at most one small query in this
+	// time. If another instance has just created a sale, a request for the sale waits at most this time for the query that finds it.
 	filterPause = 50 * time.Millisecond
 	pastSales   = 1000 // the most sales that stay cached, for their static data, after they are no longer watched
 )
@@ -58,7 +58,7 @@ type Catalog struct {
 	filteredAt time.Time // when that refresh began, by this process's clock
 }
 
-// reading is one reading of the database's clock. at is that instant on this process's clock, with its monotonic part.
+// reading is one reading of the database's clock. "at" is that instant on this process's clock, with its monotonic part.
 type reading struct{ database, at time.Time }
 
 type snapshot struct {
@@ -79,7 +79,7 @@ type campaign struct {
 	limit model.CommonLimit
 }
 
-// NewCatalog creates an empty catalog; Refresh fills it. now is this process's clock.
+// NewCatalog creates an empty catalog; Refresh fills it. "now" is this process's clock.
 func NewCatalog(store CatalogStore, now func() time.Time) *Catalog {
 	c := &Catalog{store: store, now: now, filtering: make(chan struct{}, 1), past: otter.Must(&otter.Options[string, model.Offer]{MaximumSize: pastSales})}
 	c.live.Store(&snapshot{changed: make(chan struct{})})

@@ -111,7 +111,7 @@ func (e *Endpoints) Due(ctx context.Context) ([]model.Endpoint, error) {
 	return e.Store.DueEndpoints(ctx)
 }
 
-// Repeated finds the endpoint that an earlier request created under an id, with its secret. The verdict is Accepted, NotFound,
+// Repeated returns the endpoint that an earlier request created under an id, and its secret. The verdict is Accepted, NotFound,
 // or IdempotencyMismatch if that endpoint differs from what is asked for now, even if only because it was changed since.
 func (e *Endpoints) Repeated(ctx context.Context, id, address string, rate int) (made model.Endpoint, secret string, verdict model.Verdict, err error) {
 	made, ok, err := e.find(ctx, id)

@@ -22,7 +22,7 @@ const (
 	// gateRequests is how many requests may wait for the controller. Further ones are dropped, since the controller looks at
 	// every gate anyway: each second, and with very many sales every four seconds.
 	gateRequests = 256
-	// changesAtOnce is about how many changes go to a gate in one script, which takes a few milliseconds for them.
+	// changesAtOnce is roughly the most changes that go to a gate in one script: the script then takes a few milliseconds.
 	changesAtOnce = 1000
 )
 

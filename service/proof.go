@@ -36,7 +36,7 @@ type Proofs struct {
 	reading, running chan struct{}
 }
 
-// NewProofs creates the service. key is the public key of the beacon's chain.
+// NewProofs creates the service. The key is the public key of the beacon's chain.
 func NewProofs(store ProofStore, catalog *Catalog, key []byte) *Proofs {
 	return &Proofs{store, catalog, key, make(chan struct{}, pagesAtOnce), make(chan struct{}, pathsAtOnce)}
 }

@@ -42,7 +42,7 @@ type Purchases struct {
 	SoldOut  *SoldOut
 	Observe  observe.All
 	// If AckQueued is true, an attempt is answered when it is admitted. Otherwise the answer waits for the settled order, at
-	// most AckWait after the admission. A Preference in the request counts first.
+	// most AckWait after the admission. A Preference in the request overrides both.
 	AckQueued bool
 	AckWait   time.Duration
 }

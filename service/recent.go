@@ -25,7 +25,7 @@ type reply[T any] struct {
 	err   error
 }
 
-// get returns the reply about a key, which ask reads from the database.
+// get returns the reply about a key. If it has none yet, the function "ask" reads the reply from the database.
 func (r *recent[T]) get(ctx context.Context, key string, ask func(ctx context.Context, key string) (T, error)) (T, error) {
 	r.mu.Lock()
 	known := r.kept[key]

@@ -19,7 +19,7 @@ import (
 
 // Bounds of what an operator may enter. They keep an order's amount exact as a JSON double, and each count within 32 bits.
 const (
-	maxTitle, maxDescription, maxImageURL = 200, 2000, 500 // characters
+	maxTitle, maxDescription, maxImageURL = 200, 2000, 500 // characters, as in the database
 	maxPriceCents                         = 100_000_000_00
 	maxQuota, maxLimit                    = 100_000_000, 10_000
 	maxPaySeconds                         = 7 * 24 * 3600
@@ -27,7 +27,7 @@ const (
 	DefaultCallSeconds                    = 2 * 60     // how long a call lasts if the operator does not say
 	maxEntryWork                          = 10_000_000 // hashes, for which a computer needs minutes
 	minYear, maxYear                      = 2000, 2200
-	codeLength                            = 8
+	codeLength                            = 8 // characters of a short link's code
 )
 
 var currency = regexp.MustCompile(`^[A-Z]{3}$`)
@@ -94,7 +94,7 @@ func wish(sale model.Sale) model.Sale {
 }
 
 // Create creates a sale under sale.ID or, if that is empty, under a new id, preheats its gate and informs every instance.
-// invalid is the first invalid field, or nil.
+// If a field is invalid, it creates nothing, and returns the first invalid field.
 func (s *Sales) Create(ctx context.Context, sale model.Sale, quota int64, actor string) (offer model.Offer, invalid *Invalid, err error) {
 	sale.Mode = cmp.Or(sale.Mode, model.ModeRush)
 	if invalid := s.validateNew(sale, quota); invalid != nil {

@@ -38,7 +38,7 @@ type waiter struct {
 	until   time.Time     // the end of the wait, whether the attempt was admitted or not
 }
 
-// NewWaiters makes an empty set. now is this process's clock.
+// NewWaiters makes an empty set. "now" is this process's clock.
 func NewWaiters(now func() time.Time) *Waiters {
 	return &Waiters{now: now, began: now(), due: map[int64][]waiter{}, apart: map[string]*model.Waiter{}, closing: make(chan struct{})}
 }

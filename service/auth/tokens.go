@@ -59,7 +59,7 @@ type checkedToken struct {
 	notBefore, expiresAt time.Time
 }
 
-// NewTokens creates a Tokens. now is the clock that decides when a token has expired.
+// NewTokens creates a Tokens. "now" is the clock that decides when a token has expired.
 func NewTokens(secret []byte, now func() time.Time) *Tokens {
 	return &Tokens{
 		secret: secret, stamps: macOf(secret, "stamp"), now: now,
