@@ -18,11 +18,11 @@ import (
 const OperatorName = "admin"
 
 const (
-	sessionTTL = 24 * time.Hour // covers the rush of a sale and a usual time to pay
-	// staffTTL is for sessions with a role of the staff from an issuer, who may withdraw the role at any time.
+	sessionTTL = 24 * time.Hour // covers the start of a sale and a usual time to pay
+	// staffTTL is for the sessions of users to whom an issuer gives a role of the staff: the issuer may withdraw it at any time.
 	staffTTL = time.Hour
 
-	minPassword, maxPassword = 8, 128       // bytes; the longest bounds the input of the hash
+	minPassword, maxPassword = 8, 128       // bytes; the maximum bounds the input of the hash
 	minName, maxName         = 3, 32        // characters: enough to tell users apart, and short enough for the pages
 	minVerifier, maxVerifier = 43, 128      // characters (RFC 7636)
 	maxCode, maxNonce        = 3 << 10, 256 // maxCode leaves room in a request's body for a verifier and a nonce
@@ -40,7 +40,7 @@ type AccountStore interface {
 	SetPassword(ctx context.Context, name, hash string) error
 }
 
-// Accounts registers built-in users, and logs in these and the users of an issuer.
+// Accounts registers built-in users. It logs in built-in users and the users of an issuer.
 type Accounts struct {
 	Open bool // buyers may have built-in accounts; otherwise only the staff has them
 	Off  bool // built-in accounts can't be registered or used
@@ -85,8 +85,8 @@ func (a *Accounts) Register(ctx context.Context, name, password string) (Session
 }
 
 // LogIn makes a session. The verdict is Accepted, or Unauthenticated for an unknown name, an account that may not log in here,
-// and a wrong password. These refusals take the same time, so that an answer does not reveal which names exist. The error wraps
-// model.ErrUnavailable if too many passwords already wait to be hashed.
+// and a wrong password. These refusals take the same time, so that an answer does not reveal which names exist; a password that
+// is too long is refused at once, for any name. The error wraps model.ErrUnavailable if too many passwords wait to be hashed.
 func (a *Accounts) LogIn(ctx context.Context, name, password string) (Session, model.Verdict, error) {
 	if len(password) > maxPassword {
 		return Session{}, model.Unauthenticated, nil
@@ -110,10 +110,10 @@ func (a *Accounts) LogIn(ctx context.Context, name, password string) (Session, m
 	return session, model.Accepted, err
 }
 
-// LogInByCode logs in the user to whom the issuer gave an authorization code. The verdict is Accepted; NotFound if there is
-// no issuer to log in at; or BadRequest with the invalid field, before the issuer is asked. The error wraps auth.ErrBadToken
-// if the issuer refuses the code or its token is for another log-in, auth.ErrNotAccepted if its token does not count here,
-// and model.ErrUnavailable if the issuer is away. Any other error means that the issuer takes no log-ins of this engine.
+// LogInByCode logs in the user to whom the issuer gave an authorization code. The verdict is Accepted; NotFound if there is no
+// issuer to log in at; or BadRequest with the invalid field, before the issuer is asked. The error wraps auth.ErrBadToken if the
+// issuer refuses the code or issued its token for another log-in, auth.ErrNotAccepted if this token does not count here, and
+// model.ErrUnavailable if the issuer is away. Any other error means that the issuer is not set up for log-ins of this engine.
 func (a *Accounts) LogInByCode(ctx context.Context, code, verifier, nonce string) (Session, model.Verdict, *Invalid, error) {
 	switch {
 	case a.Outside == nil:
@@ -137,7 +137,7 @@ func (a *Accounts) LogInByCode(ctx context.Context, code, verifier, nonce string
 	return Session{Account: model.Account{ID: who.UserID, Name: name, Role: who.Role}, Token: token, ExpiresAt: expiresAt}, model.Accepted, nil, err
 }
 
-// session makes a token for an account. A buyer's needs no stamp: the account's id is random, and its password never changes.
+// session makes a token for an account. A buyer's token has no stamp: a buyer's id is random, and the password never changes.
 func (a *Accounts) session(account model.Account) (Session, error) {
 	who := model.Identity{UserID: account.ID, Role: account.Role}
 	if account.Role != model.RoleBuyer {
@@ -147,8 +147,8 @@ func (a *Accounts) session(account model.Account) (Session, error) {
 	return Session{Account: account, Token: token, ExpiresAt: expiresAt}, err
 }
 
-// EnsureOperator creates the operator's account, or sets the password of the existing account. If password is empty, an existing
-// account stays as it is, and a new one gets the generated password made, which is returned because only its hash is stored.
+// EnsureOperator creates the operator's account, or sets the password of the existing account. If no password is given, an
+// existing account stays as it is, and a new one gets a generated password, which is returned because only its hash is stored.
 func (a *Accounts) EnsureOperator(ctx context.Context, password string) (made string, err error) {
 	account, exists, err := a.Store.Account(ctx, OperatorName)
 	if err != nil || exists && password == "" {

@@ -26,12 +26,12 @@ type AuditGate interface {
 	Buyers(ctx context.Context, gate model.GateRef) (int64, error)
 }
 
-// Auditor checks that no unit was lost and none was created: the database's sums must agree, and the gate's units with them.
+// Auditor checks that no unit was lost or created: the database's sums must agree, and the gate's units must agree with these.
 type Auditor struct {
 	Store AuditStore
-	Gate  AuditGate // nil: Audit checks only the database; Drifts and Miscounts need it
+	Gate  AuditGate // nil: Audit checks only the database; Drifts and Miscounts need a Gate
 
-	right sync.Map      // by sale, the state in which its gate was last found to count right
+	right sync.Map      // by sale, the sale's state when its gate was last found to count right
 	last  []model.Offer // the sales as the last call of Drifts read them
 }
 
@@ -44,13 +44,13 @@ type Audit struct {
 	Violations []string // the sums that disagree, in words
 }
 
-// Drifts reports whether the gate differs from the database, unless the audit is Moving.
+// Drifts reports whether the gate differs from the database. It is false while the audit is Moving.
 func (a Audit) Drifts() bool { return a.Drift != 0 && !a.Moving }
 
 // OK reports whether all sums agree and the gate does not drift.
 func (a Audit) OK() bool { return len(a.Violations) == 0 && !a.Drifts() }
 
-// Audit checks one sale; ok is false if it does not exist. It returns model.ErrUnavailable if the gate can't be read. While
+// Audit checks one sale; ok is false if it does not exist. The error wraps model.ErrUnavailable if the gate can't be read. While
 // orders are being made, a drift may be temporary: the gate hears of a settled order up to a tenth of a second after the commit.
 func (a *Auditor) Audit(ctx context.Context, saleID string) (audit Audit, ok bool, err error) {
 	if a.Gate != nil {
@@ -72,8 +72,8 @@ func (a *Auditor) Audit(ctx context.Context, saleID string) (audit Audit, ok boo
 	return audit, true, nil
 }
 
-// auditTries is how often a failing audit is run, auditPause apart, before its result counts: a single look at the gate may fall
-// between a commit and the acknowledgement that follows. The acknowledgement takes less time than a pause.
+// auditTries is how often a failing audit is run, with pauses of auditPause, before its result counts: a single look at the gate
+// may fall between a commit and the acknowledgement of the commit, which follows in less time than a pause takes.
 const auditTries, auditPause = 10, 200 * time.Millisecond
 
 // AuditSettled repeats the audit of a sale until it is OK, at most auditTries times, since orders may be under way. The
@@ -93,14 +93,14 @@ func (a *Auditor) AuditSettled(ctx context.Context, saleID string) (audit Audit,
 	}
 }
 
-// Drift is how many units the gate of an epoch has more than the database, see the function drift.
+// Drift is how many more units the gate of an epoch has than the database, see the function drift.
 type Drift struct{ Epoch, Units int64 }
 
-// Drifts compares the open gates of the sales that have not ended with the database, and returns the drifts by sale, also
-// those of 0 units. The auditor calls it once a round. It leaves out sales that the last call did not read. It also leaves
-// out a gate that differs from the database if the stock has changed since the last call, because the gate hears of an order
+// Drifts compares open gates with the database, for the sales that have not ended. It returns the drifts by sale, also those
+// of 0 units. The auditor runs Drifts once a round. Drifts leaves out sales that it did not read in the round before. It also
+// leaves out a gate that differs from the database if the stock has changed since that round, because the gate hears of an order
 // up to a tenth of a second after the commit. Such a drift can wait: a drift does harm only if the gate or the database has
-// no units left, and then the stock does not change. Drifts returns an error if all gates or the database can't be read.
+// no units left, and then the stock does not change. Drifts returns an error if it can't read the database, or any gate at all.
 func (a *Auditor) Drifts(ctx context.Context) (map[string]Drift, error) {
 	before, states := a.last, []model.GateState(nil)
 	if len(before) > 0 {
@@ -129,9 +129,9 @@ func (a *Auditor) Drifts(ctx context.Context) (map[string]Drift, error) {
 	return drifts, nil
 }
 
-// Miscounts reports whether a sale's gate counts other units for its users than the database does. If so, epoch is
-// the gate's. Two such errors may cancel out in the gate's left, so that no drift shows them. wrong is also false if the
-// sale can't be judged, because it or its gate is closed, its stream has entries, or its stock changes during the
+// Miscounts reports whether a sale's gate counts other units for its users than the database does. If so, it returns the epoch
+// of this gate. Two such errors may cancel out in the gate's left, so that no drift shows them. The result is also false if the
+// sale can't be judged: if the sale or its gate is closed, its stream has entries, or its stock changes during the
 // comparison. Miscounts skips a sale whose stock and epoch are the same as when its gate was last found right.
 func (a *Auditor) Miscounts(ctx context.Context, saleID string) (epoch int64, wrong bool, err error) {
 	before, err := a.quiet(ctx, saleID)
@@ -186,7 +186,7 @@ type still struct {
 	epoch int64 // of its open gate
 }
 
-// quiet returns the state of a sale, or a zero still if the sale or its gate is closed, or its stream has entries.
+// quiet returns a sale's state, or a zero still if the sale is missing or closed, its gate is closed, or its stream has entries.
 func (a *Auditor) quiet(ctx context.Context, saleID string) (still, error) {
 	offer, ok, err := a.Store.Offer(ctx, saleID)
 	if err != nil || !ok || offer.Status == model.SaleClosed {
@@ -201,7 +201,7 @@ func (a *Auditor) quiet(ctx context.Context, saleID string) (still, error) {
 
 // drift returns the gate's left + inflight minus the database's available. It returns 0 for a gate that is not open:
 // such a gate admits nothing, and is replaced before it admits again. Units in flight count only while the stream has
-// entries: without entries, no settler will settle them.
+// entries: without entries, no settler will settle these units.
 func drift(gate model.GateState, stock model.Stock) int64 {
 	switch {
 	case !gate.Open:

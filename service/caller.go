@@ -12,7 +12,7 @@ import (
 	"flashsale/model"
 )
 
-// callBatch is the most ranks that a caller looks at in one transaction, and the most calls that it ends in one.
+// callBatch is the most ranks that a caller looks at, or calls that it ends, in one transaction, which keeps the line locked.
 const callBatch = 500
 
 // beaconMargin is the least time between the naming of a round and the publication of the round. It is longer than the
@@ -40,8 +40,8 @@ type Beacon interface {
 	Round(ctx context.Context, round int64) (signature []byte, randomness [32]byte, err error)
 }
 
-// Caller moves the lines of sales on: it seals them, draws, calls entrants when there are units for them, and ends calls. Each
-// step is one transaction that begins where the last one ended, so a caller may die at any point, and two may work at once.
+// Caller looks after lines: it seals lines, draws winners, calls entrants when units are there, and ends calls. Each step is one
+// transaction that begins where the step before ended. So a caller may die at any point, and two callers may work at once.
 type Caller struct {
 	Store   CallerStore
 	Catalog *Catalog
@@ -51,7 +51,7 @@ type Caller struct {
 }
 
 // Due lists the watched sales whose lines a caller has to look after, in the order of the sales' starts. These are the sales
-// in line whose line is not over, or still has calls, for example because other transactions had locked them at its end.
+// in line whose line is not over, or still has calls, for example calls that other transactions had locked when the line ended.
 func (c *Caller) Due() (saleIDs []string) {
 	for _, o := range c.Catalog.Lines() {
 		if o.Stock.Lined == model.InLine && (o.Line.Phase != model.PhaseOver || o.Stock.Called > 0) {
@@ -61,8 +61,8 @@ func (c *Caller) Due() (saleIDs []string) {
 	return saleIDs
 }
 
-// Tend does the next step of a line: it seals the line, draws, or ends calls and calls entrants. It does nothing to a line
-// that is stopped. It may run for two lines at the same time.
+// Tend does the next step of a line: it either seals the line, or draws, or ends calls and calls entrants. It does nothing to a
+// line that is stopped. Tend may run for several lines at the same time.
 func (c *Caller) Tend(ctx context.Context, saleID string) error {
 	offer, err := c.Store.TendLine(ctx, saleID)
 	if err != nil || offer.Line.Stopped {
@@ -82,8 +82,8 @@ func (c *Caller) Tend(ctx context.Context, saleID string) error {
 }
 
 // seal publishes the root over the entries from before the seal, which don't change any more, and the seed, which follows from
-// secret and root. With a beacon, it first publishes the root and names a round; a later call publishes the seed when the round's
-// randomness is stored. A line without entries has no order, so it gets neither.
+// secret and root. With a beacon, it first publishes the root and names a round; a later run publishes the seed, when the round's
+// randomness is stored. A line without entries gets a root, but no round and no seed, since it has no order.
 func (c *Caller) seal(ctx context.Context, offer model.Offer) (err error) {
 	line := offer.Line
 	if line.Root != "" && line.Randomness == "" {
@@ -120,7 +120,7 @@ func (c *Caller) seal(ctx context.Context, offer model.Offer) (err error) {
 	return c.Store.SetSeed(ctx, offer.ID, root.String(), seed)
 }
 
-// next returns the numbers of the entries with the ranks from serving on, at most callBatch, and none while there is no order.
+// next returns the numbers of the entries with the ranks "serving" to "below" - 1, at most callBatch, or none without an order.
 func next(line model.Line, serving, below int64) []int64 {
 	order, ok := orderOf(line)
 	if !ok {
@@ -133,7 +133,7 @@ func next(line model.Line, serving, below int64) []int64 {
 	return numbers
 }
 
-// call calls entrants as long as there are units and entrants.
+// call calls entrants as long as units are left and entrants wait.
 func (c *Caller) call(ctx context.Context, offer model.Offer) error {
 	for serving, left := offer.Line.Serving, true; left; {
 		numbers := next(offer.Line, serving, offer.Line.Entries)
@@ -150,7 +150,7 @@ func (c *Caller) call(ctx context.Context, offer model.Offer) error {
 	return nil
 }
 
-// draw makes orders of the winners, from the rank at which the last caller ended.
+// draw makes the winners' orders, beginning with the rank at which the caller before it stopped.
 func (c *Caller) draw(ctx context.Context, offer model.Offer) error {
 	id := func(userID string) string { return c.IDs.Derive(userID, offer.ID, "draw") }
 	for serving, over := offer.Line.Serving, false; !over; {
@@ -174,7 +174,7 @@ func (c *Caller) endCalls(ctx context.Context, saleID string, all bool) (err err
 	return err
 }
 
-// DueRounds lists the sales whose lines wait for a round that should be published by now, as long as the beacon is away.
+// DueRounds lists the sales whose lines wait for a round that should be published by now, and that is not stored yet.
 func (c *Caller) DueRounds() (saleIDs []string) {
 	for _, o := range c.Catalog.Lines() {
 		waits := o.Line.Phase == model.PhaseSealed && o.Line.AwaitsSeed() && o.Line.Randomness == ""
@@ -186,7 +186,7 @@ func (c *Caller) DueRounds() (saleIDs []string) {
 }
 
 // AskForRound asks once for the round for which a sale's line waits, and stores a valid answer. It does nothing if the sale isn't
-// watched. An error means that there is no valid answer yet, or that storing it has failed.
+// watched. An error means that there is no valid answer yet, or that a valid answer could not be stored.
 func (c *Caller) AskForRound(ctx context.Context, saleID string) error {
 	offer := c.Catalog.InMemory(saleID)
 	if offer == nil {

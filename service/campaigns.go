@@ -16,10 +16,10 @@ const (
 	betweenTitles = " · " // in the title of a sale, between the title of its campaign and its variant
 	// maxCampaignTitle leaves room for betweenTitles and a variant in the title of a sale, which has at most maxTitle characters.
 	maxCampaignTitle = 130
-	maxVariant       = 60
+	maxVariant       = 60 // characters, as in the database
 )
 
-// ofOneSale are the fields that each sale of a campaign has for itself. The other fields are the same for all its sales.
+// ofOneSale are the fields that a request gives for each sale of a campaign. It gives the other fields once, for all the sales.
 var ofOneSale = []string{"variant", "quota", "price_cents", "original_price_cents", "limit_per_user", "waiting_list"}
 
 // CampaignStore writes campaigns to the database and lists them.
@@ -65,8 +65,8 @@ func inCampaign(campaign model.Campaign, sales []model.NewSale) []model.NewSale 
 }
 
 // Create creates a campaign with its sales, under campaign.ID or, if that is empty, under a new id. It preheats the gates and
-// informs every instance. Each of sales has a variant and what an operator chooses for a sale, but no texts: they follow from the
-// campaign. list is the created sales; invalid is the first invalid field, or nil.
+// informs every instance. Each of the given sales has a variant and what an operator chooses for a sale, but no texts: its texts
+// follow from the campaign's. Create returns the created sales, or the first invalid field.
 func (s *Campaigns) Create(ctx context.Context, campaign model.Campaign, sales []model.NewSale, actor string) (list []model.Offer, invalid *Invalid, err error) {
 	campaign.ID = cmp.Or(campaign.ID, model.NewSaleID())
 	sales = inCampaign(campaign, sales)
@@ -103,7 +103,7 @@ func (s *Campaigns) validateVariants(sales []model.NewSale) *Invalid {
 	return nil
 }
 
-// validateVariant gives a sale its id, short code and status, and returns its first invalid field. taken has the other variants.
+// validateVariant sets a sale's id, short code and status, and returns its first invalid field. "taken" has the other variants.
 func (s *Campaigns) validateVariant(sale *model.NewSale, taken map[string]bool) *Invalid {
 	sale.ID, sale.Code, sale.Status, sale.Revision = model.NewSaleID(), rand.Text()[:codeLength], model.SaleLive, 1
 	sale.Variant = strings.TrimSpace(sale.Variant) // MySQL compares texts without the spaces at their ends
@@ -120,8 +120,8 @@ func validateCampaign(campaign model.Campaign) *Invalid {
 		Outside("limit_per_user", int64(campaign.LimitPerUser), 1, maxLimit))
 }
 
-// Add adds a sale to a campaign, and returns all sales of the campaign. The new sale gets its times and texts from the other
-// sales, and is paused if none of them is live. The verdict is Accepted; NotFound; TooMany if the campaign has as many sales
+// Add adds a sale to a campaign, and returns all sales of the campaign. The new sale gets what these share, such as times, texts
+// and mode, and is paused if no other sale is live. The verdict is Accepted; NotFound; TooMany if the campaign has as many sales
 // as it may have; Ended if the campaign is over; or BadRequest with the first invalid field.
 func (s *Campaigns) Add(ctx context.Context, campaignID string, sale model.NewSale, actor string) (list []model.Offer, verdict model.Verdict, invalid *Invalid, err error) {
 	if known, err := s.Sales.Catalog.Known(ctx, campaignID); err != nil || !known {
@@ -232,7 +232,7 @@ func (s *Campaigns) SetStatus(ctx context.Context, id string, status model.SaleS
 	})
 }
 
-// change applies a change, tells gates and instances, and returns the campaign's sales. The verdict is the store's or NotFound.
+// change applies a change, tells gates and instances, and returns the sales. The verdict is NotFound, or that of ChangeCampaign.
 func (s *Campaigns) change(ctx context.Context, c model.CampaignChange) ([]model.Offer, model.Verdict, error) {
 	if known, err := s.Sales.Catalog.Known(ctx, c.CampaignID); err != nil || !known {
 		return nil, model.NotFound, err

@@ -20,15 +20,15 @@ const (
 	// Linger is how long a sale is still watched after its end. Entries may be left in its stream after an outage of
 	// the database, and the keys of its gate live for the same time.
 	Linger = 24 * time.Hour
-	// filterSales and filterErrors size the Bloom filter, which has the id and the short code of each sale, and the ids of campaigns: with half
-	// a million sales, about one guessed id in a thousand causes a look-up in the database.
+	// filterSales and filterErrors size the Bloom filter, which has the id and the short code of each sale, and the ids of
+	// campaigns: with half a million sales, about one guessed id in a thousand causes a look-up in the database.
 	filterSales, filterErrors = 1_000_000, 0.001
-	// Each refresh of the filter reads the sales of this time before the last one again: a slow transaction commits late.
+	// Each refresh of the filter also reads the sales made in this time before the last refresh: a slow transaction commits late.
 	filterOverlap = time.Minute
-	// filterPause is the minimum time between refreshes that unknown ids cause. So guessed ids cost at most one small query
-	// in this time, and a request for a sale made on another instance waits at most this time for the query that finds it.
+	// filterPause is the minimum time between refreshes that unknown ids cause. So guessed ids cost at most one small query in this
+	// time. If another instance has just created a sale, a request for the sale waits at most this time for the query that finds it.
 	filterPause = 50 * time.Millisecond
-	pastSales   = 1000 // the most sales that are cached, for their static data, when they are no longer watched
+	pastSales   = 1000 // the most sales that stay cached, for their static data, after they are no longer watched
 )
 
 // CatalogStore reads the catalog's data from the database.
@@ -51,14 +51,14 @@ type Catalog struct {
 	soldOut sync.Map // by sale id; an entry stays until a refresh reads available units, or Unlatch removes it
 	past    *otter.Cache[string, model.Offer]
 
-	refreshing sync.Mutex    // one refresh of the snapshot at a time, so that an older one can't replace a newer one
+	refreshing sync.Mutex    // one refresh of the snapshot at a time, so that no older snapshot replaces a newer one
 	filtering  chan struct{} // of capacity 1, held by the one refresh of the filter
 	filter     atomic.Pointer[bloom.BloomFilter]
 	askedAt    time.Time // the database's clock at the last refresh of the filter
 	filteredAt time.Time // when that refresh began, by this process's clock
 }
 
-// reading is one reading of the database's clock. at is that instant on this process's clock, with its monotonic part.
+// reading is one reading of the database's clock. "at" is that instant on this process's clock, with its monotonic part.
 type reading struct{ database, at time.Time }
 
 type snapshot struct {
@@ -67,7 +67,7 @@ type snapshot struct {
 	campaigns map[string]*campaign
 	changed   chan struct{} // closed when a newer snapshot differs
 
-	// What the database has said since the refresh of sales and campaigns that are not watched, and of short codes.
+	// The database's replies, since this snapshot was read, about sales and campaigns that are not watched, and about short codes.
 	found  recent[model.Offer] // without an id if there is no such sale
 	groups recent[[]model.Offer]
 	coded  recent[string] // the id of a sale, by its short code
@@ -79,7 +79,7 @@ type campaign struct {
 	limit model.CommonLimit
 }
 
-// NewCatalog creates an empty catalog; Refresh fills it. now is this process's clock.
+// NewCatalog creates an empty catalog; Refresh fills it. "now" is this process's clock.
 func NewCatalog(store CatalogStore, now func() time.Time) *Catalog {
 	c := &Catalog{store: store, now: now, filtering: make(chan struct{}, 1), past: otter.Must(&otter.Options[string, model.Offer]{MaximumSize: pastSales})}
 	c.live.Store(&snapshot{changed: make(chan struct{})})
@@ -132,7 +132,7 @@ func (c *Catalog) refreshSnapshot(ctx context.Context) error {
 	return nil
 }
 
-// lookForNew ensures that the filter has every sale made before the call. It may wait for filterPause. Callers share a refresh.
+// lookForNew ensures that the filter has every sale made until now. It may wait for filterPause. Callers share a refresh.
 func (c *Catalog) lookForNew(ctx context.Context) error {
 	called := c.now()
 	select {
@@ -142,7 +142,7 @@ func (c *Catalog) lookForNew(ctx context.Context) error {
 		return ctx.Err()
 	}
 	if c.filteredAt.After(called) {
-		return nil // another caller's refresh began after this call did
+		return nil // a refresh for another request began after this look did
 	}
 	if !pause.For(ctx, filterPause-called.Sub(c.filteredAt)) {
 		return ctx.Err()
@@ -255,7 +255,7 @@ func (c *Catalog) CommonLimit(campaignID string) *model.CommonLimit {
 }
 
 // Campaign returns the sales of a campaign in their order, from memory, else as the database had them after the last
-// refresh. The list is empty if there is no such campaign. The caller must not change it.
+// refresh. The list is empty if there is no such campaign. The caller must not change the list.
 func (c *Catalog) Campaign(ctx context.Context, id string) ([]model.Offer, error) {
 	if campaign := c.live.Load().campaigns[id]; campaign != nil {
 		return campaign.sales, nil
@@ -266,7 +266,7 @@ func (c *Catalog) Campaign(ctx context.Context, id string) ([]model.Offer, error
 	return c.live.Load().groups.get(ctx, id, c.store.CampaignSales)
 }
 
-// those returns the sales for which a condition holds.
+// those returns the sales for which the condition "which" holds.
 func (s *snapshot) those(which func(o *model.Offer) bool) (list []model.Offer) {
 	for i := range s.offers {
 		if o := &s.offers[i]; which(o) {

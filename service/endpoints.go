@@ -22,14 +22,14 @@ import (
 )
 
 const (
-	maxEndpoints       = 100 // in all
-	maxURL             = 500
+	maxEndpoints       = 100           // in all
+	maxURL             = 500           // characters, as in the database
 	maxRate, usualRate = 100_000, 1000 // events a second
 	// batchEvents is the most events in one message. messageBytes is the most bytes of a message that has several events.
 	batchEvents, messageBytes = 500, 64 << 10
-	// sendLease is how long an instance reserves an endpoint: longer than a try takes. If it dies, another sends the batch then.
+	// sendLease is how long an instance reserves an endpoint, longer than a try takes. Then another instance can send the batch.
 	sendLease = 30 * time.Second
-	// The average pause after a failure grows from firstPause to lastPause. An endpoint that fails for giveUp is switched off.
+	// The average pause after a failure grows from firstPause to lastPause. An endpoint that has failed for giveUp is switched off.
 	firstPause, lastPause = 2 * time.Second, 30 * time.Minute
 	giveUp                = 24 * time.Hour
 )
@@ -73,7 +73,7 @@ type Endpoints struct {
 	fits sync.Map // by an endpoint's id, the most events in a message, after the endpoint refused a message as too large
 }
 
-// Events returns a page of the feed: at most limit events, from the first one with a number above after.
+// Events returns a page of the feed: the events whose numbers are greater than "after", at most "limit" of them.
 func (e *Endpoints) Events(ctx context.Context, after int64, limit int) ([]model.Event, error) {
 	if err := e.Number(ctx); err != nil {
 		return nil, err
@@ -90,7 +90,7 @@ func (e *Endpoints) Number(ctx context.Context) (err error) {
 }
 
 // Forget deletes events and deliveries that are older than Kept. Only events with a place in the feed are deleted, so Forget
-// first gives all events their places: without endpoints, and while nobody reads the feed, nothing else does that.
+// first gives all events their places: if there are no endpoints and nobody reads the feed, nothing else does that.
 func (e *Endpoints) Forget(ctx context.Context) error {
 	err := e.Number(ctx)
 	for more := true; more && err == nil; {
@@ -111,7 +111,7 @@ func (e *Endpoints) Due(ctx context.Context) ([]model.Endpoint, error) {
 	return e.Store.DueEndpoints(ctx)
 }
 
-// Repeated finds the endpoint that an earlier request created under an id, with its secret. The verdict is Accepted, NotFound,
+// Repeated returns the endpoint that an earlier request created under an id, and its secret. The verdict is Accepted, NotFound,
 // or IdempotencyMismatch if that endpoint differs from what is asked for now, even if only because it was changed since.
 func (e *Endpoints) Repeated(ctx context.Context, id, address string, rate int) (made model.Endpoint, secret string, verdict model.Verdict, err error) {
 	made, ok, err := e.find(ctx, id)
@@ -125,9 +125,9 @@ func (e *Endpoints) Repeated(ctx context.Context, id, address string, rate int) 
 	return made, secret, model.Accepted, err
 }
 
-// Create makes an endpoint under an id, or under a new id if that is empty, with usualRate if rate is 0. The endpoint gets
-// the events from now on. Only Create and Repeated return this secret. The verdict is Accepted; TooMany if there are
-// maxEndpoints already; or BadRequest with the invalid field.
+// Create makes an endpoint under the given id or, if this is empty, under a new id. A rate of 0 stands for usualRate. The
+// endpoint gets the events from now on. Only Create and Repeated return its first secret. The verdict is Accepted; TooMany if
+// there are maxEndpoints already; or BadRequest with the invalid field.
 func (e *Endpoints) Create(
 	ctx context.Context, id, address string, rate int, actor string,
 ) (made model.Endpoint, secret string, verdict model.Verdict, invalid *Invalid, err error) {
@@ -148,7 +148,7 @@ func (e *Endpoints) check(address string, rate int) *Invalid {
 	return Outside("rate", int64(rate), 1, maxRate)
 }
 
-// allowed reports whether an endpoint may have this URL. The addresses of a host name are checked when a message is sent.
+// allowed reports whether an endpoint may have this URL. The IP addresses of a host name are checked when a message is sent.
 func (e *Endpoints) allowed(address string) bool {
 	u, err := url.Parse(address)
 	if err != nil || len(address) > maxURL || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
@@ -167,8 +167,8 @@ func (e *Endpoints) allowed(address string) bool {
 	return u.Scheme == "https" && !strings.EqualFold(u.Hostname(), "localhost") && (err != nil || webhook.IsPublic(ip))
 }
 
-// Change changes those of an endpoint's URL, rate and state that c has. The verdict is Accepted; NotFound; or BadRequest
-// with the invalid field.
+// Change changes the URL, rate and state of an endpoint; what c does not have stays as it is. The verdict is Accepted; NotFound;
+// or BadRequest with the invalid field.
 func (e *Endpoints) Change(ctx context.Context, id string, c model.EndpointChange, actor string) (model.Endpoint, model.Verdict, *Invalid, error) {
 	if invalid := e.check(cmp.Or(c.URL, "https://unchanged.example"), cmp.Or(c.Rate, usualRate)); invalid != nil {
 		return model.Endpoint{}, model.BadRequest, invalid, nil
@@ -177,7 +177,7 @@ func (e *Endpoints) Change(ctx context.Context, id string, c model.EndpointChang
 	return changed, acceptedIf(ok, model.NotFound), nil, err
 }
 
-// NewSecret gives an endpoint a new secret. For a day, messages are signed with both. The verdict is Accepted or NotFound.
+// NewSecret replaces an endpoint's secret. For a day, messages are signed with both secrets. The verdict is Accepted or NotFound.
 func (e *Endpoints) NewSecret(ctx context.Context, id, actor string) (changed model.Endpoint, secret string, verdict model.Verdict, err error) {
 	secret = webhook.NewSecret()
 	changed, ok, err := e.Store.ChangeEndpoint(ctx, id, model.EndpointChange{Secret: e.Seals.Seal(secret)}, actor)
@@ -190,8 +190,8 @@ func (e *Endpoints) Remove(ctx context.Context, id, actor string) (model.Verdict
 	return acceptedIf(ok, model.NotFound), err
 }
 
-// Deliveries returns at most limit deliveries of an endpoint, the newest first, from those with ids smaller than below. The
-// verdict is Accepted or NotFound.
+// Deliveries returns deliveries of an endpoint, the newest first: those whose ids are less than "below", at most "limit" of them.
+// The verdict is Accepted or NotFound.
 func (e *Endpoints) Deliveries(ctx context.Context, id string, below int64, limit int) ([]model.Delivery, model.Verdict, error) {
 	if _, ok, err := e.find(ctx, id); err != nil || !ok {
 		return nil, model.NotFound, err
@@ -209,10 +209,10 @@ func (e *Endpoints) find(ctx context.Context, id string) (found model.Endpoint, 
 	return list[i], true, nil
 }
 
-// Redeliver sends the events of a delivery once more, and returns the new delivery. The message has the same id, so a
-// receiver can tell that it had the events before. If the endpoint's next event is among them and the endpoint takes the
-// message, the endpoint goes on behind these events. The verdict is Accepted, whatever the endpoint answers, or NotFound if
-// there is no such endpoint or delivery, or if the events were deleted for their age.
+// Redeliver sends the events of a delivery once more, and returns the new delivery. The message has the same id, so a receiver
+// can tell that it had the events before. If the endpoint's next event is among these events and the endpoint takes the message,
+// the endpoint goes on behind these events. The verdict is Accepted, whatever the endpoint answers. It is NotFound if there is no
+// such endpoint or delivery, or if the events were deleted for their age.
 func (e *Endpoints) Redeliver(ctx context.Context, id string, deliveryID int64) (model.Delivery, model.Verdict, error) {
 	d, ok, err := e.Store.Delivery(ctx, id, deliveryID)
 	if err != nil || !ok {
@@ -232,8 +232,9 @@ func (e *Endpoints) Redeliver(ctx context.Context, id string, deliveryID int64) 
 	return tried, model.Accepted, err
 }
 
-// Deliver sends the next events to an endpoint, unless another instance is sending to it, or it is off or in a pause. If more
-// is true, other events may wait, and the caller calls Deliver again after the pause. A failure of the endpoint is no error.
+// Deliver sends the next events to an endpoint. It does nothing if another instance is sending to the endpoint, if the endpoint
+// is off, or if its pause is not over. If Deliver returns true, other events may wait, and the caller tries again after the
+// returned pause. A failure of the endpoint is no error.
 func (e *Endpoints) Deliver(ctx context.Context, id string) (pause time.Duration, more bool, err error) {
 	endpoint, ok, err := e.Store.TakeEndpoint(ctx, id, sendLease)
 	if err != nil || !ok {
@@ -247,7 +248,7 @@ func (e *Endpoints) Deliver(ctx context.Context, id string) (pause time.Duration
 	if endpoint.SendingTo > 0 { // the batch under way does not grow
 		events = slices.DeleteFunc(events, func(event model.Event) bool { return event.Number > endpoint.SendingTo })
 	}
-	if len(events) == 0 { // there are none, or those of the batch under way were deleted for their age
+	if len(events) == 0 { // no events wait, or the events of the batch under way were deleted for their age
 		return 0, false, e.Store.FreeEndpoint(ctx, id)
 	}
 	if endpoint.SendingTo == 0 {
@@ -265,7 +266,7 @@ func (e *Endpoints) Deliver(ctx context.Context, id string) (pause time.Duration
 	case d.Undeliverable():
 		e.Log.WarnContext(ctx, "an event is too large for an endpoint, which goes on without it; it can be sent again by hand", "endpoint", id, "event", d.First)
 		e.fits.Delete(id) // the next message has the full size again
-	case tooLarge: // messages are half as long from now on
+	case tooLarge: // from now on, messages have at most half as many events
 		e.fits.Store(id, (len(events)+1)/2)
 		if err := e.Store.SendTo(ctx, id, 0); err != nil {
 			return 0, false, err
@@ -276,7 +277,7 @@ func (e *Endpoints) Deliver(ctx context.Context, id string) (pause time.Duration
 	return pause, more, e.Store.FinishDelivery(context.WithoutCancel(ctx), d, pause, state, reason)
 }
 
-// fitting returns the first of some events, as many as may go to an endpoint in one message, but at least one.
+// fitting returns the first of the events: as many as one message to the endpoint may have, but at least one.
 func (e *Endpoints) fitting(id string, events []model.Event) []model.Event {
 	known, _ := e.fits.Load(id)
 	if most, ok := known.(int); ok {
@@ -288,7 +289,7 @@ func (e *Endpoints) fitting(id string, events []model.Event) []model.Event {
 	return events
 }
 
-// judge returns what follows from a delivery of so many events: the pause before the next one, and the endpoint's state and why.
+// judge returns what follows from a delivery: the pause before the next one, the endpoint's state, and the reason for that state.
 func (e *Endpoints) judge(endpoint model.Endpoint, d model.Delivery, events int) (pause time.Duration, state model.EndpointState, reason string) {
 	switch {
 	case d.Delivered():
@@ -331,7 +332,7 @@ func (e *Endpoints) secretsOf(endpoint model.Endpoint) ([]string, error) {
 	}
 	secrets := []string{secret}
 	if endpoint.OldSecret != "" && e.Now().Before(endpoint.OldUntil) {
-		if old, err := e.Seals.Open(endpoint.OldSecret); err == nil { // it only helps receivers during the change
+		if old, err := e.Seals.Open(endpoint.OldSecret); err == nil { // without it, only receivers that lack the new secret fail
 			secrets = append(secrets, old)
 		}
 	}

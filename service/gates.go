@@ -15,18 +15,18 @@ import (
 
 const (
 	// rebuildPause is the minimum time between two rebuilds of a sale's gate, on any instances. During a rebuild, the instance
-	// renews the time stamp of the epoch, renewals times in rebuildPause, so that no other one rebuilds the gate as well.
+	// renews the time stamp of the epoch, "renewals" times in rebuildPause, so that no other instance rebuilds the gate as well.
 	rebuildPause   = time.Second
 	renewals       = 4
 	rebuildsAtOnce = 8 // by an instance
 	// gateRequests is how many requests may wait for the controller. Further ones are dropped, since the controller looks at
 	// every gate anyway: each second, and with very many sales every four seconds.
 	gateRequests = 256
-	// changesAtOnce is about how many changes go to a gate in one script, which takes a few milliseconds for them.
+	// changesAtOnce is roughly the most changes that go to a gate in one script: the script then takes a few milliseconds.
 	changesAtOnce = 1000
 )
 
-// GateStore is what the database stores about gates, with the changes that gates do not have yet.
+// GateStore reads and writes what the database has about gates, such as the changes that gates do not have yet.
 type GateStore interface {
 	Offer(ctx context.Context, saleID string) (model.Offer, bool, error)
 	NextEpoch(ctx context.Context, saleID string, seen, gates int64, pause time.Duration) (epoch int64, won bool, err error)
@@ -71,8 +71,8 @@ type GateRequest struct {
 	Epoch  int64 // 0: any open gate of the newest epoch is enough
 }
 
-// NewGates creates the service. retired is true for a strategy that uses no gates. Gates then installs none, and closes those
-// that an earlier strategy left open, because they would not count what such a strategy sells.
+// NewGates creates the service. "retired" is true for a strategy that uses no gates. Gates then installs none, and closes the
+// gates that an earlier strategy left open, because these gates would not count what a strategy without gates sells.
 func NewGates(store GateStore, gate GateLife, catalog *Catalog, retired bool, log *slog.Logger, observers ...observe.Observer) *Gates {
 	return &Gates{
 		store: store, gate: gate, catalog: catalog, retired: retired, log: log, observe: observers, atOnce: rebuildsAtOnce,
@@ -99,7 +99,7 @@ func (g *Gates) NeedGate(saleID string) {
 	}
 }
 
-// ReplaceGate has the next Ensure that reaches Redis replace a gate of this epoch or an older one.
+// ReplaceGate makes the next Ensure that reaches Redis replace the gate of a sale, if the gate has this epoch or an older one.
 func (g *Gates) ReplaceGate(saleID string, epoch int64, reason model.RebuildReason) {
 	g.replace.Store(saleID, GateRequest{SaleID: saleID, Reason: reason, Epoch: epoch})
 }
@@ -113,9 +113,9 @@ func (g *Gates) Serve(ctx context.Context, r GateRequest) error {
 // Requests returns the requests that wait for the controller.
 func (g *Gates) Requests() <-chan GateRequest { return g.requests }
 
-// rebuild installs a new gate of a sale, unless an open gate satisfies the request. If several callers on any instances try this,
-// one wins and the others return nil at once, as rebuild does if another one began, or renewed the epoch, within rebuildPause. If
-// the gate is to be closed for good, rebuild only closes it.
+// rebuild installs a new gate of a sale, unless an open gate satisfies the request. If several rebuilds of a gate begin, on any
+// instances, one wins, and the others return nil at once. A rebuild also returns nil at once if an earlier rebuild began, or last
+// renewed the epoch, less than rebuildPause ago. If the gate is to be closed for good, rebuild only closes it.
 func (g *Gates) rebuild(ctx context.Context, r GateRequest) error {
 	saleID := r.SaleID
 	offer, ok, err := g.store.Offer(ctx, saleID)
@@ -140,8 +140,8 @@ func (g *Gates) rebuild(ctx context.Context, r GateRequest) error {
 	}
 	defer g.renew(ctx, saleID, epoch)()
 	ctx, rebuilt := g.observe.Begin(ctx, observe.Step{Name: observe.Rebuild, Label: string(r.Reason)})
-	// The old gate is closed and admits nothing, so its entries only become fewer, and the loop ends when none is left, if not
-	// before. The other cause of ErrStreamMoved, staged keys that have expired, needs a long pause.
+	// The old gate is closed and admits nothing, so its entries only become fewer, and the loop ends at the latest when no entry is
+	// left. ErrStreamMoved has one other cause, staged keys that have expired, which needs a long pause of the rebuild.
 	for err = model.ErrStreamMoved; errors.Is(err, model.ErrStreamMoved); {
 		err = g.install(ctx, offer.GateRef(), epoch)
 	}
@@ -174,9 +174,9 @@ func (g *Gates) renew(ctx context.Context, saleID string, epoch int64) (stop fun
 	}
 }
 
-// install measures the stream, takes a snapshot of the database, and opens the new gate. It returns model.ErrStreamMoved
-// and model.ErrNewerGate as Install of the gate does.
-// The units of entries that are in the stream and not yet in the database are not offered again.
+// install measures the stream, takes a snapshot of the database, and opens the new gate. The units of entries that are in the
+// stream and not yet in the database are not offered again. install returns model.ErrStreamMoved and model.ErrNewerGate as
+// Install of the gate does.
 func (g *Gates) install(ctx context.Context, gate model.GateRef, epoch int64) error {
 	lengths, err := g.gate.StreamLengths(ctx, gate)
 	if err != nil {
@@ -188,7 +188,7 @@ func (g *Gates) install(ctx context.Context, gate model.GateRef, epoch int64) er
 	}
 	defer contents.Close()
 	bad, err := g.gate.Install(ctx, epoch, lengths, contents)
-	for _, text := range bad { // Install has deleted these entries, even if it failed later
+	for _, text := range bad { // Install has deleted these entries, even if it failed afterwards
 		g.log.ErrorContext(ctx, "an unreadable entry was deleted from the stream", "sale", gate.SaleID, "entry", text)
 		err = errors.Join(err, g.store.Log(ctx, "engine", "delete_entry", gate.SaleID, text))
 	}
@@ -210,7 +210,7 @@ func (g *Gates) Changed(ctx context.Context, saleID string) {
 	g.catalog.Unlatch(saleID) // last: a gate that does not have the units yet would refuse, and so latch the sale again
 }
 
-// catchUpGate applies to a gate, if it exists, all changes that the database made without it and that it lacks.
+// catchUpGate applies to a gate, if it exists, those changes that the database made without the gate and that the gate lacks.
 func (g *Gates) catchUpGate(ctx context.Context, gate model.GateRef) error {
 	states, err := g.gate.Peek(ctx, gate)
 	if err != nil {
@@ -225,7 +225,7 @@ func (g *Gates) catchUpGate(ctx context.Context, gate model.GateRef) error {
 	return g.catchUp(ctx, gate, states[0].Version)
 }
 
-// catchUp is catchUpGate for a gate that has all changes up to version.
+// catchUp is catchUpGate for a gate that has all changes up to a version of the stock.
 func (g *Gates) catchUp(ctx context.Context, gate model.GateRef, version int64) error {
 	for {
 		changes, upTo, more, err := g.store.GateChanges(ctx, gate.SaleID, version, changesAtOnce)
@@ -241,8 +241,8 @@ func (g *Gates) catchUp(ctx context.Context, gate model.GateRef, version int64) 
 
 // Ensure checks the gates of the sales that have not ended. It rebuilds a gate that is missing, closed, wrong or of
 // an older epoch, or that missed an operator's change. It applies to the other gates the changes of the stock that they
-// lack, and deletes changes that they have from the database. If gates are retired, and for a sale in line, it only closes an
-// open gate. A gate that can't be reached is left alone; Ensure returns an error if that is so for all gates.
+// lack, and deletes from the database the changes that they have. If the strategy uses no gates, or a sale is in line, it only
+// closes an open gate. It leaves a gate that can't be reached alone, and returns an error if no gate can be reached.
 func (g *Gates) Ensure(ctx context.Context) error {
 	now := g.catalog.Now()
 	live := g.catalog.live.Load().those(func(o *model.Offer) bool { return o.Judge(now) != model.Ended })
@@ -326,7 +326,7 @@ func (g *Gates) Preheat(ctx context.Context, saleID string) error {
 }
 
 // Count counts one request of a user to a sale, for strategies whose purchases the gate does not count. ok is false if the user
-// has sent too many within the window; then the next request is allowed after retryAfter.
+// has sent too many requests within the window; then the next request is allowed after retryAfter.
 func (g *Gates) Count(ctx context.Context, saleID, userID string, f model.Frequency) (retryAfter time.Duration, ok bool, err error) {
 	offer, _, err := g.catalog.Sale(ctx, saleID)
 	if err != nil {

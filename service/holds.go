@@ -6,13 +6,13 @@ import (
 	"flashsale/model"
 )
 
-// Holds lets a shop with a checkout of its own end its orders: it takes the money and then settles the order, or it releases it.
+// Holds lets a shop with a checkout of its own end orders: it takes the money and settles the order, or it releases the order.
 type Holds struct {
 	Orders   *Orders
 	Payments *Payments
 }
 
-// Hold returns an order. The verdict is Accepted, or NotFound, also for an attempt that is queued or was refused.
+// Hold returns an order. The verdict is Accepted, or NotFound if there is no such order, or its attempt is queued or was refused.
 func (h *Holds) Hold(ctx context.Context, orderID string) (model.Order, model.Verdict, error) {
 	if !model.ValidID(orderID, model.OrderIDLength) {
 		return model.Order{}, model.NotFound, nil
@@ -21,8 +21,8 @@ func (h *Holds) Hold(ctx context.Context, orderID string) (model.Order, model.Ve
 	return order, acceptedIf(ok && order.Status != model.OrderRejected, model.NotFound), err
 }
 
-// Settle records that the shop has taken the money of an order under a reference of its own, once however often it is
-// called. The verdict is Accepted if the money pays the order. It is RefundDue if the order does not keep the money: the order
+// Settle records that the shop has taken the money of an order, under a reference of the shop. A repeated Settle changes
+// nothing. The verdict is Accepted if the money pays the order. It is RefundDue if the order does not keep the money: the order
 // was cancelled or refunded, it has expired and can't get its units again, or another payment was earlier. Then the shop has
 // to send the money back, unless it has done so. If the verdict is NotFound (no such order), AmountMismatch, or NotPayable
 // (the reference belongs to another order), nothing was changed.
@@ -44,7 +44,7 @@ func (h *Holds) Settle(ctx context.Context, orderID, reference string, amountCen
 
 // Refunded records that the shop has sent the money of a reference back. If this money had paid the order, the order becomes
 // refunded. The verdict is Accepted, also if this was recorded before; NotFound if there is no such order or reference;
-// NotPayable if the reference belongs to another order; or AmountMismatch if its money was not what the order costs.
+// NotPayable if the reference belongs to another order; or AmountMismatch if the money was not what the order costs.
 func (h *Holds) Refunded(ctx context.Context, orderID, reference string) (model.Order, model.Verdict, error) {
 	payment, verdict, err := h.payment(ctx, orderID)
 	if err != nil || verdict != model.Accepted {
@@ -53,7 +53,7 @@ func (h *Holds) Refunded(ctx context.Context, orderID, reference string) (model.
 	return h.Payments.Settle(ctx, payment.ID, reference, model.PaymentRefunded, payment.AmountCents)
 }
 
-// payment returns a payment of an order, and opens one if there is none. The verdict is Accepted, or NotFound without an order.
+// payment returns a payment of an order, and opens one if there is none. The verdict is NotFound if there is no such order.
 func (h *Holds) payment(ctx context.Context, orderID string) (model.Payment, model.Verdict, error) {
 	if !model.ValidID(orderID, model.OrderIDLength) {
 		return model.Payment{}, model.NotFound, nil
@@ -62,7 +62,7 @@ func (h *Holds) payment(ctx context.Context, orderID string) (model.Payment, mod
 	return payment, acceptedIf(ok, model.NotFound), err
 }
 
-// Release cancels a pending order and gives its units back, once however often it is called. The verdict is Accepted, also if
+// Release cancels a pending order and gives its units back. A repeated Release changes nothing. The verdict is Accepted, also if
 // the order is cancelled or expired already; NotFound; or NotCancellable if the order is paid or refunded.
 func (h *Holds) Release(ctx context.Context, orderID, actor string) (model.Order, model.Verdict, error) {
 	order, verdict, err := h.Orders.CancelAny(ctx, orderID, actor)

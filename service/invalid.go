@@ -16,7 +16,7 @@ type Reason string
 // The reasons why a sale, a campaign, a change of a line, an account, a log-in or an endpoint is refused.
 const (
 	OutOfRange     Reason = "out_of_range"     // a number below Min or above Max
-	BadText        Reason = "bad_text"         // fewer than Min or more than Max characters, an unprintable one, or no visible one
+	BadText        Reason = "bad_text"         // fewer than Min or more than Max characters, a control character, or no visible one
 	BadLink        Reason = "bad_link"         // neither empty, nor a path, nor an http(s) URL of at most Max characters
 	BadCurrency    Reason = "bad_currency"     // not three capital letters
 	OtherCurrency  Reason = "other_currency"   // a currency that the payment provider does not take
@@ -39,7 +39,7 @@ const (
 	BadEndpoint    Reason = "bad_endpoint"     // not a URL of at most Max characters to which events may be sent
 )
 
-// If returns a pointer to i if wrong is true, else nil. So cmp.Or of several calls of If returns what is wrong first.
+// If returns a pointer to i if "wrong" is true, else nil. So cmp.Or of several calls of If returns the first thing that is wrong.
 func (i Invalid) If(wrong bool) *Invalid {
 	if !wrong {
 		return nil

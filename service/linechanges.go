@@ -17,8 +17,8 @@ const (
 	maxNumber      = 1 << 40 // far more entries than a line can have
 )
 
-// ExtendCalls lets all calls of a sale's line, which may be its campaign's, end this many seconds later, and returns the number
-// of calls. The verdict is Accepted; NotFound; NoLine; or BadRequest with the invalid field.
+// ExtendCalls makes all calls of a sale's line end this many seconds later, and returns the number of calls. The line may be that
+// of the sale's campaign. The verdict is Accepted; NotFound; NoLine; or BadRequest with the invalid field.
 func (s *Sales) ExtendCalls(ctx context.Context, saleID string, seconds int, actor string) (calls int64, verdict model.Verdict, invalid *Invalid, err error) {
 	if invalid := Outside("seconds", int64(seconds), 1, maxExtension); invalid != nil {
 		return 0, model.BadRequest, invalid, nil
@@ -31,9 +31,9 @@ func (s *Sales) ExtendCalls(ctx context.Context, saleID string, seconds int, act
 	return calls, verdict, nil, err
 }
 
-// VoidEntries removes the waiting entries that a rule names from a sale's line, before its seal, and returns how many. The
-// rule names users or numbers, and has a reason. The verdict is Accepted; NotFound; NoLine; EntriesClosed after the seal; or
-// BadRequest with the first invalid field.
+// VoidEntries removes from a sale's line the waiting entries that a rule names by users or by numbers, and returns how many
+// entries these were. The verdict is Accepted; NotFound; NoLine; EntriesClosed after the seal, and for the waiting list of a
+// rush, which has no seal; or BadRequest with the first invalid field.
 func (s *Sales) VoidEntries(ctx context.Context, saleID string, rule model.VoidRule, actor string) (voided int64, verdict model.Verdict, invalid *Invalid, err error) {
 	which := cmp.Or(Outside("from", rule.From, 0, maxNumber), Outside("to", rule.To, rule.From, rule.From+maxVoidNumbers-1))
 	if rule.Users != nil {

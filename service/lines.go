@@ -18,7 +18,7 @@ type LineStore interface {
 	Leave(ctx context.Context, saleID, userID string) (model.Verdict, error)
 }
 
-// enterLimits bounds the batches in which entries are made, one at a time of a sale, since each locks the line to give numbers.
+// enterLimits bounds the batches in which entries are made. A sale has one batch at a time: each locks the line to give numbers.
 var enterLimits = batch.Limits{Batch: 512, Queue: 8192, Calls: 1, Time: 5 * time.Second}
 
 // closeLines is how long Close waits for batches under way.
@@ -69,9 +69,9 @@ func (l *Lines) Close() { l.enter.Close(closeLines) }
 
 // Enter makes a user's entry in a sale's line, or finds the one that the user has, and returns it with a new ticket. The
 // verdict is Accepted; BadRequest if the quantity is outside 1 to the limit of the sale, or of the campaign that has the line;
-// WorkRequired if the sale asks for work and work is not the solution of a valid challenge for this user; or the reason why
-// the line takes no entry: NotFound, NotStarted, Ended, NoLine or EntriesClosed. The error wraps model.ErrUnavailable if too
-// many wait, or after Close.
+// WorkRequired if the sale asks for work and the argument "work" does not solve a valid challenge for this user; or the reason
+// why the line takes no entry: NotFound, NotStarted, Ended, NoLine or EntriesClosed. The error wraps model.ErrUnavailable if too
+// many entries wait, or after Close.
 func (l *Lines) Enter(ctx context.Context, userID, saleID string, quantity int, work string) (e model.LineEntry, ticket string, verdict model.Verdict, err error) {
 	offer, ok, err := lineOf(ctx, l.catalog, saleID)
 	switch {
@@ -128,9 +128,9 @@ func (l *Lines) Leave(ctx context.Context, userID, saleID string) (model.Verdict
 	return l.store.Leave(ctx, offer.ID, userID)
 }
 
-// Turn returns whether a user may buy in a sale that is in line. The verdict is Accepted, with the end of the call as until;
-// CallEnded if the call ended without an order; or NotYourTurn. rank is that of the user's entry, or -1 if it is not known. A
-// ticket whose rank is not known or was not served yet is refused from memory.
+// Turn returns whether a user may buy in a sale that is in line. The verdict is Accepted, and "until" is the end of the call;
+// CallEnded if the call ended by time; or NotYourTurn. The returned rank is that of the user's entry, or -1 if it is not known. A
+// user with a ticket whose rank is not known, or is at or above serving, is refused from memory.
 func (l *Lines) Turn(ctx context.Context, userID string, offer model.Offer, ticket string) (until time.Time, rank int64, verdict model.Verdict, err error) {
 	if number, ok := l.tickets.Check(ticket, userID, offer.LineID()); ok {
 		if rank = Rank(offer.Line, number); rank >= offer.Line.Serving || rank < 0 {

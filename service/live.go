@@ -45,8 +45,8 @@ type Live struct {
 	bounds    []float64
 }
 
-// NewLive creates a Live, which reads nothing until Follow is called. instances returns the running instances by
-// their ids. bounds are the bounds of the latencies in the instances' Stages, in seconds.
+// NewLive creates a Live, which reads nothing until Follow is called. The function "instances" returns the running instances by
+// their ids. The bounds are those of the latencies in the instances' Stages, in seconds.
 func NewLive(catalog *Catalog, store LiveStore, gate Peeker, instances func(ctx context.Context) map[string]model.Instance, bounds []float64) *Live {
 	l := &Live{catalog: catalog, store: store, gate: gate, instances: instances, bounds: bounds}
 	l.Watches = NewWatches(l.watch)
@@ -69,7 +69,7 @@ type SaleFigures struct {
 	Instances map[string]model.Instance
 }
 
-// Latency tells how long the purchases took that passed a stage within the last liveWindow periods.
+// Latency tells how long purchases were in a stage, or how long transactions of the settle took, in the last liveWindow periods.
 type Latency struct {
 	Count    uint64
 	P50, P99 time.Duration
@@ -103,7 +103,7 @@ func (l *Live) watch(ctx context.Context, saleID string, to *Newest[*SaleFigures
 	}
 }
 
-// look returns the figures of one period; f are those of the period before. It does not read the books, since that may take
+// look returns the figures of one period; f has those of the period before. It does not read the books, since that may take
 // longer than a period. A drift of 0 counts if the stock does not change during the look. Any other drift also requires that
 // the stock has not changed since the look before, because the gate hears of an order later than the database.
 func (l *Live) look(ctx context.Context, saleID string, f SaleFigures) SaleFigures {
@@ -190,8 +190,8 @@ func latencies(readings []map[string]model.Instance, bounds []float64) map[strin
 	return stages
 }
 
-// quantile estimates the time within which the fraction q of what a stage timed was done: purchases, or transactions of the settle.
-// counts are cumulative: one for each bound, and at the end the count of all. A time above the last bound is reported as that bound.
+// quantile estimates the time that the fraction q of a stage's times does not exceed. "counts" has, for each bound, the number of
+// times up to this bound, and at the end the number of all times. A time above the last bound is reported as that bound.
 func quantile(q float64, counts []uint64, bounds []float64) time.Duration {
 	all := counts[len(bounds)]
 	if all == 0 {

@@ -17,7 +17,7 @@ type OrderDesk interface {
 	RefundOrder(ctx context.Context, orderID, actor string) (model.Order, model.Verdict, error)
 }
 
-// Refuser writes a durable refusal of an attempt, unless the attempt's id already has an outcome.
+// Refuser writes a durable refusal of an attempt, unless the id of the attempt has an outcome already.
 type Refuser interface {
 	Refuse(ctx context.Context, e model.Entry, reason model.Verdict) (model.Outcome, error)
 }
@@ -42,9 +42,9 @@ type Orders struct {
 	Gates   GateTeller
 }
 
-// Order returns a user's order, which may also be queued or rejected. The verdict is Accepted, or NotFound if the id was never
-// issued to this user, which needs no look-up, or if the sale was erased. A queued order that neither store knows any more is
-// rejected for good with the reason lost. If a store that has to be asked does not answer, Order returns model.ErrUnavailable.
+// Order returns a user's order, which may also be queued or rejected. The verdict is Accepted, or NotFound if the sale was erased
+// or the id was never issued to this user, which needs no look-up. A queued order that neither store knows any more is rejected
+// for good with the reason lost. The error wraps model.ErrUnavailable if a store that has to be asked does not answer.
 func (o *Orders) Order(ctx context.Context, userID, id string) (order model.Order, verdict model.Verdict, err error) {
 	if !o.IDs.Issued(userID, id) {
 		return order, model.NotFound, nil
@@ -91,9 +91,9 @@ func (o *Orders) lost(ctx context.Context, userID, id string) (model.Order, erro
 	return order, err
 }
 
-// List returns a page of the orders that f selects, and the cursor of the next page. If words isn't empty, these are the order
-// whose id is words or, if there is none, the orders of the user whose id is words, and none if words can't be an id. List
-// returns model.ErrBadCursor if the engine did not issue f.Cursor.
+// List returns a page of the orders that f selects, and the cursor of the next page. If "words" isn't empty, the page has only
+// the order with this id or, if there is no such order, the orders of the user with this id; it is empty if "words" can't be an
+// id. List returns model.ErrBadCursor if the engine did not issue f.Cursor.
 func (o *Orders) List(ctx context.Context, f model.OrderFilter, words string) ([]model.Order, string, error) {
 	if words == "" {
 		return o.Desk.Orders(ctx, f)

@@ -16,19 +16,19 @@ import (
 type Provider interface {
 	// Name is stored with each payment: at most 16 characters.
 	Name() string
-	// Takes returns the amounts of a currency that the provider takes; ok is false if it takes none.
+	// Takes returns which amounts of a currency the provider takes; ok is false if it does not take the currency.
 	Takes(currency string) (amounts model.AmountRange, ok bool)
-	// Open returns the page on which the buyer pays, and the provider's reference to what it has opened, empty if it needs
-	// none. A repeated call for the same payment opens nothing new. The error wraps model.ErrNotOpened if the provider has
-	// answered that it does not open the payment. Then the caller raises payment.Tries, so that the next call makes a new
+	// Open returns the page on which the buyer pays, and the provider's reference to what the provider has opened, empty if the
+	// provider needs none. A repeated Open of the same payment opens nothing new. The error wraps model.ErrNotOpened if the provider
+	// has answered that it does not open the payment. Then the caller raises payment.Tries, so that the next Open makes a new
 	// request instead of repeating this one, which would get the same answer. The error wraps model.ErrPaymentRefused if the
 	// provider will not take the payment later either.
 	Open(ctx context.Context, payment model.Payment, sale model.Sale) (page, reference string, err error)
 	// Look returns what the provider would report about an open payment; known is false while there is nothing to report.
-	// If over is true, the time to pay is over, and the provider stops taking money for the payment, if it can.
+	// If "over" is true, the time to pay has ended, and the provider stops taking money for the payment, if it can.
 	Look(ctx context.Context, payment model.Payment, over bool) (report model.Report, known bool, err error)
-	// Refund sends a payment's money back, once however often it is called. done is false while the refund is under way: a
-	// later call or a report then tells that it is done. The error wraps model.ErrRefundRefused if asking again will not help.
+	// Refund sends a payment's money back. A repeated Refund sends nothing more. done is false while the refund is under way; a
+	// later Refund or a report says when it is done. The error wraps model.ErrRefundRefused if another try will not help.
 	Refund(ctx context.Context, payment model.Payment) (done bool, err error)
 }
 
@@ -61,12 +61,12 @@ type Payments struct {
 	IDs      model.OrderIDs
 	Gates    GateTeller
 	Catalog  *Catalog
-	Grace    time.Duration // how long an order may still be paid after its deadline
+	Grace    time.Duration // how long after its deadline an order may still be paid
 	Orders   func() string // the URL of the page with a buyer's orders
 	Log      *slog.Logger
 }
 
-// Start opens a payment for a user's pending order, or returns the payment that is already open, and the page on which
+// Start opens a payment for a user's pending order, unless one is open already. It returns the payment and the page on which
 // it is paid. A free order is paid at once, unless the provider takes free orders. The verdict is Accepted; NotFound if the
 // order's id was never issued to this user, or the sale was erased; NotPayable if the order is not pending or its time to pay
 // is over; or PaymentRefused if the provider will not take this payment. The error wraps model.ErrUnavailable if the provider
@@ -121,17 +121,17 @@ func (p *Payments) Start(ctx context.Context, userID, orderID string) (payment m
 		return payment, "", "", err
 	case !open:
 		return payment, "", model.NotPayable, nil
-	case recorded != reference: // this page would not pay the order; the next try shows the recorded one
+	case recorded != reference: // this page would not pay the order; the next try shows the page that would
 		return payment, "", "", fmt.Errorf("%w: payment %s is at %s, and not at %s", model.ErrUnavailable, payment.ID, recorded, reference)
 	}
 	payment.Reference = reference
 	return payment, page, model.Accepted, nil
 }
 
-// Notify applies a notice of the provider. A notice that says nothing about a payment that the engine has opened is accepted
-// and changes nothing, since the account may have other uses. The verdict is Accepted, or NotFound if the provider sends no
-// notices or should send this one again: it reports a refund of a transaction that was not reported yet. The error wraps
-// model.ErrBadNotice if the notice is not the provider's, or was sent too long ago.
+// Notify applies a notice of the provider. A notice that says nothing about a payment that the engine has opened is accepted and
+// changes nothing, since the account may have other uses. The verdict is Accepted; NotFound if the provider sends no notices; or
+// NotFound if the provider should repeat this notice, which reports a refund of a transaction that was not reported yet. The
+// error wraps model.ErrBadNotice if the notice is not the provider's, or was sent too long ago.
 func (p *Payments) Notify(ctx context.Context, header http.Header, body []byte) (model.Verdict, error) {
 	notifier, ok := p.Provider.(Notifier)
 	if !ok {
@@ -163,7 +163,7 @@ func (p *Payments) Notify(ctx context.Context, header http.Header, body []byte) 
 	return verdict, nil
 }
 
-// hear applies a report of a provider that can only repeat it. So other money than was asked for is recorded, and is sent back.
+// hear applies a report of the provider. Money of a wrong amount or currency is recorded, so that the engine sends it back.
 func (p *Payments) hear(ctx context.Context, report model.Report) (model.Verdict, error) {
 	_, verdict, err := p.apply(ctx, report, true)
 	if err == nil && verdict != model.Accepted {
@@ -180,7 +180,7 @@ var told = map[model.Verdict]string{
 	model.AmountMismatch: "the payment provider reports other money than was asked for; it pays no order, and goes back if it came",
 }
 
-// Settle applies a report by whoever takes the money of a payment: result is what became of the transaction txnID. It returns
+// Settle applies a report by whoever takes the money of a payment: "result" is what became of the transaction "txnID". It returns
 // the order as it is then. A repeated report changes nothing. The amount is in cents of the payment's currency. The verdict is
 // Accepted; NotFound if there is no such payment or, for a refund, no such transaction; AmountMismatch; or NotPayable if the
 // transaction belongs to another order. With any verdict but Accepted, nothing was changed.
@@ -196,7 +196,7 @@ func (p *Payments) Settle(ctx context.Context, paymentID, txnID string, result m
 	return p.apply(ctx, model.NewReport(payment.ID, payment.Reference, txnID, result, money), false)
 }
 
-// apply applies a report, to the gate as well. If owed, other money than was asked for is recorded, and has to be sent back.
+// apply applies a report, to the gate as well. If "owed" is true, money of a wrong amount or currency is recorded, to go back.
 func (p *Payments) apply(ctx context.Context, report model.Report, owed bool) (model.Order, model.Verdict, error) {
 	order, moved, verdict, err := p.Store.ApplyReport(ctx, p.Provider.Name(), report, owed)
 	if err != nil {
@@ -208,8 +208,8 @@ func (p *Payments) apply(ctx context.Context, report model.Report, owed bool) (m
 	return order, verdict, nil
 }
 
-// Check asks the provider about an open payment that it has not reported, and applies what it says. It also plans when
-// the provider is asked next, so that one payment with trouble does not keep others from being looked at.
+// Check asks the provider about an open payment that it has not reported, and applies the answer. Check also plans when the
+// provider is asked next, so that one payment with trouble does not keep others from being looked at.
 func (p *Payments) Check(ctx context.Context, payment model.Payment) error {
 	now, last := p.Catalog.Now(), payment.ExpiresAt.Add(p.Grace)
 	// The provider is asked when the payment is one minute old, then two, four and so on, and when deadline and grace are over.
@@ -240,5 +240,5 @@ func (p *Payments) Refund(ctx context.Context, payment model.Payment) (done bool
 	return p.Provider.Refund(ctx, payment)
 }
 
-// minLook is the shortest pause after a look at a payment whose time is not over, and failedLook that after a failed look.
+// minLook is the shortest pause after a look, unless deadline and grace end sooner. failedLook is the pause after a failed look.
 const minLook, failedLook = time.Minute, 15 * time.Second

@@ -14,10 +14,10 @@ import (
 )
 
 const (
-	// pagesAtOnce is how many pages of entries an instance reads from the database at the same time for all documents
-	// together. While a client receives a page, other documents may read theirs, and only that page of its document is in memory.
+	// pagesAtOnce is how many pages of entries an instance reads from the database at the same time, for all documents
+	// together. While a client receives a page, pages of other documents may be read. Each document has one page in memory.
 	pagesAtOnce = 2
-	pathsAtOnce = 2 // the paths that an instance computes at the same time; each needs all tags of a line in memory
+	pathsAtOnce = 2 // the paths that an instance computes at the same time; for each, all tags of a line are in memory
 )
 
 // ProofStore reads what proves the order of a line.
@@ -36,13 +36,13 @@ type Proofs struct {
 	reading, running chan struct{}
 }
 
-// NewProofs creates the service. key is the public key of the beacon's chain.
+// NewProofs creates the service. The key is the public key of the beacon's chain.
 func NewProofs(store ProofStore, catalog *Catalog, key []byte) *Proofs {
 	return &Proofs{store, catalog, key, make(chan struct{}, pagesAtOnce), make(chan struct{}, pathsAtOnce)}
 }
 
 // Ready returns the sale that has the line of a sale, if the order of the line can be proved. The verdict is Accepted, or
-// NotFound if there is no such sale, or nothing to prove yet: before root and seed are public, and before the end of a draw.
+// NotFound if there is no such sale, if root and seed are not public yet, or if a draw is not finished yet.
 func (p *Proofs) Ready(ctx context.Context, saleID string) (offer model.Offer, verdict model.Verdict, err error) {
 	offer, ok, err := lineOf(ctx, p.catalog, saleID)
 	drawing := offer.Mode == model.ModeDraw && offer.Line.Phase == model.PhaseSealed
@@ -50,8 +50,8 @@ func (p *Proofs) Ready(ctx context.Context, saleID string) (offer model.Offer, v
 	return offer, acceptedIf(ready, model.NotFound), err
 }
 
-// Write writes the document that proves the order of a line and the winners of a draw, for ranks.Check. The verdict is as
-// with Ready. If Write returns an error, a part of the document may be written. It reads the entries as fast as w takes them.
+// Write writes the document that proves the order of a line and the winners of a draw, for ranks.Check. The verdict is that
+// of Ready. If Write returns an error, a part of the document may be written. Write reads the entries as fast as w takes them.
 func (p *Proofs) Write(ctx context.Context, w io.Writer, saleID string) (model.Verdict, error) {
 	offer, verdict, err := p.Ready(ctx, saleID)
 	if err != nil || verdict != model.Accepted {
@@ -80,7 +80,7 @@ func (p *Proofs) Write(ctx context.Context, w io.Writer, saleID string) (model.V
 	if err != nil {
 		return "", err
 	}
-	// Each list reads the entries anew, so that a reader needs no memory for all of them.
+	// Each list reads the entries from the database anew, so that they need not all be in memory.
 	pages := p.pages(ctx, offer.ID, sealing.Entries)
 	lists := ranks.Lists{
 		Void: each(pages, func(e model.LineEntry) (int64, bool) {
@@ -102,7 +102,7 @@ func (p *Proofs) Write(ctx context.Context, w io.Writer, saleID string) (model.V
 	return model.Accepted, ranks.Write(w, head, lists)
 }
 
-// pages returns the entries from before the seal, in pages. Before each page it waits for its turn among all readers.
+// pages returns the entries from before the seal, in pages. Before it reads a page, it waits for its turn among all readers.
 func (p *Proofs) pages(ctx context.Context, saleID string, entries int64) iter.Seq2[[]model.LineEntry, error] {
 	return func(yield func([]model.LineEntry, error) bool) {
 		next, stop := iter.Pull2(p.store.LineEntries(ctx, saleID, entries))
@@ -126,7 +126,7 @@ func (p *Proofs) pages(ctx context.Context, saleID string, entries int64) iter.S
 	}
 }
 
-// each returns the values that of returns with true, for the entries in their order.
+// each applies the function "of" to the entries, in their order, and returns the values for which the function also returns true.
 func each[T any](pages iter.Seq2[[]model.LineEntry, error], of func(model.LineEntry) (T, bool)) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		var none T
@@ -159,8 +159,8 @@ func (p *Proofs) beacon(line model.Line) (*ranks.Beacon, error) {
 	return round, errors.Join(err, round.Randomness.UnmarshalText([]byte(line.Randomness)))
 }
 
-// Path returns the proof that a user's entry is under the root: the entry's number, its tag and the audit path. The verdict is as
-// with Ready; NotFound also if the user has no entry from before the seal; or RateLimited if too many paths are being computed.
+// Path returns the proof that a user's entry is under the root: the entry's number, its tag and the audit path. The verdict is
+// that of Ready; NotFound if the user has no entry from before the seal; or RateLimited if too many paths are being computed.
 func (p *Proofs) Path(ctx context.Context, userID, saleID string) (number int64, tag ranks.Hash, path []ranks.Hash, verdict model.Verdict, err error) {
 	offer, verdict, err := p.Ready(ctx, saleID)
 	if err != nil || verdict != model.Accepted {

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	maxWait       = 10 * time.Second // how long a buyer may ask to wait for the settled order (`Prefer: wait=N`)
-	purchaseLimit = maxWait          // how long a purchase takes at most, well within the server's write timeout
+	maxWait       = 10 * time.Second // the longest wait for the settled order that a buyer may ask for (`Prefer: wait=N`)
+	purchaseLimit = maxWait          // the longest time that a purchase takes, well within the server's write timeout
 	// lastLook bounds a look-up of a queued attempt, so that a database that does not answer prolongs the wait only a little.
 	lastLook = 500 * time.Millisecond
-	// firstLook is a repeated request's pause before it looks again whether its attempt is settled. It doubles each time.
+	// firstLook is a repeated request's pause before it looks again whether its attempt is settled. The pause doubles each time.
 	firstLook = 20 * time.Millisecond
 )
 
@@ -42,7 +42,7 @@ type Purchases struct {
 	SoldOut  *SoldOut
 	Observe  observe.All
 	// If AckQueued is true, an attempt is answered when it is admitted. Otherwise the answer waits for the settled order, at
-	// most AckWait after the admission. A Preference in the request counts first.
+	// most AckWait after the admission. A Preference in the request overrides both.
 	AckQueued bool
 	AckWait   time.Duration
 }
@@ -63,10 +63,10 @@ type Preference struct {
 	Wait  time.Duration
 }
 
-// fromMemory refuses a request from this instance's memory; ok is false if the stores have to decide the request. While
-// the database answers, the memory is at most one refresh period of the catalog old. A request with a key may repeat a
-// request that succeeded. So memory refuses it only if the sale is sold out and the order's id is certainly new. On a sale
-// with a waiting list, memory refuses a request as sold out only under a refusal lease.
+// fromMemory refuses a request from this instance's memory; ok is false if the stores have to decide the request. While the
+// database answers, the memory is at most one refresh period of the catalog old. A request with a key may repeat a request that
+// succeeded. So memory refuses such a request only if the sale is sold out and the order's id is certainly new. On a sale with a
+// waiting list, memory refuses a request as sold out only under a refusal lease.
 func (p *Purchases) fromMemory(r Request, offer *model.Offer) (verdict model.Verdict, ok bool) {
 	verdict = model.BadRequest
 	if r.Quantity >= 1 && r.Quantity <= offer.LimitPerUser {
@@ -77,7 +77,7 @@ func (p *Purchases) fromMemory(r Request, offer *model.Offer) (verdict model.Ver
 			verdict = model.SoldOut
 		}
 	}
-	// While a lease holds, no unit comes back that somebody in a waiting list could be called for.
+	// While a lease holds, no unit comes back for which somebody in a waiting list could be called.
 	needsLease := r.Key != "" || verdict == model.SoldOut && offer.WaitingList
 	if needsLease && (verdict != model.SoldOut || !p.SoldOut.Refuses(r.SaleID, p.IDs.Derive(r.UserID, r.SaleID, r.Key))) {
 		return "", false
@@ -121,7 +121,7 @@ func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outc
 		return model.Outcome{Verdict: model.NotFound}, nil
 	}
 	tooMany := r.Quantity > offer.LimitPerUser
-	// A request with a key may repeat one from before the limit was lowered, so the stores are asked whether they know it.
+	// A request with a key may repeat one from before the limit was lowered, so the stores are asked whether they know its id.
 	if r.Quantity < 1 || r.Quantity > maxLimit || tooMany && r.Key == "" {
 		return model.Outcome{Verdict: model.BadRequest}, nil
 	}
@@ -186,8 +186,8 @@ func (p *Purchases) attempt(ctx context.Context, r Request, offer *model.Offer, 
 	return a
 }
 
-// measure notes how long a purchase took from began until the gate admitted it, and from then until it was settled. If the
-// gate has not admitted the purchase, admitted is zero, and the whole time counts as the first stage.
+// measure notes how long a purchase took from its beginning until the gate admitted it, and from then until it was settled. If
+// the gate has not admitted the purchase, "admitted" is zero, and the whole time counts as the first stage.
 func (p *Purchases) measure(began, admitted time.Time) {
 	ended := p.Waiters.now()
 	if !admitted.IsZero() {
@@ -197,8 +197,8 @@ func (p *Purchases) measure(began, admitted time.Time) {
 	p.Observe.Note(observe.Event{Name: observe.Stage, Label: observe.Deduct, Took: ended.Sub(began)})
 }
 
-// unlessInLine returns the refusal, unless the database says that the sale is in line: then the buyer may have been called, which
-// memory and gate may not know yet, so Called decides. The error wraps ErrUnavailable if the database is away.
+// unlessInLine returns the refusal, unless the database says that the sale is in line. Then Called decides, since the buyer may
+// have been called, which memory and gate may not know yet. The error wraps model.ErrUnavailable if the database is away.
 func (p *Purchases) unlessInLine(ctx context.Context, a model.Attempt, refusal model.Outcome) (model.Outcome, error) {
 	inLine, err := p.Orders.InLine(ctx, a.SaleID)
 	switch {
@@ -211,7 +211,8 @@ func (p *Purchases) unlessInLine(ctx context.Context, a model.Attempt, refusal m
 }
 
 // follow returns the outcome of a queued attempt if the database has it by now, since a wake-up may be lost, else a queued order.
-// The wake-up of a repeated attempt goes to the first request, so for a repetition follow looks until the wait is over.
+// If the buyer of a new attempt does not wait, follow does not look. The wake-up of a repeated attempt goes to the first request,
+// so for a repetition follow looks at least once, and until the wait is over.
 func (p *Purchases) follow(ctx context.Context, a model.Attempt, offer *model.Offer, repeated bool, wait time.Duration) (model.Outcome, error) {
 	queued := model.Outcome{Verdict: model.Queued, Repeated: repeated, Order: &model.Order{
 		ID: a.ID, SaleID: a.SaleID, UserID: a.UserID, Quantity: a.Quantity, Status: model.OrderQueued,
@@ -242,7 +243,7 @@ func (p *Purchases) follow(ctx context.Context, a model.Attempt, offer *model.Of
 	return outcome, err
 }
 
-// lookUp is replay within lastLook. If the database fails, lookUp returns queued, since the attempt is still queued.
+// lookUp is replay within lastLook. If the database fails, lookUp returns the queued outcome, since no other is known.
 func (p *Purchases) lookUp(ctx context.Context, a model.Attempt, queued model.Outcome) model.Outcome {
 	ctx, cancel := context.WithTimeout(ctx, lastLook)
 	defer cancel()
@@ -253,8 +254,8 @@ func (p *Purchases) lookUp(ctx context.Context, a model.Attempt, queued model.Ou
 	return outcome
 }
 
-// replay returns the outcome that the database has under the attempt's id, as Attempt.Replay judges it, or the argument
-// otherwise if the database has none. The error wraps model.ErrUnavailable if the database fails.
+// replay returns the outcome that the database has under the attempt's id, as Attempt.Replay judges it. If the database has
+// none, replay returns the given other outcome. The error wraps model.ErrUnavailable if the database fails.
 func (p *Purchases) replay(ctx context.Context, a model.Attempt, otherwise model.Outcome) (model.Outcome, error) {
 	order, ok, err := p.Orders.Order(ctx, a.ID)
 	if err != nil {
@@ -276,7 +277,7 @@ func endingAfter(ctx context.Context, d time.Duration, now func() time.Time) (co
 	return l, l.end
 }
 
-// limit is a context that ends at a time, with a timer only if somebody waits for that: most purchases wait only for an outcome.
+// limit is a context that ends at a time. It has a timer only if somebody waits for its end: most purchases never do.
 type limit struct {
 	context.Context
 	at  time.Time

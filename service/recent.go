@@ -7,12 +7,13 @@ import (
 )
 
 const (
-	recentReplies = 1000             // of each kind; a snapshot of the catalog that would get more forgets them all
+	recentReplies = 1000             // of each kind; a snapshot of the catalog that would get more forgets all of that kind
 	recentTime    = 10 * time.Second // for a question to the database, for whose reply several callers may wait
 )
 
-// recent keeps the database's reply about each key, also that there is nothing, but no error. Each snapshot of the catalog has
-// its own. So a reply is never older than the catalog, and between two refreshes a key is read once unless it is forgotten.
+// recent keeps the database's reply about each key, also the reply that there is nothing, but no errors. Each snapshot of the
+// catalog has its own replies. So no reply is older than the catalog, and a key is read once between two refreshes, unless its
+// reply is forgotten.
 type recent[T any] struct {
 	mu   sync.Mutex
 	kept map[string]*reply[T]
@@ -24,7 +25,7 @@ type reply[T any] struct {
 	err   error
 }
 
-// get returns the reply about a key, which ask reads from the database.
+// get returns the reply about a key. If it has none yet, the function "ask" reads the reply from the database.
 func (r *recent[T]) get(ctx context.Context, key string, ask func(ctx context.Context, key string) (T, error)) (T, error) {
 	r.mu.Lock()
 	known := r.kept[key]

@@ -20,7 +20,7 @@ type saleEvent struct {
 	saleID string
 }
 
-// Look records what has happened to the live sales. It must not run twice at a time.
+// Look records what has happened to the live sales. It must not run twice at the same time.
 func (s *SaleEvents) Look(ctx context.Context) error {
 	if s.done == nil {
 		s.done = map[saleEvent]bool{}

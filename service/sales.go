@@ -17,9 +17,9 @@ import (
 	"flashsale/model"
 )
 
-// Bounds of what an operator may enter. So an order's amount is exact as a JSON double, and each count fits into 32 bits.
+// Bounds of what an operator may enter. They keep an order's amount exact as a JSON double, and each count within 32 bits.
 const (
-	maxTitle, maxDescription, maxImageURL = 200, 2000, 500 // characters
+	maxTitle, maxDescription, maxImageURL = 200, 2000, 500 // characters, as in the database
 	maxPriceCents                         = 100_000_000_00
 	maxQuota, maxLimit                    = 100_000_000, 10_000
 	maxPaySeconds                         = 7 * 24 * 3600
@@ -27,7 +27,7 @@ const (
 	DefaultCallSeconds                    = 2 * 60     // how long a call lasts if the operator does not say
 	maxEntryWork                          = 10_000_000 // hashes, for which a computer needs minutes
 	minYear, maxYear                      = 2000, 2200
-	codeLength                            = 8
+	codeLength                            = 8 // characters of a short link's code
 )
 
 var currency = regexp.MustCompile(`^[A-Z]{3}$`)
@@ -44,7 +44,7 @@ type SaleStore interface {
 // SaleHistory lists sales and operations from the database, the newest first, with the cursor of the next page. It returns
 // model.ErrBadCursor if the engine did not issue the cursor.
 type SaleHistory interface {
-	// Sales lists all sales, or those that belong to no campaign.
+	// Sales lists all sales or, if "alone" is true, only those that belong to no campaign.
 	Sales(ctx context.Context, alone bool, cursor string, limit int) (list []model.Offer, next string, err error)
 	// Operations lists the operations on a subject, such as a sale, a campaign or the staff.
 	Operations(ctx context.Context, subject, cursor string, limit int) (list []model.AuditEntry, next string, err error)
@@ -81,11 +81,11 @@ func (s *Sales) Repeated(ctx context.Context, sale model.Sale, quota int64) (mod
 	return offer, model.Accepted, nil
 }
 
-// wish returns the fields of a new sale that the operator chooses, in a form that can be compared.
+// wish returns those fields of a new sale that the operator chooses, in a form that can be compared.
 func wish(sale model.Sale) model.Sale {
 	sale.ID, sale.Code, sale.Status, sale.Revision = "", "", "", 0
 	if !sale.HasLine() {
-		sale.CallSeconds, sale.EntriesAt, sale.EntryWork = 0, time.Time{}, 0 // they are not stored
+		sale.CallSeconds, sale.EntriesAt, sale.EntryWork = 0, time.Time{}, 0 // without a line, these fields are not stored
 	}
 	for _, at := range []*time.Time{&sale.StartsAt, &sale.EndsAt, &sale.EntriesAt} {
 		*at = time.UnixMilli(at.UnixMilli())
@@ -94,7 +94,7 @@ func wish(sale model.Sale) model.Sale {
 }
 
 // Create creates a sale under sale.ID or, if that is empty, under a new id, preheats its gate and informs every instance.
-// invalid is the first invalid field, or nil.
+// If a field is invalid, it creates nothing, and returns the first invalid field.
 func (s *Sales) Create(ctx context.Context, sale model.Sale, quota int64, actor string) (offer model.Offer, invalid *Invalid, err error) {
 	sale.Mode = cmp.Or(sale.Mode, model.ModeRush)
 	if invalid := s.validateNew(sale, quota); invalid != nil {
@@ -123,19 +123,19 @@ func (s *Sales) created(ctx context.Context, saleIDs ...string) {
 	s.tell(ctx, saleIDs...)
 }
 
-// SalePatch is what an operator changes, with the names of the API; nil leaves a field as it is.
+// SalePatch is what an operator changes of a sale, with the names of the API; nil leaves a field as it is.
 type SalePatch struct {
 	CampaignPatch
 	EntriesAt   *time.Time `json:"entries_at"`
 	CallSeconds *int       `json:"call_seconds"`
 	WaitingList *bool      `json:"waiting_list"`
 	AddQuota    int64      `json:"add_quota"`
-	IfQuota     *int64     `json:"if_quota"` // the quota required before the change, so that a repeated request adds nothing
+	IfQuota     *int64     `json:"if_quota"` // the quota that must hold before the change, so that a repeated request adds nothing
 }
 
 // Patch changes a sale. The verdict is Accepted; NotFound; QuotaChanged if the quota isn't IfQuota; NoLine if the change is about
-// a line and the sale has none; Ended if the sale has ended and the change would let its line go on, or add units that it can't
-// sell; EntriesClosed if the line or the draw is too far advanced for the change; or BadRequest with the first invalid field.
+// a line and the sale has none; Ended if the sale has ended and the change would let its line go on, or add units that nobody can
+// buy; EntriesClosed if the line or the draw is too far advanced for the change; or BadRequest with the first invalid field.
 func (s *Sales) Patch(ctx context.Context, id string, p SalePatch, actor string) (offer model.Offer, verdict model.Verdict, invalid *Invalid, err error) {
 	if invalid := Outside("add_quota", p.AddQuota, 0, maxQuota); invalid != nil {
 		return offer, model.BadRequest, invalid, nil
@@ -177,7 +177,7 @@ func (s *Sales) Patch(ctx context.Context, id string, p SalePatch, actor string)
 		if invalid = validate(*sale); invalid != nil {
 			return model.BadRequest
 		}
-		if p.LimitPerUser != nil { // an older sale may have another price or currency than the provider takes, and keeps it
+		if p.LimitPerUser != nil { // an older sale may have a price or currency that the provider does not take, and keeps it
 			if invalid = Payable(*sale, s.Takes); invalid != nil && invalid.Field == "limit_per_user" {
 				return model.BadRequest
 			}
@@ -201,7 +201,7 @@ func set[T any](field *T, value *T) {
 }
 
 // SetStatus pauses, resumes or closes a sale. The verdict is Accepted; NotFound; Ended if a closed sale, or a shadow sale, would
-// be paused or resumed; or BadRequest for a sale of a campaign with a line: its sales share the line, so they change together.
+// be paused or resumed; or BadRequest if the sale's campaign has a line: all its sales share the line, so they change together.
 func (s *Sales) SetStatus(ctx context.Context, id string, status model.SaleStatus, action, actor string) (model.Offer, model.Verdict, error) {
 	return s.change(ctx, model.SaleChange{SaleID: id, Actor: actor, Action: action, Edit: func(sale *model.Sale) model.Verdict {
 		if sale.Campaign.ID != "" && sale.HasLine() {
@@ -274,11 +274,11 @@ func (s *Sales) validateNew(sale model.Sale, quota int64) *Invalid {
 	return Payable(sale, s.Takes)
 }
 
-// Payable returns the first field by which a sale's smallest or largest order can't be paid at a payment provider, or nil.
+// Payable returns the first field that keeps a sale's smallest or largest order from being paid at a payment provider, or nil.
 func Payable(sale model.Sale, takes func(currency string) (amounts model.AmountRange, ok bool)) *Invalid {
 	amounts, ok := takes(sale.Currency)
 	switch {
-	case sale.PriceCents == 0: // nothing is to pay
+	case sale.PriceCents == 0: // there is nothing to pay
 		return nil
 	case !ok:
 		return &Invalid{Field: "currency", Reason: OtherCurrency, Value: sale.Currency}

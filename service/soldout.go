@@ -13,7 +13,7 @@ import (
 	"flashsale/model"
 )
 
-// mostRemembered bounds the ids of a sale in memory, some 20 bytes each. With more, no request is refused by its id.
+// mostRemembered bounds the ids of a sale in memory, some 20 bytes each. If a sale has more, its requests are not refused by id.
 const mostRemembered = 1 << 20
 
 // RefusalStore gives leases of refusals, and knows the ids that a repeated request may have.
@@ -22,9 +22,9 @@ type RefusalStore interface {
 	KnownIDs(ctx context.Context, saleID string) iter.Seq2[[]string, error]
 }
 
-// SoldOut is this instance's memory of sold-out sales. It decides which requests with an Idempotency-Key, or on a sale with
-// a waiting list, can be refused without asking the stores: those with an order id that no order and no durable refusal has.
-// docs/adr/0007 explains why such a refusal is never wrong.
+// SoldOut is this instance's memory of sold-out sales. Requests with an Idempotency-Key, and requests on a sale with a waiting
+// list, can be refused without asking the stores if no order and no durable refusal has their order id. docs/adr/0007 explains
+// why such a refusal is never wrong.
 type SoldOut struct {
 	Store   RefusalStore
 	Gate    Peeker // nil if the strategy uses no gates
@@ -47,7 +47,7 @@ type soldOutMemory struct {
 }
 
 // Refuses reports whether a request with this order id is refused as sold out. It returns false if memory can't tell. In any
-// case the next Refresh tries to get a lease for the sale, or to renew it.
+// case the next Refresh tries to get a lease for the sale, or to renew the sale's lease.
 func (s *SoldOut) Refuses(saleID, orderID string) bool {
 	found, ok := s.sales.Load(saleID)
 	if !ok {
@@ -65,7 +65,8 @@ func (s *SoldOut) Refuses(saleID, orderID string) bool {
 	return !known
 }
 
-// Refresh gets or renews leases for the sold-out ones of the sales asked for since the last call, and forgets the others.
+// Refresh gets or renews leases for the sales that Refuses was asked about since the last Refresh, if they are sold out. It
+// forgets the sales that Refuses was not asked about.
 func (s *SoldOut) Refresh(ctx context.Context) error {
 	asked := map[string]*soldOutSale{}
 	for key, value := range s.sales.Range {
@@ -97,7 +98,7 @@ func (s *SoldOut) Refresh(ctx context.Context) error {
 }
 
 // exhausted returns those of the sales whose gates are open, have no units left, and have admitted no attempt that is
-// not settled yet. Such a gate admits nothing before units come back. Without gates it returns all the sales.
+// not settled yet. Such a gate admits nothing before units come back. If the strategy uses no gates, it returns all the sales.
 func (s *SoldOut) exhausted(ctx context.Context, saleIDs []string) (ids []string, err error) {
 	if s.Gate == nil || len(saleIDs) == 0 {
 		return saleIDs, nil
@@ -120,7 +121,7 @@ func (s *SoldOut) exhausted(ctx context.Context, saleIDs []string) (ids []string
 	return ids, nil
 }
 
-// remember reads the known ids of a sale into m, after the database gave m's lease: while it gives the same, no id was added.
+// remember reads a sale's known ids into m, after m's lease was given. While the database gives equal leases, no id is added.
 func (s *SoldOut) remember(ctx context.Context, saleID string, m *soldOutMemory) error {
 	m.seed, m.ids = maphash.MakeSeed(), map[uint64]struct{}{}
 	for ids, err := range s.Store.KnownIDs(ctx, saleID) {

@@ -20,10 +20,10 @@ import (
 const (
 	// keyHead begins every key, so that a key differs from a token, and a scanner finds a key that leaks into a repository.
 	keyHead = "fs_"
-	// rosterAge is how long an instance uses its list of the staff before it reads the list again. So long it may accept a
-	// removed member of the staff, a removed key, or a token from before a new password.
+	// rosterAge is how long an instance uses its list of the staff before it reads the list again. During this time it may still
+	// accept a removed member of the staff, a removed key, or a token from before a new password.
 	rosterAge     = time.Second
-	rosterTimeout = 2 * time.Second // for a reading of the list, and for the recording of a key's use
+	rosterTimeout = 2 * time.Second // for each reading of the list, and each recording of a key's use
 	usePeriod     = time.Minute     // the least time between two recordings of a key's use by an instance
 )
 
@@ -95,13 +95,14 @@ func (s *Staff) secretOf(ctx context.Context, account model.Account) (secret, ha
 	return secret, hash, err
 }
 
-// hashKey returns the hash of a key. It need not be a slow one, since a key has 130 random bits.
+// hashKey returns the hash of a key. A fast hash is enough, since a key has 130 random bits.
 func hashKey(key string) string {
 	sum := sha256.Sum256([]byte(key))
 	return hex.EncodeToString(sum[:])
 }
 
-// SetRole gives an account or a key another role. The verdict is Accepted; NotFound; BadRequest; or Forbidden for OperatorName.
+// SetRole gives an account or a key another role. The verdict is Accepted; NotFound; BadRequest with the invalid field; or
+// Forbidden for the built-in operator.
 func (s *Staff) SetRole(ctx context.Context, name string, role model.Role, actor string) (model.Account, model.Verdict, *Invalid, error) {
 	if !role.May(model.RoleViewer) {
 		return model.Account{}, model.BadRequest, &Invalid{Field: "role", Reason: BadRole}, nil
@@ -110,8 +111,9 @@ func (s *Staff) SetRole(ctx context.Context, name string, role model.Role, actor
 	return account, verdict, nil, err
 }
 
-// NewSecret replaces the password of an account, or a key, and returns the new one. The verdict is Accepted; NotFound; or
-// Forbidden for the built-in operator. The error wraps model.ErrUnavailable if too many passwords already wait to be hashed.
+// NewSecret replaces the password of an account, or a key, and returns the new password or key. The verdict is Accepted;
+// NotFound; or Forbidden for the built-in operator. The error wraps model.ErrUnavailable if too many passwords already wait to be
+// hashed.
 func (s *Staff) NewSecret(ctx context.Context, name, actor string) (account model.Account, secret string, verdict model.Verdict, err error) {
 	list, err := s.Store.Staff(ctx)
 	i := slices.IndexFunc(list, func(a model.Account) bool { return a.Name == name })
@@ -141,9 +143,10 @@ func (s *Staff) change(name string, change func() (model.Account, bool, error)) 
 	return account, acceptedIf(ok, model.NotFound), err
 }
 
-// Verify returns whose a token or a key is. The error wraps auth.ErrBadToken if the token or key is not valid, and
-// model.ErrUnavailable if the list of the staff or an issuer's keys can't be had. A token of a built-in account of the staff
-// gives the role that the account has now, and ends when the account gets a new password or is removed.
+// Verify returns whose a token or a key is. The error wraps model.ErrUnavailable if this can't be found out, because the list of
+// the staff or an issuer's keys can't be had; otherwise it wraps auth.ErrBadToken: the token or key is not valid. A token of a
+// built-in account of the staff gives the role that the account has now, and ends when the account gets a new password or is
+// removed.
 func (s *Staff) Verify(token string) (model.Identity, error) {
 	if strings.HasPrefix(token, keyHead) {
 		list, err := s.list()
@@ -180,7 +183,7 @@ func isStaffID(id string) bool {
 	return id == OperatorName || strings.HasPrefix(id, model.OperatorPrefix) || strings.HasPrefix(id, model.KeyPrefix)
 }
 
-// list returns the list of the staff. It reads the list again when rosterAge is over. While one request does so, the others
+// list returns the list of the staff. It reads the list again when rosterAge is over. While one request reads, the others
 // use the old list. If the list can't be read, all requests use the old one: while the database is away, nobody can be
 // removed either. The error wraps model.ErrUnavailable if no list was ever read.
 func (s *Staff) list() (*roster, error) {
@@ -216,7 +219,7 @@ func (s *Staff) list() (*roster, error) {
 	return fresh, nil
 }
 
-// forget has the next request read the list, so that a change shows at once on this instance. forget waits for a reading that
+// forget makes the next request read the list, so that a change shows at once on this instance. forget waits for a reading that
 // may have begun before the change. If the next reading fails, the old list is used again.
 func (s *Staff) forget() {
 	s.reading.Lock()

@@ -8,8 +8,8 @@ import (
 	"flashsale/model"
 )
 
-// Tally counts how purchase requests ended, by sale, since this instance started. Every request of a rush is counted,
-// so counting one is cheap: one look-up in a map that is never modified, and one atomic addition.
+// Tally counts how purchase requests ended, by sale, since this instance started. Since every request is counted, the work for
+// one is small: a look-up in a map that is never modified, and an atomic addition.
 type Tally struct {
 	catalog *Catalog
 	mu      sync.Mutex // held while the map is replaced
@@ -28,7 +28,7 @@ func NewTally(catalog *Catalog) *Tally {
 	return t
 }
 
-// Count counts one request. A sale that isn't watched is left out, because clients can invent ids.
+// Count counts one request. A request for a sale that isn't watched is left out, because clients can invent ids.
 func (t *Tally) Count(saleID string, verdict model.Verdict) {
 	kind := tallied{saleID, verdict}
 	count, ok := (*t.counts.Load())[kind]

@@ -11,12 +11,12 @@ import (
 
 const (
 	tick = 10 * time.Millisecond // the precision with which waits end
-	// hurriedLook is when the alarm first looks at a buyer who does not wait for the settler, and nearly always has an answer.
+	// hurriedLook is after what time the alarm looks at a buyer who does not wait for the settler: nearly all are answered by then.
 	hurriedLook = time.Second
 )
 
-// Waiters ends the waits of this instance's buyers that last too long, and wakes the buyers whose entries this instance does not
-// settle from its memory. One alarm serves all, since nearly all are told their outcomes long before their time is over.
+// Waiters ends waits of this instance's buyers if they last too long, and wakes the buyers whose entries this instance does not
+// settle from its memory. One alarm serves all buyers, since nearly all get their outcomes long before their time is over.
 type Waiters struct {
 	now   func() time.Time
 	began time.Time
@@ -38,13 +38,13 @@ type waiter struct {
 	until   time.Time     // the end of the wait, whether the attempt was admitted or not
 }
 
-// NewWaiters makes an empty set. now is this process's clock.
+// NewWaiters makes an empty set. "now" is this process's clock.
 func NewWaiters(now func() time.Time) *Waiters {
 	return &Waiters{now: now, began: now(), due: map[int64][]waiter{}, apart: map[string]*model.Waiter{}, closing: make(chan struct{})}
 }
 
-// Waiter makes the Waiter of an attempt's buyer, who leaves when gone is closed. After the admission the buyer waits for the
-// settler for the time wait, and in all the buyer waits for the time limit at most. If wait is 0, the admission is the answer.
+// Waiter makes the Waiter of an attempt's buyer, who leaves when "gone" is closed. After the admission the buyer waits at most
+// "wait" for the settler, and in all at most "limit". If "wait" is 0, the admission is the answer.
 func (w *Waiters) Waiter(gone <-chan struct{}, orderID string, wait, limit time.Duration) *model.Waiter {
 	now := w.now()
 	b := waiter{model.NewWaiter(gone), orderID, wait, now.Add(limit)}
@@ -57,7 +57,7 @@ func (w *Waiters) Waiter(gone <-chan struct{}, orderID string, wait, limit time.
 	return b.Waiter
 }
 
-// await ends a buyer's wait if it is over, or else has the alarm look at the buyer when it may be over. The caller holds mu.
+// await ends a buyer's wait if its time is over, else makes the alarm look at the buyer when it may be over. The caller holds mu.
 func (w *Waiters) await(b waiter, now time.Time) {
 	at := now.Add(cmp.Or(b.wait, hurriedLook))
 	if admitted, ok := b.AdmittedAt(); ok {
@@ -101,7 +101,7 @@ func (w *Waiters) ring() {
 	w.set(now)
 }
 
-// Close ends the waits of all buyers at their admission. It is called once, when the server stops.
+// Close makes the admission the answer for all buyers, also those who come later. It is called once, when the server stops.
 func (w *Waiters) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -114,7 +114,7 @@ func (w *Waiters) Close() {
 	}
 }
 
-// Apart keeps the buyers of entries that leave the settler's memory before they are settled: for a queue, or for a later sweep.
+// Apart keeps the buyers of those entries that leave the settler's memory unsettled: for a queue, or for a later sweep.
 // Wake and Look find these buyers by their orders' ids.
 func (w *Waiters) Apart(entries []model.Entry) {
 	w.mu.Lock()
@@ -138,7 +138,7 @@ func (w *Waiters) Wake(outcomes map[string]model.Outcome) {
 	}
 }
 
-// Look makes these buyers look in the database, after another instance has reported that their attempts are settled.
+// Look makes the buyers of these orders look in the database, after another instance has reported that the attempts are settled.
 func (w *Waiters) Look(orderIDs []string) {
 	outcomes := make(map[string]model.Outcome, len(orderIDs))
 	for _, id := range orderIDs {

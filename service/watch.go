@@ -47,12 +47,13 @@ type watch[T any] struct {
 	ended     sync.WaitGroup     // of the source
 }
 
-// NewWatches creates a Watches. source runs until its ctx ends, and sets the followers' value, which is zero before.
+// NewWatches creates a Watches. The source runs until its ctx ends, and sets the followers' value. Before, this value is zero.
 func NewWatches[T any](source func(ctx context.Context, key string, to *Newest[T])) *Watches[T] {
 	return &Watches[T]{source: source, running: map[string]*watch[T]{}}
 }
 
-// Follow returns the value that the key's source sets. The caller must call leave once. The last one waits for the source's end.
+// Follow returns the value that the key's source sets. The caller must call "leave" once. The last follower's "leave" waits until
+// the source has ended.
 func (w *Watches[T]) Follow(key string) (newest *Newest[T], leave func()) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -33,16 +33,16 @@ const (
 	// keysTimeout bounds a fetch of keys and each other request to an issuer, and maxKeysBytes bounds an answer.
 	keysTimeout  = 3 * time.Second
 	maxKeysBytes = 1 << 20
-	// maxKeysWaiting is how many requests wait for a slow issuer's keys, so that forged tokens can't make all requests wait.
+	// maxKeysWaiting is the most requests that wait for a slow issuer's keys, so that forged tokens can't make all requests wait.
 	maxKeysWaiting = 256
-	leeway         = time.Minute     // how far an issuer's clock may be from this instance's
+	leeway         = time.Minute     // how much an issuer's clock may differ from this instance's clock
 	outsideFresh   = 5 * time.Minute // how long a valid token of an issuer is not checked again
 )
 
-// ErrOtherIssuer means that the server at an issuer's address has another name, if only by a slash at the end.
+// ErrOtherIssuer means that the server at an issuer's address calls itself by another name, such as one with a slash at the end.
 var ErrOtherIssuer = errors.New("another issuer")
 
-// algorithms are those by which issuers may sign, without HS256: whoever can check a signature by a shared secret can make one.
+// algorithms are those by which issuers may sign. HS256 is not one: whoever can check a signature by a shared secret can make it.
 var algorithms = []string{oidc.RS256, oidc.ES256, oidc.EdDSA}
 
 // RoleClaim gives a role to the users whose tokens have the claim Name with this value, or with a list that contains the value.
@@ -70,7 +70,7 @@ type issuer struct {
 	waiting  atomic.Int64
 	fetching sync.Mutex
 	asked    time.Time // when keys were last asked for
-	odd      string    // the errors of the keys that were not understood, as last logged
+	odd      string    // the errors, as last logged, about keys that were not understood
 }
 
 type issuerKeys struct {
@@ -124,7 +124,7 @@ func (s *Issuers) Fetch(ctx context.Context) (err error) {
 }
 
 // check returns the content of a valid token. The error wraps model.ErrUnavailable if the keys of the token's issuer are missing
-// or too old, and can't be fetched. Any other error means that the token is not valid.
+// or too old, and can't be fetched. Any other error means that the token is not valid, or that its key is not known yet.
 func (s *Issuers) check(ctx context.Context, token string) (good checkedToken, err error) {
 	i, err := s.issuerOf(token)
 	if err != nil {
@@ -180,8 +180,8 @@ func decode(raw io.Reader, into any) error {
 	return decoder.Decode(into)
 }
 
-// identity returns the user and the role that claims give. A user may be a number. An e-mail address is put into small letters,
-// and is refused if the issuer says that the address is not verified.
+// identity returns the user and the role that claims give. The user's claim may be a number. An e-mail address is put into small
+// letters, and is refused if the issuer says that the address is not verified.
 func (i *issuer) identity(claims map[string]any) (who model.Identity, err error) {
 	user, named := claims[i.of.UserClaim].(string)
 	if number, ok := claims[i.of.UserClaim].(json.Number); ok && !named {
@@ -200,7 +200,7 @@ func (i *issuer) identity(claims map[string]any) (who model.Identity, err error)
 	return who, checkIdentity(who)
 }
 
-// issuerOf returns the issuer that a token names, or an error if that is not one of s. The signature is not checked yet.
+// issuerOf returns the issuer that a token names, or an error if s has no such issuer. The signature is not checked yet.
 func (s *Issuers) issuerOf(token string) (*issuer, error) {
 	signed, err := jose.ParseSigned(token, []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.EdDSA})
 	if err != nil {
@@ -219,7 +219,7 @@ func (s *Issuers) issuerOf(token string) (*issuer, error) {
 	return i, nil
 }
 
-// userID returns PREFIX:USER, or PREFIX::HASH if that is no valid id, or if the user's name at the issuer begins with a colon.
+// userID returns PREFIX:USER. It returns PREFIX::HASH if PREFIX:USER is no valid id, or USER begins with a colon.
 func (i *issuer) userID(user string) string {
 	if id := i.Prefix + ":" + user; user[0] != ':' && model.ValidUserID(id) {
 		return id
@@ -228,7 +228,7 @@ func (i *issuer) userID(user string) string {
 	return i.Prefix + "::" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:20]))
 }
 
-// roleOf returns the highest role that s.Roles gives for a token's claims, or the buyer's role if there is none.
+// roleOf returns the highest role that s.Roles gives for a token's claims, or the buyer's role if s.Roles gives none.
 func (s *Issuers) roleOf(claims map[string]any) model.Role {
 	role := model.RoleBuyer
 	for _, rule := range s.Roles {
@@ -241,8 +241,8 @@ func (s *Issuers) roleOf(claims map[string]any) model.Role {
 	return role
 }
 
-// ready returns an error if there are no keys, or only keys older than keysMost. Keys older than keysFresh are fetched again,
-// and stay in use if that fails.
+// ready returns an error if there are no keys, or only keys older than keysMost. It fetches keys again that are older than
+// keysFresh. If that fails, the old keys stay in use.
 func (i *issuer) ready(ctx context.Context) (err error) {
 	keys := i.keys.Load()
 	if keys == nil || i.of.Now().Sub(keys.at) >= keysFresh {
@@ -256,7 +256,7 @@ func (i *issuer) ready(ctx context.Context) (err error) {
 }
 
 // verify checks a token's signature, issuer and audience. If no known key fits, the keys are fetched again, unless they were
-// asked for within the pause. If they are not fetched then, away is the reason.
+// asked for within the pause. If the keys are not fetched although none fits, "away" is the reason.
 func (i *issuer) verify(ctx context.Context, token, audience string, pause time.Duration) (checked *oidc.IDToken, away, err error) {
 	keys := &keySet{of: i, pause: pause}
 	rules := &oidc.Config{ClientID: audience, SupportedSigningAlgs: algorithms, SkipExpiryCheck: true}
@@ -282,8 +282,8 @@ func (k *keySet) VerifySignature(ctx context.Context, token string) (payload []b
 	return k.of.keys.Load().set.VerifySignature(ctx, token)
 }
 
-// refresh fetches the keys, unless another call has replaced those that the caller has seen. It returns an error if the keys
-// can't be fetched, were asked for within the pause, or too many calls wait for them.
+// refresh fetches the keys, unless another request has replaced the keys in "seen". It returns an error if the keys can't be
+// fetched, if they were asked for within the pause, or if too many requests wait for them.
 func (i *issuer) refresh(ctx context.Context, seen *issuerKeys, pause time.Duration) error {
 	if i.waiting.Add(1) > maxKeysWaiting {
 		i.waiting.Add(-1)
@@ -349,7 +349,7 @@ func (i *issuer) fetch(ctx context.Context, into *issuerKeys) error {
 	return nil
 }
 
-// get reads a JSON document, with a token if there is one. The error wraps ErrUnavailable if the issuer may answer later.
+// get reads a JSON document, with a token unless that is empty. The error wraps ErrUnavailable if the issuer may answer later.
 func (i *issuer) get(ctx context.Context, address, token string, into any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {

@@ -44,7 +44,7 @@ func (l *Login) Start(ctx context.Context) (LoginStart, error) {
 }
 
 // Finish exchanges a code, and returns who has logged in and a name to show. The error wraps ErrBadToken if the issuer
-// refuses the code or its token is for another log-in, ErrNotAccepted if the engine does not accept the token, and
+// refuses the code or its token is of another log-in, ErrNotAccepted if the engine does not accept the issuer's token, and
 // model.ErrUnavailable if the issuer is away. Any other error means that the issuer does not take log-ins of this client, or
 // that its discovery document lacks an address that log-ins need.
 func (l *Login) Finish(ctx context.Context, code, verifier, nonce string) (who model.Identity, name string, err error) {
@@ -66,7 +66,7 @@ func (l *Login) Finish(ctx context.Context, code, verifier, nonce string) (who m
 		return who, "", refusalOf(err)
 	}
 	raw, _ := answer.Extra("id_token").(string)
-	checked, away, err := i.verify(ctx, raw, l.ClientID, 0) // the token is the issuer's own and not forged, so its keys are fetched at once
+	checked, away, err := i.verify(ctx, raw, l.ClientID, 0) // the issuer itself sent the token, so keys are fetched without a pause
 	switch {
 	case away != nil:
 		return who, "", fmt.Errorf("%w: the keys of %s: %w", model.ErrUnavailable, i.Name, away)
@@ -116,8 +116,8 @@ func (l *Login) lacks(claims map[string]any) bool {
 }
 
 // complete adds to the claims of an ID token those that the issuer's userinfo endpoint returns for an access token. If both have
-// a claim, the ID token's counts, because that token was signed. If the endpoint does not answer, or its answer is about another
-// user or address of e-mail, complete returns the claims alone, and an error.
+// a claim, that of the ID token counts, because it was signed. If the endpoint does not answer, or its answer is about another
+// user or address of e-mail, complete returns the claims of the ID token alone, and an error.
 func (i *issuer) complete(ctx context.Context, claims map[string]any, address, token string) (map[string]any, error) {
 	ctx, cancel := context.WithTimeout(ctx, keysTimeout)
 	defer cancel()

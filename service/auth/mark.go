@@ -27,7 +27,7 @@ type keyedMAC struct {
 	sum     [sha256.Size]byte
 }
 
-// newMAC returns the New of a sync.Pool of *keyedMAC, pooled because to set a MAC's key costs as much as to compute the MAC.
+// newMAC returns the New of a sync.Pool of *keyedMAC. MACs are pooled, since setting a key costs as much as computing a MAC.
 func newMAC(of func() hash.Hash, key []byte) func() any {
 	return func() any { return &keyedMAC{Hash: hmac.New(of, key)} }
 }

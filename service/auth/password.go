@@ -25,10 +25,10 @@ const (
 )
 
 const (
-	// maxHashings is the most passwords that are hashed at the same time, each by a core and 19 MiB. Purchases need no hashing,
+	// maxHashings is the most passwords that are hashed at the same time, each on one core with 19 MiB. Purchases need no hashing,
 	// and should keep half of the cores while thousands of users log in.
 	maxHashings        = 2
-	maxWaitingHashings = 32 // the calls that may wait besides; the last of them waits for about a second
+	maxWaitingHashings = 32 // the most passwords that wait for their turn; the last of them waits for about a second
 	// What a stored hash may ask for: enough to raise the cost later, too little to exhaust the host.
 	maxStoredMemoryKiB, maxStoredPasses = 64 << 10, 16
 )
@@ -36,7 +36,7 @@ const (
 var errPasswordHash = errors.New("stored password hash is malformed")
 
 // Passwords hashes passwords with argon2id, a bounded number at a time. The error of each method wraps
-// model.ErrUnavailable if too many calls wait already, and ctx's error if ctx ends before the call's turn.
+// model.ErrUnavailable if too many passwords wait already, and ctx's error if ctx ends before the password's turn.
 type Passwords struct {
 	running, inside chan struct{}
 }
@@ -62,7 +62,7 @@ func (p *Passwords) Hash(ctx context.Context, password string) (string, error) {
 	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, a.memoryKiB, a.passes, a.lanes, encode(salt), encode(hash)), nil
 }
 
-// Verify reports whether phc, a hash in PHC string format, is the password's. A malformed phc is an error.
+// Verify reports whether phc, a hash in PHC string format, is the hash of the password. A malformed phc is an error.
 func (p *Passwords) Verify(ctx context.Context, phc, password string) (bool, error) {
 	a, want, err := parsePHC(phc)
 	if err != nil {

@@ -29,7 +29,7 @@ type Paths struct {
 }
 
 // NewPaths creates a Paths. It derives a key of its own from the secret, so that no signature made elsewhere with the
-// same secret is a valid path. now is the clock that decides when a path has expired.
+// same secret is a valid path. "now" is the clock that decides when a path has expired.
 func NewPaths(secret []byte, now func() time.Time) *Paths {
 	return &Paths{sync.Pool{New: newMAC(md5.New, macOf(secret, "path"))}, now}
 }

@@ -14,7 +14,7 @@ type Seals struct{ aead cipher.AEAD }
 
 // NewSeals derives the key from the engine's secret. A text that was sealed under another secret can't be opened.
 func NewSeals(secret []byte) *Seals {
-	// With these lengths none of the three returns an error.
+	// With a key of this length, none of the three functions returns an error.
 	key, _ := hkdf.Key(sha256.New, secret, nil, "flashsale sealed secrets", 32)
 	block, _ := aes.NewCipher(key)
 	aead, _ := cipher.NewGCMWithRandomNonce(block)

@@ -20,11 +20,11 @@ import (
 	"flashsale/model"
 )
 
-// ErrBadToken is wrapped by every error that Verify returns.
+// ErrBadToken is wrapped by every error that Tokens.Verify returns.
 var ErrBadToken = errors.New("bad token")
 
-// maxTokenBytes bounds the tokens that are parsed at all, and maxOutsideBytes those of issuers outside. Tokens from Sign have
-// some 200 bytes. Those of issuers outside may list hundreds of groups.
+// maxTokenBytes bounds the engine's own tokens, and maxOutsideBytes the tokens of issuers outside; a longer token is not parsed.
+// Tokens from Sign have some 200 bytes. Tokens of issuers outside may list hundreds of groups.
 const maxTokenBytes, maxOutsideBytes = 4 << 10, 16 << 10
 
 const (
@@ -34,15 +34,15 @@ const (
 	checkedTokenBytes  = 256 // the memory that a cached token takes besides its own text
 )
 
-// Tokens signs and checks users' bearer tokens: JWTs with HS256, and those that Outside checks. Another program that has the
-// secret may sign as well.
+// Tokens signs and checks users' bearer tokens: JWTs with HS256. It also accepts the tokens that Outside finds valid. Another
+// program that has the secret may sign as well.
 //
 // A token in the exact form that Sign writes for an identity without a stamp is checked each time, without reflection. That
 // takes half a microsecond and stores nothing, however many buyers there are. Libraries check all other tokens. Such a check
 // takes as long as all else that a refused purchase needs, so its result is cached, but only for a valid token: a flood of
 // invalid tokens cannot evict the valid ones.
 type Tokens struct {
-	// Outside checks the tokens that are not signed by HS256; nil: none is accepted. It must be set before the first use.
+	// Outside checks the tokens that are not signed by HS256; nil: no such token is accepted. It must be set before the first use.
 	Outside *Issuers
 
 	secret  []byte
@@ -59,7 +59,7 @@ type checkedToken struct {
 	notBefore, expiresAt time.Time
 }
 
-// NewTokens creates a Tokens. now is the clock that decides when a token has expired.
+// NewTokens creates a Tokens. "now" is the clock that decides when a token has expired.
 func NewTokens(secret []byte, now func() time.Time) *Tokens {
 	return &Tokens{
 		secret: secret, stamps: macOf(secret, "stamp"), now: now,
@@ -103,7 +103,7 @@ func (t *Tokens) Sign(who model.Identity, ttl time.Duration) (token string, expi
 }
 
 // Verify returns the identity of a token. A token without a role is a buyer's. The error wraps ErrBadToken, and also
-// model.ErrUnavailable if the keys of the token's issuer can't be fetched.
+// model.ErrUnavailable if the keys of the token's issuer are missing or too old, and can't be fetched.
 func (t *Tokens) Verify(token string) (model.Identity, error) {
 	if who, ok := t.ours(token); ok {
 		return who, nil
@@ -130,8 +130,8 @@ const (
 	ourExpiryDigits = 11  // of a unix time until the year 5138
 )
 
-// ours is the fast way, without a decoder, for the tokens that nearly all buyers have: those that Sign wrote without a stamp. For an
-// expired or any other token ok is false, and check decides. No claim is read before the signature is checked.
+// ours is the fast way, without a decoder, for the tokens that nearly all buyers have: those that Sign wrote without a stamp. If
+// ok is false, the token has expired or is of another kind, and check decides. No claim is read before the signature is checked.
 func (t *Tokens) ours(token string) (who model.Identity, ok bool) {
 	dot := len(token) - ourSignature - 1
 	if len(token) > ourLongest || dot < len(ourHead) || token[dot] != '.' || token[:len(ourHead)] != ourHead {

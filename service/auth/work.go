@@ -16,7 +16,7 @@ import (
 
 const (
 	workAlgorithm = "SHA-256"
-	workTime      = 30 * time.Minute // for an answer: longer than a slow phone needs for the largest challenge
+	workTime      = 30 * time.Minute // how long a challenge is valid: longer than a slow phone needs for the largest one
 	maxWork       = 2048             // characters of a solution; a genuine one has about 450
 )
 
@@ -37,12 +37,12 @@ type Works struct {
 	now func() time.Time
 }
 
-// NewWorks derives a key of its own from the secret. now decides when a challenge has expired.
+// NewWorks derives a key of its own from the secret. "now" is the clock that decides when a challenge has expired.
 func NewWorks(secret []byte, now func() time.Time) *Works {
 	return &Works{macOf(secret, "work"), now}
 }
 
-// Issue returns a new challenge for a user's entry in a sale. maxNumber is positive.
+// Issue returns a new challenge for a user's entry in a sale. maxNumber must be positive.
 func (w *Works) Issue(userID, saleID string, maxNumber int64) Challenge {
 	var random [24]byte
 	_, _ = rand.Read(random[:]) // never fails
