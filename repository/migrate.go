@@ -25,8 +25,8 @@ type Migration struct {
 	Applied bool
 }
 
-// MigrateUp brings the schema up to date. On MySQL, instances that start together take turns. MigrateUp, MigrateDown and
-// MigrateStatus return an error after a wait of migrateWaitSeconds, or if the database has tables of another program.
+// MigrateUp brings the schema up to date. On MySQL, instances take turns. MigrateUp, MigrateDown and MigrateStatus return an
+// error if their turn does not come within migrateWaitSeconds, or if the database has tables of another program.
 func (s *Store) MigrateUp(ctx context.Context) error {
 	return s.migrate(ctx, func(p *goose.Provider) error {
 		_, err := p.Up(ctx)
@@ -57,7 +57,7 @@ func (s *Store) MigrateStatus(ctx context.Context) ([]Migration, error) {
 	return list, err
 }
 
-// CheckSchema returns an error that says what to do if the database lacks tables, or steps of the schema, of this program.
+// CheckSchema returns an error, which says what to do, if the database lacks steps of this program's schema, or all tables.
 func (s *Store) CheckSchema(ctx context.Context) error {
 	applied, newest, err := s.schema(ctx)
 	if err == nil && applied < newest {
@@ -152,8 +152,8 @@ func (c repeatableConn) ExecContext(ctx context.Context, query string, args []dr
 	return done, err
 }
 
-// underLock runs fn while it holds a named lock of the MySQL server, for which it waits migrateWaitSeconds. If the connection
-// breaks, the server releases the lock.
+// underLock runs fn while it holds a named lock of the MySQL server, for which it waits at most migrateWaitSeconds. If the
+// connection breaks, the server releases the lock.
 func underLock(ctx context.Context, db *sql.DB, fn func() error) (err error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
