@@ -11,7 +11,7 @@ import (
 type attemptBatch struct {
 	attempts []model.Attempt
 	outcomes []model.Outcome
-	open     []int // indexes of attempts
+	open     []int // indexes of attempts that are neither known nor refused
 	closed   []int // indexes of attempts that this batch refused
 	first    map[string]int
 }
@@ -62,7 +62,7 @@ type userLimit struct {
 }
 
 // decide judges the open attempts in the order of arrival. It refuses an attempt with LimitReached if it exceeds one of the
-// limits, and with SoldOut if it wants more units than are left. The others stay open, and count in the limits of their users.
+// limits, and with SoldOut if it wants more units than are left. The others stay open, and count towards their users' limits.
 func (b *attemptBatch) decide(limits []userLimit, available int64) {
 	b.open = slices.DeleteFunc(b.open, func(i int) bool {
 		a := b.attempts[i]

@@ -125,7 +125,7 @@ func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok
 			ofItsSales.units, err = cell[int64](tx, "sum the sales of a campaign",
 				"SELECT COALESCE(SUM(reserved), 0) FROM stock JOIN sales ON sales.id = sale_id WHERE campaign_id = ? AND "+forBuyers, offer.ID)
 		} else if named = append(named, buyersUnits(saleID, &users)); offer.Campaign.ID != "" {
-			// Only users with a row of the campaign are compared. Units of a user without such a row make the two sums differ.
+			// Only users with a row of the campaign are compared. Units of a user without such a row make the sums below differ.
 			err = sums(tx, sumRows/model.MaxVariants, rowsAfter[string]{`SELECT user_id AS place, units, CASE WHEN units = COALESCE((
 				SELECT SUM(units) FROM buyers AS one WHERE one.user_id = buyers.user_id AND one.sale_id IN
 				(SELECT id FROM sales WHERE campaign_id = buyers.sale_id AND ` + forBuyers + `)), 0) THEN 0 ELSE 1 END AS wrong

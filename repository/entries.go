@@ -114,7 +114,7 @@ func (s *Store) EntryOf(ctx context.Context, saleID, userID string) (e model.Lin
 	return e, ok, err
 }
 
-// InLine reports whether a sale is in line. It shares statements as Order does, and returns the same errors.
+// InLine reports whether a sale is in line. Look-ups share statements as with Order, and the errors are those of Order.
 func (s *Store) InLine(ctx context.Context, saleID string) (bool, error) {
 	inLine, err := s.lined.Do(ctx, "", saleID)
 	return inLine, wrap("look whether a sale is in line", err)

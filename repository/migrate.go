@@ -57,7 +57,7 @@ func (s *Store) MigrateStatus(ctx context.Context) ([]Migration, error) {
 	return list, err
 }
 
-// CheckSchema returns an error, which says what to do, if the database lacks steps of this program's schema, or all tables.
+// CheckSchema returns an error, which says what to do, if the database lacks some or all steps of this program's schema.
 func (s *Store) CheckSchema(ctx context.Context) error {
 	applied, newest, err := s.schema(ctx)
 	if err == nil && applied < newest {
@@ -139,8 +139,8 @@ func (r repeatable) Connect(ctx context.Context) (driver.Conn, error) {
 
 type repeatableConn struct{ conn }
 
-// doneBefore are the numbers of the errors by which a server says that what a statement makes is there already, or that what it
-// removes is gone. A server executes such a statement as a whole or not at all.
+// doneBefore are the numbers of errors that mean that what a statement makes is there already, or that what the statement removes
+// is gone. A server executes such a statement as a whole or not at all.
 var doneBefore = []int{1050, 1051, 1060, 1061, 1091}
 
 // ExecContext is part of driver.ExecerContext. It passes over a statement that was executed before.

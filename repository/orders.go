@@ -67,7 +67,7 @@ const closeGrace = time.Second
 
 // Order reads an order, or a rejected order if its id has a durable refusal; ok is false if there is neither. Look-ups that
 // arrive while others are under way share a statement, which starts after they arrived, so that each sees what was committed
-// before it. Order returns model.ErrUnavailable if the database does not answer, if too many look-ups wait, or after Close.
+// before it. Order returns model.ErrUnavailable if the database does not answer, or if too many look-ups wait.
 func (s *Store) Order(ctx context.Context, id string) (order model.Order, ok bool, err error) {
 	found, err := s.lookUps.Do(ctx, "", model.Attempt{ID: id})
 	if err != nil || found == nil {
@@ -108,7 +108,7 @@ func (s *Store) Orders(ctx context.Context, f model.OrderFilter) (list []model.O
 }
 
 // orderNumbers returns a query for the numbers of orders that f selects, the highest first. The only index that begins with the
-// sale has the status next, so a list of all orders of a sale has one part for each status.
+// sale has the status next, so the query for all orders of a sale has one part for each status.
 func (s *Store) orderNumbers(f model.OrderFilter, below int64, limit int) (query string, args []any) {
 	index, statuses := "", []model.OrderStatus{f.Status}
 	switch { // without the index, the databases sometimes read all orders of a sale, or all newer orders

@@ -302,7 +302,7 @@ func (s *Store) RefundFailed(ctx context.Context, provider, txnID string) (again
 	return again, wrap("record that a refund has failed", err)
 }
 
-// newTransaction returns the row for a new transaction: that of the payment or, if that row has a transaction, an inserted copy.
+// newTransaction returns the row for a new transaction: the payment's own row or, if that has a transaction already, a new copy.
 func newTransaction(tx *gorm.DB, report model.Report) (model.Payment, error) {
 	row, _, err := findPayment(tx, "payments.id = ?", report.PaymentID())
 	if err != nil || row.ProviderTxnID == "" {

@@ -27,7 +27,7 @@ func (s *Store) LeaseRefusals(ctx context.Context, saleIDs []string) (leases map
 			SaleID                string
 			GateVersion, Refusals int64
 		}
-		// A row is locked while units come back. A time stamp in the future is from before the clock was set back, and is ignored.
+		// A row is locked while units come back. A time stamp in the future, from before the clock was set back, is ignored.
 		err := tx.Raw(`SELECT sale_id, gate_version, (SELECT COUNT(*) FROM refusals WHERE refusals.sale_id = stock.sale_id) AS refusals
 			FROM stock WHERE sale_id IN ? AND available = 0 AND lined < 2 AND returning_at_ms NOT BETWEEN `+now+" - ? AND "+now+s.skipLocked(),
 			saleIDs, returnNotice.Milliseconds()).Scan(&rows).Error

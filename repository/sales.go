@@ -167,8 +167,8 @@ func (s *Store) SaleByCode(ctx context.Context, code string) (string, error) {
 	return cell[string](s.read.WithContext(ctx), "read a short link", "SELECT id FROM sales WHERE code = ?", code)
 }
 
-// CreateSale inserts a sale, its stock and, if the sale has one, its line. The whole quota is available or, in the modes line and
-// draw, reserved for the line. The gate has one shard if sale.Shards is 0.
+// CreateSale inserts a sale, its stock and, if the sale has one of its own, its line. The whole quota is available or, in the
+// modes line and draw, reserved for the line. The gate has one shard if sale.Shards is 0.
 func (s *Store) CreateSale(ctx context.Context, sale model.Sale, quota int64, actor string) error {
 	return s.transact(ctx, func(tx *gorm.DB) error { return s.createSale(tx, sale, quota, actor) })
 }
@@ -198,7 +198,7 @@ func (s *Store) createSale(tx *gorm.DB, sale model.Sale, quota int64, actor stri
 }
 
 // ChangeSale applies a change and returns the changed sale. It raises the version of the stock row, so that a writer that judged
-// the old sale loses its race. The verdict is Accepted; otherwise nothing is changed, and it is NotFound; QuotaChanged if the
+// the old sale loses its race. The verdict is Accepted or, if nothing is changed, one of these: NotFound; QuotaChanged if the
 // quota is not change.IfQuota; BadRequest, with the sale as it is, if the quota would exceed change.MostQuota; the refusal of
 // change.Edit; or Ended or EntriesClosed of changeLine.
 func (s *Store) ChangeSale(ctx context.Context, change model.SaleChange) (offer model.Offer, verdict model.Verdict, err error) {

@@ -12,7 +12,7 @@ import (
 )
 
 // Settle writes admitted attempts on one sale as orders, or refuses them durably, in one transaction. The outcomes, orders or
-// refusals with their reasons, are in the order of the entries; an attempt that was settled before keeps its own. model.ErrBroken
+// refusals with their reasons, are in the order of the entries; an attempt that was settled before keeps its outcome. ErrBroken
 // means that this batch can never be settled. After any other error the result is unknown, and the caller tries again.
 func (s *Store) Settle(ctx context.Context, saleID string, entries []model.Entry) (outcomes []model.Outcome, err error) {
 	ctx, end := s.observe.Begin(ctx, observe.Step{
@@ -20,8 +20,8 @@ func (s *Store) Settle(ctx context.Context, saleID string, entries []model.Entry
 	})
 	defer func() { end(err) }()
 	// The gate has judged the entries, so nearly always all are new and fit. Otherwise each entry is judged. The stock row is the
-	// most contended one, so it is changed last, and a constraint ensures that there are enough units. If too few are left, it is
-	// locked before orders are written, and the units left go to the entries in the order of admission.
+	// most contended one, so it is changed last, and a constraint ensures that there are enough units. If too few are left, the
+	// row is locked before orders are written, and the units left go to the entries in the order of admission.
 	attempts, from := attemptsOf(entries), fromStream(entries)
 	outcomes, err = s.sellNew(ctx, newBatch(attempts, nil), from)
 	if errors.Is(err, errNotNew) {
