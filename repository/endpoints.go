@@ -147,8 +147,8 @@ func (s *Store) FinishDelivery(ctx context.Context, d model.Delivery, pause time
 	return wrap("record a delivery", err)
 }
 
-// NoteDelivery records a delivery that was repeated by hand, and returns its id. If the endpoint has taken the events, and they,
-// or the last of them, are the next that it lacks, it goes on behind them without a pause.
+// NoteDelivery records a delivery that was repeated by hand, and returns its id. If the endpoint has taken the events, and the
+// next event that it lacked is among them, it goes on behind them without a pause.
 func (s *Store) NoteDelivery(ctx context.Context, d model.Delivery) (id int64, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		if id, err = noteDelivery(tx, d); err != nil || !d.Delivered() {
