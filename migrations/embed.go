@@ -1,13 +1,13 @@
 // Package migrations holds the schema as numbered SQL, once for MySQL and once for SQLite.
 // A file that has been applied anywhere keeps its meaning for ever.
 //
-// MySQL commits each statement that makes, alters or drops a table at once. A step that broke off is run again from the start,
-// and repository/migrate.go passes over what is done. A statement that changes rows must change nothing when it is repeated.
+// MySQL commits at once each statement that makes, alters or drops a table. A step that broke off is run again from the start,
+// and repository/migrate.go passes over what was done. A statement that changes rows must change nothing when it is repeated.
 package migrations
 
 import "embed"
 
-// FS has the folders mysql and sqlite, twins file by file.
+// FS has the folders mysql and sqlite. Each file in one of them has a twin with the same name in the other.
 //
 //go:embed mysql/*.sql sqlite/*.sql
 var FS embed.FS

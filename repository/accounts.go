@@ -26,7 +26,7 @@ func (s *Store) createAccount(db *gorm.DB, a model.Account) (ok bool, err error)
 	return err == nil, wrap("create account", err)
 }
 
-// SetPassword replaces the password hash of the user with this name. It changes nothing if there is none.
+// SetPassword replaces the password hash of the user with this name. It changes nothing if there is no such user.
 func (s *Store) SetPassword(ctx context.Context, name, hash string) error {
 	return s.update(ctx, "set password", "UPDATE users SET password_hash = ? WHERE name = ?", hash, name)
 }
@@ -62,8 +62,8 @@ func (s *Store) CreateStaff(ctx context.Context, a model.Account, actor string) 
 	return ok, err
 }
 
-// ChangeStaff gives a member of the staff, or a key, another role, unless role is empty, and another hash of the password or of
-// the key, unless hash is empty. It returns the changed account; ok is false if no account of the staff has this name.
+// ChangeStaff changes an account of the staff, which is a member or a key: its role, unless "role" is empty, and the hash of its
+// password or key, unless "hash" is empty. It returns the changed account; ok is false if no account of the staff has this name.
 func (s *Store) ChangeStaff(ctx context.Context, name string, role model.Role, hash, actor string) (account model.Account, ok bool, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		if account, ok, err = s.lockStaff(tx, name); err != nil || !ok {
@@ -80,7 +80,7 @@ func (s *Store) ChangeStaff(ctx context.Context, name string, role model.Role, h
 	return account, ok, wrap("change "+name, err)
 }
 
-// RemoveStaff removes a member of the staff, or a key, and returns its account; ok is false if none has this name.
+// RemoveStaff removes a member of the staff, or a key, and returns the account; ok is false if no such account has this name.
 func (s *Store) RemoveStaff(ctx context.Context, name, actor string) (account model.Account, ok bool, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		if account, ok, err = s.lockStaff(tx, name); err != nil || !ok {

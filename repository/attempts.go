@@ -11,13 +11,13 @@ import (
 type attemptBatch struct {
 	attempts []model.Attempt
 	outcomes []model.Outcome
-	open     []int // indexes of attempts
+	open     []int // indexes of attempts that are neither known nor refused
 	closed   []int // indexes of attempts that this batch refused
 	first    map[string]int
 }
 
-// newBatch makes a batch in which every attempt whose id is in known has its answer, see Attempt.Replay. Of several other
-// attempts with the same id only the first one is open; answered gives the others their outcome.
+// newBatch makes a batch in which every attempt whose id is in "known" has its answer, see Attempt.Replay. Of several other
+// attempts with the same id only the first one is open; the others get their outcome from the method answered.
 func newBatch(attempts []model.Attempt, known map[string]model.Outcome) *attemptBatch {
 	b := &attemptBatch{
 		attempts: attempts, outcomes: make([]model.Outcome, len(attempts)),
@@ -61,8 +61,8 @@ type userLimit struct {
 	units map[string]int
 }
 
-// decide judges the open attempts in the order of arrival. It refuses with LimitReached those that exceed one of the limits, and
-// with SoldOut those that want more than the units left. The others stay open; it adds their units to what their users hold.
+// decide judges the open attempts in the order of arrival. It refuses an attempt with LimitReached if it exceeds one of the
+// limits, and with SoldOut if it wants more units than are left. The others stay open, and count towards their users' limits.
 func (b *attemptBatch) decide(limits []userLimit, available int64) {
 	b.open = slices.DeleteFunc(b.open, func(i int) bool {
 		a := b.attempts[i]
@@ -94,7 +94,7 @@ func (b *attemptBatch) refuseRest(verdict model.Verdict) {
 	b.open = nil
 }
 
-// accept returns the orders that the open attempts become, and makes them the outcomes of the attempts. It stores nothing.
+// accept makes an order of each open attempt, as the outcome of the attempt, and returns the orders. It stores nothing.
 func (b *attemptBatch) accept(from supply) []*model.Order {
 	orders := make([]*model.Order, len(b.open))
 	for at, i := range b.open {
@@ -114,8 +114,8 @@ func (b *attemptBatch) accept(from supply) []*model.Order {
 	return orders
 }
 
-// answered returns the outcomes of a decided batch. An attempt with the id of an earlier one in the batch gets the outcome of
-// that one, see Attempt.Replay.
+// answered returns the outcomes of a decided batch. If an earlier attempt of the batch has the same id, an attempt gets the
+// outcome of the earlier one, as Attempt.Replay returns it.
 func (b *attemptBatch) answered() []model.Outcome {
 	for i, a := range b.attempts {
 		if first, ok := b.first[a.ID]; ok && first != i {

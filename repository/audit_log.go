@@ -18,7 +18,7 @@ import (
 // detailLength is the length of the column detail, in characters.
 const detailLength = 1000
 
-// Log adds an entry to the audit log: what an operator did, or what the engine found or repaired. detail is cut to detailLength.
+// Log adds an entry to the audit log: what an operator did, or the engine found or repaired. It cuts "detail" to detailLength.
 func (s *Store) Log(ctx context.Context, actor, action, subject, detail string) error {
 	return wrap("log "+action, s.run(s.write.WithContext(ctx), s.logging(actor, action, subject, detail)))
 }
@@ -42,12 +42,12 @@ func (s *Store) Operations(ctx context.Context, subject, cursor string, limit in
 	list, err = scan(s.read.WithContext(ctx), "list operations", func(e *model.AuditEntry) []any {
 		return []any{millis(&e.At), &e.Actor, &e.Action, &e.Detail, &id}
 	}, "SELECT at_ms, actor, action, detail, id FROM audit_log WHERE subject = ? AND id < ? ORDER BY id DESC LIMIT ?", subject, before, limit+1)
-	list, next = cut(list, limit, func(*model.AuditEntry) string { return strconv.FormatInt(id+1, 10) }) // id: the row behind the page
+	list, next = cut(list, limit, func(*model.AuditEntry) string { return strconv.FormatInt(id+1, 10) }) // the next page begins with the last row read
 	return list, next, err
 }
 
-// Lease gives holder the named lease for ttl by the database's clock, or extends it. It returns false if another holder has it. A
-// lease that ends more than ttl from now was given before the clock was set back, and counts as expired.
+// Lease gives "holder" the named lease for the time "ttl" by the database's clock, or extends it; false: another holder has it. A
+// lease that ends more than "ttl" from now was given before the clock was set back, and counts as expired.
 func (s *Store) Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error) {
 	db, now := s.write.WithContext(ctx), s.nowMillis()
 	err := s.run(db, do(s.insertIgnore()+" INTO leases (name, holder, until_ms) VALUES (?, '', 0)", name),

@@ -10,8 +10,8 @@ import (
 	"flashsale/model"
 )
 
-// CreateCampaign inserts a campaign and its sales, at least one, all of whose units are still to be sold. If the sales have a
-// line, or may get one, it also inserts the sale with the campaign's id that has their line, see Sale.LineID.
+// CreateCampaign inserts a campaign and its sales, of which there is at least one. None of their units is sold yet. If the sales
+// have a line, or may get one, CreateCampaign also inserts the sale that has this line, under the campaign's id, see Sale.LineID.
 func (s *Store) CreateCampaign(ctx context.Context, campaign model.Campaign, sales []model.NewSale, actor string) error {
 	err := s.transact(ctx, func(tx *gorm.DB) error {
 		err := tx.Exec("INSERT INTO campaigns (id, title, description, image_url, limit_per_user, created_at_ms) VALUES (?, ?, ?, ?, ?, "+s.nowMillis()+")",
@@ -71,11 +71,11 @@ func (s *Store) AddToCampaign(
 	return verdict, wrap("add a sale to campaign "+campaignID, err)
 }
 
-// salesOfCampaign is the SQL after WHERE for the sales of a campaign in their order, without the one that has only the line.
+// salesOfCampaign is the SQL after WHERE for the sales of a campaign in their order, without the sale that only has their line.
 const salesOfCampaign = "sales.campaign_id = ? AND " + forBuyers + " ORDER BY place"
 
-// ChangeCampaign applies a change to a campaign, to all its sales and to the one that has its line, or changes nothing. The
-// verdict is Accepted; NotFound; the refusal of change.Edit or change.EditSale; or that of changeLine.
+// ChangeCampaign applies a change to a campaign, to all its sales and to the sale that has their line, or changes nothing. The
+// verdict is Accepted; NotFound; the refusal of change.Edit or change.EditSale; or Ended or EntriesClosed of changeLine.
 func (s *Store) ChangeCampaign(ctx context.Context, change model.CampaignChange) (verdict model.Verdict, err error) {
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		if _, _, err := s.lockLine(tx, change.CampaignID); err != nil { // the line before the stock, as in ChangeSale

@@ -26,7 +26,7 @@ type contents struct {
 	index string // the SQL that makes a SELECT of orders use orders_status
 }
 
-// GateContents opens a snapshot of what a new gate needs, for the caller to close; ok is false if there is no such sale.
+// GateContents opens a snapshot of what a new gate needs, which the caller must close; ok is false if there is no such sale.
 func (s *Store) GateContents(ctx context.Context, saleID string) (c model.GateContents, ok bool, err error) {
 	ctx, end := s.observe.Begin(ctx, observe.Step{Name: observe.ReadContents})
 	defer func() { end(err) }()
@@ -50,7 +50,7 @@ func (c *contents) Buyers(ctx context.Context) iter.Seq2[[]model.Buyer, error] {
 }
 
 // Known is part of model.GateContents. A lost attempt is left out: its quantity is unknown, so the gate could not tell whether a
-// request repeats it. If the stream still has the attempt's entry, the settle refuses the entry and credits the gate.
+// request repeats it. If the stream still has its entry, the settle refuses the entry, and the gate gets the units back.
 func (c *contents) Known(ctx context.Context) iter.Seq2[[]model.Known, error] {
 	db, what := c.tx.WithContext(ctx), "read the known attempts of sale "+c.offer.ID
 	fields := func(k *model.Known) []any { return []any{&k.ID, &k.UserID, &k.Quantity} }
@@ -73,7 +73,7 @@ func (c *contents) Known(ctx context.Context) iter.Seq2[[]model.Known, error] {
 // ended it already, because it was idle while the stream was read.
 func (c *contents) Close() { _ = c.tx.Rollback() }
 
-// Buyers returns the users with live units of a sale, by their ids, in pages, each of which is as of the time when it is read.
+// Buyers returns the users with live units of a sale, in the order of their ids. Each page is as of the time when it is read.
 func (s *Store) Buyers(ctx context.Context, saleID string) iter.Seq2[[]model.Buyer, error] {
 	return buyers(s.read.WithContext(ctx), saleID)
 }
@@ -125,7 +125,7 @@ func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok
 			ofItsSales.units, err = cell[int64](tx, "sum the sales of a campaign",
 				"SELECT COALESCE(SUM(reserved), 0) FROM stock JOIN sales ON sales.id = sale_id WHERE campaign_id = ? AND "+forBuyers, offer.ID)
 		} else if named = append(named, buyersUnits(saleID, &users)); offer.Campaign.ID != "" {
-			// Only users with a row of the campaign are counted. A user who has units in a sale but no such row makes the sums differ.
+			// Only users with a row of the campaign are compared. Units of a user without such a row make the sums below differ.
 			err = sums(tx, sumRows/model.MaxVariants, rowsAfter[string]{`SELECT user_id AS place, units, CASE WHEN units = COALESCE((
 				SELECT SUM(units) FROM buyers AS one WHERE one.user_id = buyers.user_id AND one.sale_id IN
 				(SELECT id FROM sales WHERE campaign_id = buyers.sale_id AND ` + forBuyers + `)), 0) THEN 0 ELSE 1 END AS wrong
@@ -166,8 +166,8 @@ func buyersUnits(saleID string, into *sum) rowsAfter[string] {
 	}
 }
 
-// rowsAfter is a query of the rows with a place above after, in the order of the places. Its rows are (place, units, wrong);
-// wrong is 1 if the row contradicts another table. Its arguments are after and, behind it, the others.
+// rowsAfter is a query of the rows whose place is above "after", in the order of the places. Its rows are (place, units, wrong),
+// where wrong is 1 if the row contradicts another table, and else 0. Its arguments are "after" and then "others".
 type rowsAfter[K any] struct {
 	query  string
 	after  K
@@ -177,8 +177,8 @@ type rowsAfter[K any] struct {
 
 type sum struct{ rows, units, wrong int64 }
 
-// sums adds the rows of each query, their units and their errors to what into points to. Each of its statements reads a page of
-// every query that has rows left, at most rowsAtOnce rows in all.
+// sums adds the number of rows of each query, their units, and the number of wrong rows to the sum to which the query's "into"
+// points. Each of its statements reads a page of every query that has rows left, at most rowsAtOnce rows in all.
 func sums[K any](tx *gorm.DB, rowsAtOnce int64, queries ...rowsAfter[K]) error {
 	for len(queries) > 0 {
 		texts, args, most := make([]string, len(queries)), []any(nil), rowsAtOnce/int64(len(queries))

@@ -33,22 +33,22 @@ import (
 )
 
 const (
-	dialTimeout = 3 * time.Second
-	// ioTimeout is after how long a connection to MySQL is closed whose server does not answer. It is longer than the two
+	dialTimeout = 3 * time.Second // after this time a server that hangs is given up
+	// ioTimeout is the time after which a connection is closed if its MySQL server does not answer. It is longer than the two
 	// limits below, so that the server itself ends a slow statement first.
 	ioTimeout        = 10 * time.Second
 	statementSeconds = 5 // the time limit of a SELECT on MySQL, and of every statement on MariaDB
-	lockWaitSeconds  = 3 // of a statement on MySQL that waits for a row lock; then the transaction is tried again
-	// idleSeconds is after how long MariaDB ends a transaction that is idle between two statements. Otherwise the row locks of
+	lockWaitSeconds  = 3 // the time limit of a wait for a row lock; after it the transaction is tried again
+	// idleSeconds is how long a transaction may be idle between two statements before MariaDB ends it. Otherwise the row locks of
 	// an instance that hangs would block all others. No healthy instance pauses nearly as long.
 	idleSeconds   = 4
 	connLifetime  = 10 * time.Minute // limits the age of a connection, so that a pool follows a failover behind one address
 	sqliteReaders = 4                // connections that read beside the single writer that SQLite allows
-	// transactionTries bounds the tries of a transaction if others are in its way, as by a deadlock or a lock wait. Mostly one
-	// of the others succeeds meanwhile, so a few tries suffice. On a Galera cluster the bound is clusterTries: each transaction
-	// of another node that changes the same row ends this one, but at once, so that each try is short.
+	// transactionTries bounds the tries of a transaction if others are in its way, for example by a deadlock. Mostly one of the
+	// others succeeds meanwhile, so a few tries suffice. On a Galera cluster more are allowed, clusterTries: each transaction of
+	// another node that changes the same row ends this one. It does so at once, so each try is short.
 	transactionTries, clusterTries = 8, 20
-	// retryPause is the longest pause before the first repeat. The limit doubles with each repeat, up to 32 times retryPause.
+	// retryPause is the longest pause before the first repeat. This limit doubles with each repeat, up to 32 times retryPause.
 	// The pause is a random time between zero and the limit, so that transactions that collided do not collide again.
 	retryPause = 2 * time.Millisecond
 )
@@ -63,7 +63,7 @@ type Store struct {
 	hosts   *hosts                         // nil: the address does not name several servers
 	galera  bool                           // the server is a node of a Galera cluster
 	lock    chan struct{}                  // held by each writing transaction; nil: no lock, see Exclusive
-	mysql   *servers                       // MySQL: without the limits on a statement's time, for migrations
+	mysql   *servers                       // MySQL: the servers, without limits on a statement's time, for migrations
 	open    func(driver.Connector) *sql.DB // MySQL: makes a pool
 
 	observe   observe.All
@@ -75,18 +75,19 @@ type Store struct {
 
 // Open connects to `sqlite:PATH` or `mysql://user:pass@host:port/db`. maxConns is the most connections to MySQL. Open creates the
 // folder of an SQLite file, but no tables: MigrateUp makes these. An address of MySQL may name several servers, as
-// host:port,host:port, of which the store uses the first one that takes writes, see hosts, and may have parameters:
-//   - tls=true encrypts connections and checks the server's certificate, tls=skip-verify does not check the certificate,
-//     and tls=preferred does not check it either and encrypts only if the server can.
+// host:port,host:port. Of these the store uses the first one that takes writes, see hosts. An address of MySQL may have
+// parameters:
+//   - tls=true encrypts connections and checks the server's certificate. tls=skip-verify encrypts without the check.
+//     tls=preferred encrypts without the check, and only if the server can.
 //   - tls-ca is a file with the authorities that may have signed the server's certificate, instead of the machine's. It implies
-//     tls=true, and excludes the other two values.
+//     tls=true, and excludes the other two values of tls.
 //   - tls-cert and tls-key are files with the certificate of this client and its key. They imply tls=true if tls is not given.
-//   - socket is the path of the server's socket, instead of a host.
+//   - socket is the path of the server's socket, instead of a host. It excludes the other parameters.
 func Open(ctx context.Context, address string, maxConns int) (*Store, error) {
 	return OpenBy(ctx, address, maxConns, sql.OpenDB)
 }
 
-// OpenBy is Open with connection pools made by open, so that a caller can observe the statements.
+// OpenBy is Open, but the function "open" makes the connection pools, so that a caller can observe the statements.
 func OpenBy(ctx context.Context, address string, maxConns int, open func(driver.Connector) *sql.DB) (s *Store, err error) {
 	if path, ok := strings.CutPrefix(address, "sqlite:"); ok {
 		s, err = openSQLite(ctx, path, open)
@@ -101,8 +102,8 @@ func OpenBy(ctx context.Context, address string, maxConns int, open func(driver.
 	return s, nil
 }
 
-// sqliteConnector makes connections to SQLite, whose driver provides no driver.Connector. The driver is the registered one, since
-// it has the functions that tests add to SQLite.
+// sqliteConnector makes connections to SQLite, whose driver provides no driver.Connector. It uses the driver that is registered
+// with database/sql, since tests add functions of SQL to that driver.
 type sqliteConnector struct {
 	driver driver.Driver
 	dsn    string
@@ -134,7 +135,7 @@ func openSQLite(ctx context.Context, path string, open func(driver.Connector) *s
 	return s, nil
 }
 
-// overPool returns GORM over a pool of at most conns connections, with which the dialector was made.
+// overPool returns GORM over a pool, with which the dialector was made, and limits the pool to "conns" connections.
 func overPool(ctx context.Context, dialector gorm.Dialector, pool *sql.DB, conns int) (*gorm.DB, error) {
 	pool.SetMaxOpenConns(conns)
 	pool.SetMaxIdleConns(conns)
@@ -157,7 +158,8 @@ func overPool(ctx context.Context, dialector gorm.Dialector, pool *sql.DB, conns
 	return db, wrap("reach the database", pool.PingContext(ctx))
 }
 
-// outages is a dialect that wraps an error in model.ErrUnavailable unless the statement itself causes it, see broken.
+// outages is a dialect that wraps two kinds of errors in model.ErrUnavailable: those of the connection, and those of the database
+// that may be temporary, see broken.
 type outages struct{ gorm.Dialector }
 
 // Translate is part of gorm.ErrorTranslator.
@@ -183,8 +185,8 @@ func outage(err error) bool {
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// Exclusive returns a Store of the same database whose writing transactions each hold lock, a channel with room for one. The
-// strategy mutex relies on this lock alone: no release or settle may change the stock between its read and its write.
+// Exclusive returns a Store of the same database whose writing transactions each hold "lock", a channel with room for one. The
+// strategy mutex holds the same lock from its read to its write, so no release or settle changes the stock between the two.
 func (s *Store) Exclusive(lock chan struct{}) *Store {
 	locked := *s
 	locked.lock = lock
@@ -216,8 +218,8 @@ func (s *Store) Pools() map[string]*sql.DB {
 // errReadOnly means that the database accepts no writes, for example because it was the primary and is now a replica.
 var errReadOnly = fmt.Errorf("%w: the database is read-only", model.ErrUnavailable)
 
-// Ping checks that the database answers and, on MySQL, that it accepts writes; otherwise Ping also closes the idle connections,
-// and returns model.ErrUnavailable.
+// Ping checks that the database answers and, on MySQL, that it accepts writes. If it accepts none, Ping closes the idle
+// connections and returns model.ErrUnavailable.
 func (s *Store) Ping(ctx context.Context) error {
 	if s.sqlite {
 		return s.readers.PingContext(ctx)
@@ -266,7 +268,7 @@ func (s *Store) insertIgnore() string { return s.dialect("INSERT IGNORE", "INSER
 
 // transact runs fn in one transaction. It repeats the transaction if another one was in the way (see passing), or if the driver
 // gives up the connection, for example because the server has become read-only. After the last try it returns
-// model.ErrUnavailable. If the commit fails with any other error, the transaction may have been committed.
+// model.ErrUnavailable. If the commit fails with an error that is not repeated, the transaction may have been committed.
 func (s *Store) transact(ctx context.Context, fn func(tx *gorm.DB) error) error {
 	return s.repeat(ctx, func() error { return s.write.WithContext(ctx).Transaction(fn) })
 }
@@ -302,7 +304,7 @@ func (s *Store) repeat(ctx context.Context, transaction func() error) (err error
 // errTakenBack rolls back a transaction that must change nothing. It never leaves this package.
 var errTakenBack = errors.New("taken back")
 
-// decide is transact for an fn with a verdict, which a refusal rolls back. If fn returns units to a sale on which instances
+// decide is transact for an fn that returns a verdict; a refusal rolls back. If fn returns units to a sale on which instances
 // refuse requests from memory, decide rolls back, waits until their leases have ended, at most refusalLease, and runs fn again.
 func (s *Store) decide(ctx context.Context, fn func(tx *gorm.DB) (model.Verdict, error)) (verdict model.Verdict, err error) {
 	for {

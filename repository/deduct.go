@@ -44,8 +44,9 @@ func (s *Store) deduct(ctx context.Context, saleID string, attempts []model.Atte
 	return outcomes, wrap("deduct on sale "+saleID, err)
 }
 
-// DeductLocked takes an attempt's units under a lock on the stock row, which it takes last, since all other buyers of the sale
-// wait for it. If an operator has changed the sale since its terms were read, it begins again. The outcomes are those of Deduct.
+// DeductLocked takes an attempt's units under a lock on the stock row. It locks this row last, since all other buyers of the sale
+// wait for the lock. If an operator has changed the sale since its terms were read, DeductLocked begins again. The outcomes are
+// those of Deduct.
 func (s *Store) DeductLocked(ctx context.Context, a model.Attempt) (outcome model.Outcome, err error) {
 	err = underTerms(func() error {
 		from := supply{guard: byLock, source: model.FromDatabase}
@@ -91,9 +92,9 @@ func first(outcomes []model.Outcome, err error) (model.Outcome, error) {
 	return outcomes[0], nil
 }
 
-// judgeOutside decides attempts by terms that were read before, without a transaction, so that a refusal, the most frequent
-// answer in a rush, writes nothing. If the sale does not exist, does not sell now or has no units left, it refuses all attempts
-// that are not known; otherwise these stay open.
+// judgeOutside decides attempts outside a transaction, by terms that were read before, so that a refusal, the most frequent
+// answer in a rush, writes nothing. If the sale does not exist, does not sell now or has no units left, judgeOutside refuses all
+// attempts that are not known. Otherwise these stay open.
 func (s *Store) judgeOutside(ctx context.Context, saleID string, attempts []model.Attempt, from supply) (*attemptBatch, error) {
 	db := s.read.WithContext(ctx)
 	known, err := s.knownOutcomes(db, attempts)

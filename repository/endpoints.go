@@ -36,8 +36,8 @@ func endpoints(db *gorm.DB, where string, args ...any) ([]model.Endpoint, error)
 		FROM endpoints WHERE `+where, args...)
 }
 
-// CreateEndpoint makes an endpoint that gets the events from now on, from the id, URL, rate and secret of e. ok is false if there
-// are already as many endpoints as most allows.
+// CreateEndpoint makes an endpoint with the id, URL, rate and secret of e, and the endpoint gets the events from now on. ok is
+// false, and nothing is made, if there are already as many endpoints as "most" allows.
 func (s *Store) CreateEndpoint(ctx context.Context, e model.Endpoint, most int, actor string) (made model.Endpoint, ok bool, err error) {
 	for more := true; more; { // the events that are committed already get their places first
 		if more, err = s.NumberEvents(ctx); err != nil {
@@ -68,8 +68,8 @@ func (s *Store) CreateEndpoint(ctx context.Context, e model.Endpoint, most int, 
 // oldSecretTime is how long messages are also signed with the old secret after the secret was changed.
 const oldSecretTime = 24 * time.Hour
 
-// ChangeEndpoint changes an endpoint and returns the changed one; ok is false if there is none. An endpoint that is switched on
-// again goes on behind the last event that it has taken.
+// ChangeEndpoint changes an endpoint and returns the changed one; ok is false if there is no such endpoint. An endpoint that is
+// switched on again goes on behind the last event that it has taken.
 func (s *Store) ChangeEndpoint(ctx context.Context, id string, c model.EndpointChange, actor string) (e model.Endpoint, ok bool, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		if e, ok, err = one(endpoints(tx, "id = ?"+s.forUpdate(), id)); err != nil || !ok {
@@ -108,8 +108,8 @@ func (s *Store) RemoveEndpoint(ctx context.Context, id, actor string) (ok bool, 
 	return ok, wrap("remove an endpoint", err)
 }
 
-// TakeEndpoint reserves an endpoint for this instance, for the time of lease, and returns the endpoint. ok is false if there is
-// none, or if the endpoint is reserved, is not on or is in a pause.
+// TakeEndpoint reserves an endpoint for this instance, for the time "lease", and returns the endpoint. ok is false if there is no
+// such endpoint, or if it is reserved, is not on or is in a pause.
 func (s *Store) TakeEndpoint(ctx context.Context, id string, lease time.Duration) (e model.Endpoint, ok bool, err error) {
 	db, now := s.write.WithContext(ctx), s.nowMillis()
 	changed, err := exec(db, "reserve an endpoint", "UPDATE endpoints SET leased_until_ms = "+now+" + ? WHERE id = ? AND state = ?"+
@@ -120,12 +120,12 @@ func (s *Store) TakeEndpoint(ctx context.Context, id string, lease time.Duration
 	return one(endpoints(db, "id = ?", id))
 }
 
-// FreeEndpoint ends the reservation of an endpoint to which nothing was sent, and the batch under way.
+// FreeEndpoint ends a reservation during which nothing was sent, and also ends the endpoint's batch under way.
 func (s *Store) FreeEndpoint(ctx context.Context, id string) error {
 	return s.update(ctx, "free an endpoint", "UPDATE endpoints SET sending_to = 0, leased_until_ms = 0 WHERE id = ?", id)
 }
 
-// SendTo records the last event of the batch that is about to be sent, so that each try sends the same events; 0 ends a batch.
+// SendTo records the last event of the batch that is about to be sent, so that each try sends the same events; 0 means no batch.
 func (s *Store) SendTo(ctx context.Context, id string, last int64) error {
 	return s.update(ctx, "begin a delivery", "UPDATE endpoints SET sending_to = ? WHERE id = ?", last, id)
 }
@@ -147,8 +147,8 @@ func (s *Store) FinishDelivery(ctx context.Context, d model.Delivery, pause time
 	return wrap("record a delivery", err)
 }
 
-// NoteDelivery records a delivery that was repeated by hand, and returns its id. If the endpoint has taken the events and lacked
-// them until then, it goes on behind them without a pause.
+// NoteDelivery records a delivery that was repeated by hand, and returns its id. If the endpoint has taken the events, and the
+// next event that it lacked is among them, it goes on behind them without a pause.
 func (s *Store) NoteDelivery(ctx context.Context, d model.Delivery) (id int64, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		if id, err = noteDelivery(tx, d); err != nil || !d.Delivered() {
@@ -170,7 +170,7 @@ func noteDelivery(tx *gorm.DB, d model.Delivery) (id int64, err error) {
 	return res.LastInsertId()
 }
 
-// Deliveries lists at most limit deliveries of an endpoint whose ids are smaller than below, the newest first.
+// Deliveries lists at most "limit" deliveries of an endpoint, with ids smaller than "below", the newest first.
 func (s *Store) Deliveries(ctx context.Context, endpointID string, below int64, limit int) ([]model.Delivery, error) {
 	return deliveries(s.read.WithContext(ctx), "endpoint_id = ? AND id < ? ORDER BY id DESC LIMIT ?", endpointID, below, limit)
 }

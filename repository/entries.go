@@ -11,9 +11,9 @@ import (
 	"flashsale/model"
 )
 
-// Enter makes entries in a sale's line for the users of wishes, or finds those that they have: a user has one entry in a sale. It
-// uses only the user and the quantity of a wish. The entries are in the order of the wishes. The verdict is about users who had
-// none: Accepted, or, with empty entries, NotFound, NotStarted, Ended, NoLine or EntriesClosed.
+// Enter makes entries in a sale's line for the users in "wishes", or finds those that they have: a user has one entry in a sale.
+// It uses only the user and the quantity of a wish. The entries are in the order of the wishes. The verdict is about the users
+// who had no entry: Accepted; or NotFound, NotStarted, Ended, NoLine or EntriesClosed, and then their entries are empty.
 func (s *Store) Enter(ctx context.Context, saleID string, wishes []model.LineEntry) (entries []model.LineEntry, verdict model.Verdict, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		line, ok, err := s.lockLine(tx, saleID)
@@ -26,7 +26,7 @@ func (s *Store) Enter(ctx context.Context, saleID string, wishes []model.LineEnt
 		if err != nil {
 			return err
 		}
-		known := byKey(rows, func(e model.LineEntry) string { return e.UserID }) // their calls were not read
+		known := byKey(rows, func(e model.LineEntry) string { return e.UserID }) // without their calls
 		var now time.Time
 		if verdict, now, err = s.mayEnter(tx, saleID, line, ok); err != nil {
 			return err
@@ -47,7 +47,7 @@ func (s *Store) Enter(ctx context.Context, saleID string, wishes []model.LineEnt
 		if len(values) == 0 {
 			return nil
 		}
-		// MySQL assigns from left to right, so what depends on the old number comes first.
+		// MySQL assigns from left to right, so what depends on the old value of "entries" comes first.
 		numbered := do("UPDATE sale_lines SET first_at_ms = CASE entries WHEN 0 THEN ? ELSE first_at_ms END, entries = ? WHERE sale_id = ?",
 			now.UnixMilli(), next, saleID)
 		return s.run(tx, append(s.inserting("entries (sale_id, number, user_id, quantity, state, entered_at_ms)", places(6), values, ""), numbered)...)
@@ -55,12 +55,12 @@ func (s *Store) Enter(ctx context.Context, saleID string, wishes []model.LineEnt
 	return entries, verdict, wrap("enter the line of sale "+saleID, err)
 }
 
-// mayEnter judges whether a locked line takes entries now; ok is false if there is none. If the sale has begun and no caller has
-// sealed the line yet, mayEnter seals it, except for a draw. If the sale has sold out, mayEnter begins its waiting list.
+// mayEnter judges whether a locked line takes entries now; ok is false if there is no line. If the sale has begun and no caller
+// has sealed the line yet, mayEnter seals it, except for a draw. If the sale has sold out, mayEnter begins its waiting list.
 func (s *Store) mayEnter(tx *gorm.DB, saleID string, line lockedLine, ok bool) (verdict model.Verdict, now time.Time, err error) {
 	offer, now, exists, err := s.offerOn(tx, saleID)
 	phase, draw := line.Phase, line.Mode == model.ModeDraw
-	// A caller seals the line a moment after the start. Entries that come between the two are not among the sealed ones.
+	// A caller seals the line a moment after the start. Entries that come between start and seal are not among the sealed ones.
 	late := phase == model.PhaseEntering && !now.Before(offer.StartsAt)
 	switch {
 	case err != nil || !exists:
@@ -93,7 +93,7 @@ func (s *Store) mayEnter(tx *gorm.DB, saleID string, line lockedLine, ok bool) (
 	return model.NoLine, now, err
 }
 
-// EntryOf reads a user's entry in a sale's line, with its call; ok is false if the user has none. In a line that is over, an
+// EntryOf reads a user's entry in a sale's line, with its call; ok is false if the user has no entry. In a line that is over, an
 // entry that waited or was called has lost. An entry that its user left before the seal is shown as left.
 func (s *Store) EntryOf(ctx context.Context, saleID, userID string) (e model.LineEntry, ok bool, err error) {
 	var phase model.Phase
@@ -114,7 +114,7 @@ func (s *Store) EntryOf(ctx context.Context, saleID, userID string) (e model.Lin
 	return e, ok, err
 }
 
-// InLine reports whether a sale is in line. It shares its statement with others under way, and returns errors, as Order does.
+// InLine reports whether a sale is in line. Look-ups share statements as with Order, and the errors are those of Order.
 func (s *Store) InLine(ctx context.Context, saleID string) (bool, error) {
 	inLine, err := s.lined.Do(ctx, "", saleID)
 	return inLine, wrap("look whether a sale is in line", err)
@@ -127,8 +127,8 @@ func (s *Store) areInLine(ctx context.Context, _ string, saleIDs []string) ([]bo
 }
 
 // Leave ends a user's entry. If it has a call, the units of the call belong to the line again. An entry that ends before the seal
-// is void, as the proof of the order tells. The verdict is Accepted; NotFound if the sale has no line, or the user neither waits
-// nor is called; or EntriesClosed if a draw is sealed and not yet drawn.
+// is void, and the proof of the order lists it. The verdict is Accepted; NotFound if the sale has no line, or the user neither
+// waits nor is called; or EntriesClosed if a draw is sealed and not yet drawn.
 func (s *Store) Leave(ctx context.Context, saleID, userID string) (model.Verdict, error) {
 	verdict, err := s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		line, ok, err := s.lockLine(tx, saleID)
@@ -158,9 +158,9 @@ func (s *Store) Leave(ctx context.Context, saleID, userID string) (model.Verdict
 	return verdict, wrap("leave the line of sale "+saleID, err)
 }
 
-// SellCalled makes orders for buyers who are called, in one transaction, which also ends their calls. The outcomes are those of
-// Deduct, and LimitReached also if the buyer wants more units than the call allows, SoldOut only if this sale of a campaign has
-// too few, and NotYourTurn if the buyer is not called. Whoever is refused keeps the call.
+// SellCalled makes orders for buyers who are called, in one transaction, which also ends their calls. The verdicts are those of
+// Deduct, and NotYourTurn if the buyer is not called. LimitReached may also mean that the buyer wants more units than the call
+// allows. SoldOut occurs only in a campaign, if this sale has too few units. Whoever is refused keeps the call.
 func (s *Store) SellCalled(ctx context.Context, saleID string, attempts []model.Attempt) (outcomes []model.Outcome, err error) {
 	err = underTerms(func() error {
 		outcomes, err = s.sellJudged(ctx, saleID, attempts, supply{guard: byCalls, source: model.FromLine})
@@ -169,8 +169,8 @@ func (s *Store) SellCalled(ctx context.Context, saleID string, attempts []model.
 	return outcomes, wrap("sell on sale "+saleID, err)
 }
 
-// judgeCalls refuses open attempts of buyers without a call, and those for more units than the call, or the sale of a campaign,
-// has. It locks the calls and, as lockTerms does, the stock row, and adds the calls of the attempts that stay open to the supply.
+// judgeCalls refuses open attempts of buyers without a call, and those for more units than the call has or, in a campaign, the
+// sale has. It locks the calls and, by lockTerms, the stock row, and adds the calls of attempts that stay open to the supply.
 func (s *Store) judgeCalls(tx *gorm.DB, b *attemptBatch, offer model.Offer, from *supply) error {
 	type call struct {
 		user          string

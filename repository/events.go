@@ -13,18 +13,19 @@ import (
 	"flashsale/model"
 )
 
-// Events of orders and payments are recorded in the transaction that changes these; those of sales by RecordOnce. The events of
-// one type in a transaction are one row, with the ids of what they are about: what an event shows of these never changes. A row
-// gets its place in the feed after the commit. Numbers given before it would become visible out of order, and readers miss rows.
+// Events of orders and payments are recorded in the transaction that changes the order or payment; events of sales, by
+// RecordOnce. The events of one type in a transaction are one row, with only the ids of what they are about. What an event shows
+// of an order or payment never changes, except for the order's status in an EventRefundDue. A row gets its place in the feed
+// after the commit. Numbers given before the commit would become visible out of order, and readers would miss rows.
 
-// unnumbered is the most rows that get their places, or are deleted, at once.
+// unnumbered is the most rows that get their places, or are deleted, at once, so that each such transaction is short.
 const unnumbered = 500
 
 // subject is what an event is about: the id of an order or payment, and of its sale.
 type subject struct{ id, saleID string }
 
-// recording returns the statement that records events of one type, for at most one batch of orders. It is empty if all are of
-// shadow sales, which have no events.
+// recording returns the statement that records events of one type, about the orders or payments of at most one batch. The
+// statement is empty if all of these belong to shadow sales, which have no events.
 func (s *Store) recording(what model.EventType, about ...subject) statement {
 	ids := make([]string, 0, len(about))
 	for _, a := range about {
@@ -47,8 +48,8 @@ func (s *Store) RecordOnce(ctx context.Context, what model.EventType, saleID str
 		s.nowMillis()+", 1, ?, ?)", string(what), saleID, string(what)+" "+saleID)
 }
 
-// NumberEvents gives places in the feed to committed events that have none, of at most unnumbered rows; more is true if there may
-// be others. By the lock on the last number no two events get the same place, and places become visible in their order.
+// NumberEvents gives committed events their places in the feed, at most as many rows as unnumbered says; more is true if there
+// may be others. By the lock on the last number no two events get the same place, and places become visible in order.
 func (s *Store) NumberEvents(ctx context.Context) (more bool, err error) {
 	const waiting = "SELECT id, events FROM events WHERE last IS NULL ORDER BY id LIMIT ?"
 	var rows []struct{ ID, Events int64 }
@@ -89,9 +90,9 @@ type eventRow struct {
 	ids         string
 }
 
-// Events returns the events of the feed with the lowest numbers above after, at most limit, in the order of their numbers.
+// Events returns at most "limit" events of the feed: those with the lowest numbers above "after", in the order of their numbers.
 func (s *Store) Events(ctx context.Context, after int64, limit int) (list []model.Event, err error) {
-	const rowsAtOnce = 20
+	const rowsAtOnce = 20 // each may have the events of a whole batch
 	db, ids := s.read.WithContext(ctx), []string(nil)
 	for at := after; len(list) < limit; {
 		rows, err := scan(db, "read events", func(r *eventRow) []any { return []any{&r.first, &r.last, &r.what, millis(&r.at), &r.ids} },
@@ -122,7 +123,7 @@ var statusAfter = map[model.EventType]model.OrderStatus{
 }
 
 // fill adds to each event its sale; its order, unless it is an event of a sale; and its payment, if it is an EventRefundDue. ids
-// has the id that the row has for each event.
+// has, for each event, its id in the row: that of the order, the payment or the sale.
 func fill(db *gorm.DB, list []model.Event, ids []string) error {
 	var orderIDs, paymentIDs []string
 	for i, e := range list {
@@ -156,7 +157,7 @@ func fill(db *gorm.DB, list []model.Event, ids []string) error {
 			p := payments[id]
 			e.Payment, id = &p, p.OrderID
 		}
-		e.SaleID = cmp.Or(model.SaleOf(id), id) // of an order, or the sale itself
+		e.SaleID = cmp.Or(model.SaleOf(id), id) // the id is that of an order, or of the sale itself
 		if order, ok := orders[id]; ok {
 			order.Status = cmp.Or(statusAfter[e.Type], order.Status)
 			e.Order = &order
@@ -165,8 +166,8 @@ func fill(db *gorm.DB, list []model.Event, ids []string) error {
 	return nil
 }
 
-// ForgetEvents deletes the oldest events of the feed and the oldest deliveries, as far as they are older than age, at most
-// unnumbered rows of each; more is true if there may be others.
+// ForgetEvents deletes events of the feed and deliveries that are older than "age", the oldest first, and of each at most as many
+// rows as unnumbered says; more is true if there may be others.
 func (s *Store) ForgetEvents(ctx context.Context, age time.Duration) (more bool, err error) {
 	db, before := s.write.WithContext(ctx), s.nowMillis()+fmt.Sprint(" - ", age.Milliseconds())
 	for _, table := range []string{

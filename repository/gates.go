@@ -10,12 +10,13 @@ import (
 	"flashsale/model"
 )
 
-// NextEpoch starts a new epoch of a sale's gate, above seen, the epoch that the caller read in the database, and above gates,
-// that of the gate itself. The caller wins, and only then may install the gate, if seen is still the present epoch and was
-// started, or last renewed, at least pause ago. A time stamp in the future, from before the clock was set back, counts as old.
+// NextEpoch starts a new epoch of a sale's gate. It is above "seen", the epoch that the caller has read in the database, and
+// above "gates", the epoch of the gate itself. The caller wins if "seen" is still the present epoch, and was started or last
+// renewed at least "pause" ago; only then may the caller install the gate. A time stamp in the future, from before the clock was
+// set back, counts as old.
 //
 // NextEpoch also raises the version of the stock, so that a Deduct that judged the sale before loses its race: before a sale's
-// first gate, it would not have recorded its orders for the gate.
+// first gate, that Deduct would not have recorded its orders for the gate.
 func (s *Store) NextEpoch(ctx context.Context, saleID string, seen, gates int64, pause time.Duration) (epoch int64, won bool, err error) {
 	ctx, end := s.observe.Begin(ctx, observe.Step{Name: observe.NextEpoch})
 	defer func() { end(err) }()
@@ -26,17 +27,17 @@ func (s *Store) NextEpoch(ctx context.Context, saleID string, seen, gates int64,
 	return next, changed == 1, err
 }
 
-// RenewEpoch renews the time stamp of an epoch, unless there is a newer one, so that no other rebuild begins during its own.
+// RenewEpoch renews the time stamp of an epoch, unless there is a newer epoch, so that no rebuild begins during the present one.
 func (s *Store) RenewEpoch(ctx context.Context, saleID string, epoch int64) error {
 	return s.update(ctx, "renew the epoch of sale "+saleID, "UPDATE stock SET epoch_at_ms = "+s.nowMillis()+
 		" WHERE sale_id = ? AND epoch = ?", saleID, epoch)
 }
 
-// nextGateVersion is the part of an UPDATE of stock that must go with tellGate. MySQL assigns from left to right: version last.
+// nextGateVersion is the part of an UPDATE of stock that must go with tellGate. version is last: MySQL assigns left to right.
 const nextGateVersion = "gate_version = version + 1, version = version + 1"
 
 // tellGate records for the gate what this transaction has changed in a stock row, which the change has locked. It records nothing
-// for a sale that never had a gate, or that is in line: then the gate is closed for good.
+// for a sale that never had a gate, or that is in line, since the gate of such a sale is closed for good.
 func (s *Store) tellGate(tx *gorm.DB, saleID string, changes ...model.GateChange) error {
 	stock, _, err := s.lockStock(tx, saleID)
 	if err != nil {
@@ -59,7 +60,7 @@ func (s *Store) telling(saleID string, stock model.Stock, changes []model.GateCh
 }
 
 // tellGateOfSold is tellGate for a batch that was sold without the gate. The offer was read before the transaction. With the
-// guard byVersion its epoch is still the present one, since a new epoch changes the version.
+// guard byVersion the offer's epoch is still the present one, since a new epoch changes the version.
 func (s *Store) tellGateOfSold(tx *gorm.DB, offer model.Offer, b *attemptBatch) error {
 	if offer.Stock.Epoch == 0 {
 		return nil
@@ -69,15 +70,15 @@ func (s *Store) tellGateOfSold(tx *gorm.DB, offer model.Offer, b *attemptBatch) 
 	})...)
 }
 
-// GateChanges reads what a gate lacks that has all changes up to the version "after": about "limit" changes, in the order of their
-// versions, each version whole. With them the gate has all changes up to the version upTo. more is true if newer changes are
-// left. No change with a lower version can come later: each transaction with changes locks the stock row.
+// GateChanges reads, for a gate that has all changes up to the version "after", about "limit" of the changes that it lacks, in
+// the order of their versions, each version whole. With them the gate has all changes up to the version upTo; more is true if
+// newer changes are left. No change with a lower version can come later: each transaction with changes locks the stock row.
 func (s *Store) GateChanges(ctx context.Context, saleID string, after int64, limit int) (changes []model.GateChange, upTo int64, more bool, err error) {
 	db, what := s.read.WithContext(ctx), "read the changes for the gate of sale "+saleID
 	if upTo, err = cell[int64](db, what, "SELECT gate_version FROM stock WHERE sale_id = ?", saleID); err != nil || upTo <= after {
 		return nil, after, false, err
 	}
-	// A page ends with the version of change number limit, of which it has all changes.
+	// A page ends with the version of its change number "limit", and has all changes of that version.
 	last, found, err := one(column[int64](db, what,
 		"SELECT version FROM gate_changes WHERE sale_id = ? AND version > ? AND version <= ? ORDER BY version, order_id LIMIT 1 OFFSET ?",
 		saleID, after, upTo, limit-1))

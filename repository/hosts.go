@@ -34,8 +34,8 @@ func (s servers) connector() (driver.Connector, error) {
 	return &hosts{names: s.hosts, connectors: all}, nil
 }
 
-// hosts connects to the first of several servers that takes writes, and as soon as this one fails or takes none, to the next one
-// that does. From then on the pool uses no connection to the earlier server, which may be an old primary that has come back.
+// hosts connects to the first of several servers that takes writes. If this one fails or takes no writes any more, hosts connects
+// to the next one that does. Then the pool uses no connection to the earlier server, which may be an old primary that came back.
 type hosts struct {
 	names      []string
 	connectors []driver.Connector
@@ -43,7 +43,7 @@ type hosts struct {
 	follow     atomic.Pointer[func(server string)]
 }
 
-// look connects once to each server.
+// look connects once to each server, and returns what that has shown.
 func (h *hosts) look(ctx context.Context) (list []ServerState) {
 	for at, host := range h.names {
 		conn, err := h.connect(ctx, at)
@@ -79,7 +79,7 @@ func (h *hosts) tell() {
 	}
 }
 
-// Follow, if the address names several servers, calls a function with the one in use, as host:port, and again with each next one.
+// Follow, if the address names several servers, calls a function with the server in use, as host:port, and with each next one.
 func (s *Store) Follow(follow func(server string)) {
 	if s.hosts != nil {
 		s.hosts.follow.Store(&follow)
@@ -90,7 +90,7 @@ func (s *Store) Follow(follow func(server string)) {
 // Driver is part of driver.Connector.
 func (h *hosts) Driver() driver.Driver { return h.connectors[0].Driver() }
 
-// connect connects to the server with the index at. It returns an error, such as errReadOnly, if the server takes no writes.
+// connect connects to the server with the index "at". It returns an error, such as errReadOnly, if the server takes no writes.
 func (h *hosts) connect(ctx context.Context, at int) (driver.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout) // a server that hangs may still accept connections
 	defer cancel()
@@ -125,7 +125,7 @@ type hostConn struct {
 	at    int64
 }
 
-// ResetSession, which the pool calls before each use but the first, makes it close a connection to a server that is not in use.
+// ResetSession, which the pool calls before each use but the first, makes the pool close a connection to a server not in use.
 func (c hostConn) ResetSession(ctx context.Context) error {
 	if c.hosts.chosen.Load() != c.at {
 		return driver.ErrBadConn
@@ -151,8 +151,8 @@ func (c hostConn) QueryContext(ctx context.Context, query string, args []driver.
 	return rows, outsideCluster(err)
 }
 
-// outsideCluster replaces the error of a Galera node that has left the primary component of its cluster, and has not executed the
-// statement, by one by which the pool leaves the node.
+// outsideCluster replaces the error by which a Galera node says that it has left the primary component of its cluster, and has
+// not executed the statement. The new error makes the pool leave the node.
 func outsideCluster(err error) error {
 	if mysql, _ := codes(err); mysql == 1047 { // ER_UNKNOWN_COM_ERROR
 		return driver.ErrBadConn

@@ -15,9 +15,9 @@ import (
 // changeLine applies a change of a sale to its line. A rush gets its line when the waiting list is turned on, and loses it when
 // that is turned off. The line stops if the changed sale is paused or has not begun.
 //
-// The verdict is Accepted, or that of mayChange, or EntriesClosed if it is too late for the change. The opening of the entries of
-// a line or draw can change until the seal. A waiting list can be turned on or off until the sale has ended or the line is over,
-// but off only while nobody has entered and, with a rush, the sale is not in line.
+// The verdict is Accepted; Ended or EntriesClosed of mayChange; or EntriesClosed if it is too late for the change. The opening of
+// the entries of a line or draw can change until the seal. A waiting list can be turned on or off until the sale has ended or the
+// line is over. It can be turned off only while nobody has entered and, in a rush, only while the sale is not in line.
 func (s *Store) changeLine(tx *gorm.DB, before model.Offer, after *model.Offer, now time.Time) (model.Verdict, error) {
 	rush, listed := after.Mode == model.ModeRush, before.WaitingList != after.WaitingList
 	opens := !before.EntriesAt.Equal(after.EntriesAt)
@@ -51,10 +51,11 @@ func (s *Store) changeLine(tx *gorm.DB, before model.Offer, after *model.Offer, 
 }
 
 // mayChange judges changes that could break a promise. The verdict is one of these:
-//   - Ended, if the sale has ended in line and would get a later end or more units, since those who waited have heard that they
-//     lost; or if it was closed and would get more units, which nobody could buy.
-//   - EntriesClosed, if the seal has fixed what a draw gives, and the sale would get more units without a waiting list, whose
-//     users could be called for them; or if it would get a lower limit before the winners are drawn.
+//   - Ended, if the sale has ended and was in line, and would get a later end or more units, since those who waited have heard
+//     that they lost. Also Ended, if the sale was closed and would get more units, which nobody could buy.
+//   - EntriesClosed, if the seal has fixed what the draw of a single sale gives, and one of two things would happen: the sale
+//     would get more units without a waiting list, whose users could be called for them; or it would get a lower limit before the
+//     winners are drawn.
 //   - Accepted otherwise.
 func mayChange(before, after model.Offer, now time.Time) model.Verdict {
 	ended, inLine := before.Judge(now) == model.Ended, before.Stock.Lined == model.InLine

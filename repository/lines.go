@@ -17,15 +17,15 @@ import (
 	"flashsale/model"
 )
 
-// Only a transaction that has locked the line's row in sale_lines gives numbers, moves the phase, calls, or ends calls without an
-// order. So two callers at once are safe: the second one waits, and then sees that the line has moved. docs/architecture.md has
-// the order in which transactions lock rows; where two of them meet in another order, the loser of a deadlock is run again.
+// Only a transaction that has locked the line's row in sale_lines gives numbers, moves the phase, makes calls, or ends calls
+// without an order. So two callers at once are safe: the second waits, and then sees that the line has moved. The order in which
+// transactions lock rows is in docs/architecture.md; where two meet in another order, the loser of a deadlock is run again.
 
 // outageTime is the longest time between two looks of callers at a line that does not count as an outage, see TendLine. It is far
 // longer than a caller's period, and far shorter than calls usually are.
 const outageTime = 5 * time.Second
 
-// creatingLine creates the line of a sale, if the sale has one or may get one, and does not share that of a campaign.
+// creatingLine returns the statement that creates a sale's line. It is empty if the sale can't get one, or shares a campaign's.
 func creatingLine(sale model.Sale) statement {
 	if !sale.HasLine() || sale.LineID() != sale.ID {
 		return statement{}
@@ -65,10 +65,10 @@ func (s *Store) lockLine(tx *gorm.DB, saleID string) (line lockedLine, ok bool, 
 	return line, res.RowsAffected > 0, wrap("lock a line", res.Error)
 }
 
-// TendLine is the first step of a caller's look at a line. It returns the sale with the state of the line after this step, or an
-// empty one if there is no such line. The line becomes sealed at the sale's start, and over at the end. It stops while the sale
-// is paused or has not begun. If it was stopped, or no caller has seen it for longer than outageTime, all calls end later by the
-// time since it was last seen. If the database's clock was set back, they end earlier, and so keep the time that they had left.
+// TendLine is the first step of a caller's look at a line. It returns the sale with the line's state after it, or an empty sale
+// if there is no line. The line becomes sealed at the sale's start, and over at the end. It stops while the sale is paused or has
+// not begun. If it goes on after a stop, or no caller has seen it for longer than outageTime, all calls end later by the time
+// since it was last seen. If the database's clock was set back, calls end earlier, and keep the time that they had left.
 func (s *Store) TendLine(ctx context.Context, saleID string) (offer model.Offer, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		line, ok, err := s.lockLine(tx, saleID)
@@ -105,7 +105,7 @@ func (s *Store) TendLine(ctx context.Context, saleID string) (offer model.Offer,
 	return offer, wrap("look after the line of sale "+saleID, err)
 }
 
-// stopLine stops a locked line if it is sealed or calling: before and after that there is nothing to stop.
+// stopLine stops a locked line if it is sealed or calling: before the seal and after the end there is nothing to stop.
 func stopLine(tx *gorm.DB, offer *model.Offer) error {
 	if phase := offer.Line.Phase; offer.Line.Stopped || phase != model.PhaseSealed && phase != model.PhaseCalling {
 		return nil
@@ -128,7 +128,7 @@ func (s *Store) Sealing(ctx context.Context, saleID string) (sealing model.Seali
 	return sealing, wrap(what, errors.Join(err, errLeaf))
 }
 
-// LineEntries returns the entries of a line with numbers smaller than below, in pages, by number and without their calls.
+// LineEntries returns the entries of a line with numbers smaller than "below", in pages, by number and without their calls.
 func (s *Store) LineEntries(ctx context.Context, saleID string, below int64) iter.Seq2[[]model.LineEntry, error] {
 	return pages(int64(-1), func(after int64) ([]model.LineEntry, error) {
 		return scan(s.read.WithContext(ctx), "read the entries of sale "+saleID, func(e *model.LineEntry) []any {
@@ -138,8 +138,8 @@ func (s *Store) LineEntries(ctx context.Context, saleID string, below int64) ite
 	}, func(e model.LineEntry) int64 { return e.Number })
 }
 
-// SetSeed publishes the seed of a sealed line, empty if it has no entries, and the root unless SetRoot has, both in hex. Then the
-// calls or the draw can begin. To repeat it changes nothing. A line with a beacon must have randomness, by a constraint.
+// SetSeed publishes the seed of a sealed line, empty without entries, and the root unless SetRoot has, both in hex. Then the
+// calls or the draw can begin. A repetition changes nothing. By a constraint, a beacon's randomness must be stored before.
 func (s *Store) SetSeed(ctx context.Context, saleID, root, seed string) error {
 	return s.transact(ctx, func(tx *gorm.DB) error {
 		// MySQL assigns from left to right, so what depends on the old root comes first.
@@ -149,9 +149,9 @@ func (s *Store) SetSeed(ctx context.Context, saleID, root, seed string) error {
 	})
 }
 
-// SetRoot publishes two things of a sealed line with a beacon, unless it has a root already: the root, in hex, and the number of the
-// round from which the seed will follow. round returns this number for a time of the database's clock. Both become public before the round
-// itself, so whoever knows the round can't choose anything that the seed follows from.
+// SetRoot publishes two things of a sealed line with a beacon, unless the line has a root already: the root, in hex, and the
+// number of the round from which the seed will follow. The function "round" returns this number for a time of the database's
+// clock. Both become public before the round itself, so whoever knows the round can't choose anything that the seed follows from.
 func (s *Store) SetRoot(ctx context.Context, saleID, root string, round func(now time.Time) int64) error {
 	return s.transact(ctx, func(tx *gorm.DB) error {
 		// The clock is read under the lock: after a wait for the lock, an earlier time might name a round that is known already.
@@ -168,7 +168,7 @@ func (s *Store) SetRoot(ctx context.Context, saleID, root string, round func(now
 }
 
 // SetRandomness publishes what a round of the beacon has brought. It changes nothing if the line has randomness already, or waits
-// for another round. The caller has checked the signature.
+// for another round. The signature must have been checked before.
 func (s *Store) SetRandomness(ctx context.Context, saleID string, round int64, signature []byte, randomness [32]byte) error {
 	return s.transact(ctx, func(tx *gorm.DB) error {
 		return publish(tx, "store the round of sale "+saleID, saleID, `UPDATE sale_lines SET beacon_signature = ?, beacon_randomness = ?
@@ -186,17 +186,17 @@ func publish(tx *gorm.DB, what, saleID, update string, args ...any) error {
 	return wrap(what, tx.Exec("UPDATE sales SET revision = revision + 1 WHERE id = ?", saleID).Error)
 }
 
-// ofOneSale is false for the line of a campaign. The winners of a campaign's draw are called, since they have to choose a sale.
+// ofOneSale is a condition, false for a campaign's line: the winners of its draw are called, since they have to choose a sale.
 const ofOneSale = "NOT EXISTS (SELECT 1 FROM campaigns WHERE id = sale_lines.sale_id)"
 
-// fixDraw is the part of an UPDATE of a line that fixes a draw's units, and its limit per entry, when it gets its root.
+// fixDraw is the part of an UPDATE of a line that fixes a draw's units, and its limit per entry, when the line gets its root.
 const fixDraw = `draw_units = CASE WHEN mode = 'draw' AND root = '' THEN (SELECT reserved FROM stock WHERE stock.sale_id = sale_lines.sale_id) ELSE draw_units END,
 	draw_limit = CASE WHEN mode = 'draw' AND root = '' THEN (SELECT limit_per_user FROM sales WHERE sales.id = sale_lines.sale_id) ELSE draw_limit END`
 
-// Call calls, of the entries with these numbers, those that wait, as long as the line has units. The numbers are those of the
-// ranks from serving on, in their order. A call gets as many units as the entry wants, the limit for each user allows and are
-// left. looked is how many ranks were looked at; left is true if units are left. If another caller has moved the line on, or the
-// line is stopped or not calling, nothing is done.
+// Call calls those of the entries with these numbers that wait, as long as the line has units. The numbers belong to the ranks
+// from "serving" on, in their order. A call gets the units that the entry wants, but no more than the limit for each user, and no
+// more than are left. looked is how many ranks were looked at; left is true if units are left. If another caller has moved the
+// line on, or the line is stopped or not calling, nothing is done.
 func (s *Store) Call(ctx context.Context, saleID string, serving int64, numbers []int64) (looked int, left bool, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		looked, left = 0, false
@@ -245,9 +245,9 @@ func (s *Store) lockEntries(tx *gorm.DB, saleID string, numbers []int64) (map[in
 	return byKey(rows, func(e model.LineEntry) int64 { return e.Number }), err
 }
 
-// EndCalls ends at most limit calls of a sale's line, and gives their units back to the line. If all is false, it ends the calls
-// whose time is over, unless the line is stopped, and the entries lapse. If all is true, because the sale has ended, it also ends
-// calls that still run, and the entries wait again: their buyers have not missed a call. more: there may be other calls to end.
+// EndCalls ends at most "limit" calls of a sale's line, and gives their units back to the line. If "all" is false, it ends calls
+// whose time is over, unless the line is stopped, and the entries lapse. If "all" is true, because the sale has ended, it ends
+// any calls, and the entries wait again: their buyers have not missed a call. more is true if other calls may be left.
 func (s *Store) EndCalls(ctx context.Context, saleID string, all bool, limit int) (more bool, err error) {
 	when, state := " AND until_ms <= "+s.nowMillis(), model.EntryLapsed
 	if all {
@@ -278,8 +278,8 @@ func (s *Store) endCalls(tx *gorm.DB, saleID string, numbers []any, state model.
 	return wrap("end calls", s.run(tx, endingCalls(model.Sale{ID: saleID}, numbers, state, units, 0)...))
 }
 
-// endingCalls returns the statements that end calls with this many units, of which held are in orders on the sale now; the others
-// belong to the line again. The units in orders leave the stock row of a campaign's line, and are counted in the sale's alone.
+// endingCalls returns the statements that end calls with this many units, of which "held" are in orders on the sale now; the
+// others belong to the line again. In a campaign the units in orders leave the line's stock row, and are only in the sale's.
 func endingCalls(sale model.Sale, numbers []any, state model.EntryState, units, held int64) []statement {
 	saleID, ordered, taken := sale.LineID(), "held = held + ?", statement{}
 	if saleID != sale.ID {
@@ -301,8 +301,9 @@ func entriesBecome(saleID string, numbers []any, state model.EntryState) stateme
 }
 
 // Draw makes orders of the entries with these numbers, as long as the draw has units; serving, numbers and looked are as with
-// Call. An entry gets the units that it wants, but at most the limit at the seal; if fewer are left, it is passed over. id makes
-// the id of an order. Nothing is done if another caller has moved the draw on, or the line is stopped or not sealed.
+// Call. An entry gets the units that it wants, but at most the limit at the seal; if fewer are left, it is passed over. The
+// function "id" makes the id of an order. over is true if the draw is over now. If another caller has moved the draw on, or the
+// line is stopped or not sealed, nothing is done.
 func (s *Store) Draw(
 	ctx context.Context, saleID string, serving int64, numbers []int64, id func(userID string) string,
 ) (looked int, over bool, err error) {
@@ -349,7 +350,7 @@ func (s *Store) Draw(
 		}
 		phase, next := line.Phase, serving+int64(looked)
 		if over = left == 0 || next >= line.Sealed; over {
-			// With a waiting list, returned units go by call to those who wait: first to the first one who was passed over.
+			// With a waiting list, returned units go by call to those who wait, beginning with the first one who was passed over.
 			if phase = model.PhaseOver; line.WaitingList {
 				phase = model.PhaseCalling
 			}
@@ -363,7 +364,7 @@ func (s *Store) Draw(
 	return looked, over, wrap(fmt.Sprintf("draw on sale %s from rank %d", saleID, serving), err)
 }
 
-// DrawnNumbers returns the numbers of the entries that a draw has drawn, in no particular order, and how many units it had.
+// DrawnNumbers returns the numbers of the entries that a draw has drawn, in no particular order, and how many units the draw had.
 func (s *Store) DrawnNumbers(ctx context.Context, saleID string) (numbers []int64, units int64, err error) {
 	db, what := s.read.WithContext(ctx), "read the draw of sale "+saleID
 	if units, err = cell[int64](db, what, "SELECT draw_units FROM sale_lines WHERE sale_id = ?", saleID); err != nil {

@@ -25,8 +25,8 @@ type Migration struct {
 	Applied bool
 }
 
-// MigrateUp brings the schema up to date. On MySQL, instances that start together take turns. MigrateUp, MigrateDown and
-// MigrateStatus return an error after a wait of migrateWaitSeconds, or if the database has tables of another program.
+// MigrateUp brings the schema up to date. On MySQL, instances take turns. MigrateUp, MigrateDown and MigrateStatus return an
+// error if their turn does not come within migrateWaitSeconds, or if the database has tables of another program.
 func (s *Store) MigrateUp(ctx context.Context) error {
 	return s.migrate(ctx, func(p *goose.Provider) error {
 		_, err := p.Up(ctx)
@@ -57,7 +57,7 @@ func (s *Store) MigrateStatus(ctx context.Context) ([]Migration, error) {
 	return list, err
 }
 
-// CheckSchema returns an error that says what to do if the database lacks tables, or steps of the schema, of this program.
+// CheckSchema returns an error, which says what to do, if the database lacks some or all steps of this program's schema.
 func (s *Store) CheckSchema(ctx context.Context) error {
 	applied, newest, err := s.schema(ctx)
 	if err == nil && applied < newest {
@@ -139,8 +139,8 @@ func (r repeatable) Connect(ctx context.Context) (driver.Conn, error) {
 
 type repeatableConn struct{ conn }
 
-// doneBefore are the numbers of the errors by which a server says that what a statement makes is there already, or that what it
-// removes is gone. A server executes such a statement as a whole or not at all.
+// doneBefore are the numbers of errors that mean that what a statement makes is there already, or that what the statement removes
+// is gone. A server executes such a statement as a whole or not at all.
 var doneBefore = []int{1050, 1051, 1060, 1061, 1091}
 
 // ExecContext is part of driver.ExecerContext. It passes over a statement that was executed before.
@@ -152,8 +152,8 @@ func (c repeatableConn) ExecContext(ctx context.Context, query string, args []dr
 	return done, err
 }
 
-// underLock runs fn while it holds a named lock of the MySQL server, for which it waits migrateWaitSeconds. If the connection
-// breaks, the server releases the lock.
+// underLock runs fn while it holds a named lock of the MySQL server, for which it waits at most migrateWaitSeconds. If the
+// connection breaks, the server releases the lock.
 func underLock(ctx context.Context, db *sql.DB, fn func() error) (err error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {

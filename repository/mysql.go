@@ -90,7 +90,7 @@ func mysqlServers(text string) (s servers, err error) {
 	return servers{cfg, hosts}, nil
 }
 
-// clientTLS returns nil if connections are not encrypted.
+// clientTLS returns how connections are encrypted, or nil if they are not.
 func clientTLS(parameters url.Values) (*tls.Config, error) {
 	ca, cert, key := parameters.Get("tls-ca"), parameters.Get("tls-cert"), parameters.Get("tls-key")
 	mode := parameters.Get("tls")
@@ -125,8 +125,8 @@ func clientTLS(parameters url.Values) (*tls.Config, error) {
 }
 
 // meaning has the variables of a session that change what a statement does. Each connection sets them, whatever the server's
-// defaults and init_connect say. It leaves foreign_key_checks, div_precision_increment and group_concat_max_len, since no
-// statement uses what they change, and timestamp, sql_log_bin and others that need a privilege.
+// defaults and init_connect say. It leaves out foreign_key_checks, div_precision_increment and group_concat_max_len, since no
+// statement uses what they change. It also leaves out timestamp, sql_log_bin and others, since they need a privilege.
 var meaning = map[string]string{
 	"autocommit":           "1",          // without it, a single statement waits for a commit that never comes
 	"completion_type":      "'NO_CHAIN'", // by CHAIN, a transaction begins after each commit
@@ -140,9 +140,9 @@ var meaning = map[string]string{
 	"character_set_client": "utf8mb4", "character_set_results": "utf8mb4", "collation_connection": "utf8mb4_general_ci",
 }
 
-// sessionSettings returns further variables of a session: settings goes with those in meaning, and limits has those that limit
-// the time of statements and transactions. MariaDB and MySQL name some differently, and only MariaDB ends idle transactions.
-// MySQL that is too old to enforce CHECK constraints is an error. galera is true if the server is a node of a Galera cluster.
+// sessionSettings returns further variables of a session: settings has more of the kind in meaning, and limits has those that
+// bound the time of statements and transactions. MariaDB and MySQL name some differently, and only MariaDB ends idle
+// transactions. MySQL too old to enforce CHECK constraints is an error. galera is true on a node of a Galera cluster.
 func sessionSettings(ctx context.Context, s servers) (settings, limits map[string]string, galera bool, err error) {
 	connector, err := s.connector()
 	if err != nil {

@@ -27,7 +27,8 @@ func orderFields(o *model.Order) []any {
 	}
 }
 
-// insertingOrders inserts new orders and records their events. It fails with gorm.ErrDuplicatedKey if one of them exists.
+// insertingOrders returns the statements that insert new orders and record their events. They fail with gorm.ErrDuplicatedKey if
+// one of the orders exists.
 func (s *Store) insertingOrders(list []*model.Order) []statement {
 	const columns = 12
 	values, about := make([]any, 0, columns*len(list)), make([]subject, len(list))
@@ -58,15 +59,15 @@ func (s *Store) knownOutcomes(db *gorm.DB, attempts []model.Attempt) (map[string
 }
 
 // lookUpLimits bounds the look-ups of Order and of InLine. A statement of Order has each id twice, for orders and for refusals.
-// Two may run at a time, so that one that hangs does not delay everybody. As many calls may wait as for a gate.
+// Two may run at a time, so that one that hangs does not delay everybody. As many look-ups may wait as attempts for a gate.
 var lookUpLimits = batch.Limits{Batch: sqliteParameters / 2, Queue: 8192, Calls: 2, Time: statementSeconds * time.Second}
 
 // closeGrace is how long Close waits for look-ups under way before it cancels them, which is safe, since they change nothing.
 const closeGrace = time.Second
 
-// Order reads an order, or a rejected order if its id has a durable refusal; ok is false if there is neither. Calls that arrive
-// while others are under way share a statement, which starts after they arrived, so that each call sees what was committed before
-// it. Order returns model.ErrUnavailable if the database does not answer, or if too many calls wait.
+// Order reads an order, or a rejected order if its id has a durable refusal; ok is false if there is neither. Look-ups that
+// arrive while others are under way share a statement, which starts after they arrived, so that each sees what was committed
+// before it. Order returns model.ErrUnavailable if the database does not answer, or if too many look-ups wait.
 func (s *Store) Order(ctx context.Context, id string) (order model.Order, ok bool, err error) {
 	found, err := s.lookUps.Do(ctx, "", model.Attempt{ID: id})
 	if err != nil || found == nil {
@@ -75,7 +76,7 @@ func (s *Store) Order(ctx context.Context, id string) (order model.Order, ok boo
 	return *found, true, nil
 }
 
-// lookUp reads the orders, or rejected orders, of the attempts in a batch; nil: there is neither.
+// lookUp reads the orders, or rejected orders, of the attempts in a batch. An attempt that has neither gets nil.
 func (s *Store) lookUp(ctx context.Context, _ string, attempts []model.Attempt) ([]*model.Order, error) {
 	known, err := s.knownOutcomes(s.read.WithContext(ctx), attempts)
 	return each(attempts, func(a model.Attempt) *model.Order { return known[a.ID].Order }), err
@@ -100,14 +101,14 @@ func (s *Store) Orders(ctx context.Context, f model.OrderFilter) (list []model.O
 	list, err = scan(s.read.WithContext(ctx), "list orders", func(o *model.Order) []any { return append(orderFields(o), &number) },
 		"SELECT "+orderColumns+", paid_at_ms, orders.number FROM ("+numbers+") AS page JOIN orders ON orders.number = page.number ORDER BY orders.number DESC",
 		args...)
-	list, next = cut(list, f.Limit, func(*model.Order) string { // the row behind the page is the next one
+	list, next = cut(list, f.Limit, func(*model.Order) string { // the next page begins with the last row read
 		return base64.RawURLEncoding.EncodeToString(strconv.AppendInt(nil, number+1, 10))
 	})
 	return list, next, err
 }
 
 // orderNumbers returns a query for the numbers of orders that f selects, the highest first. The only index that begins with the
-// sale has the status next, so a list of all orders of a sale has one part for each status.
+// sale has the status next, so the query for all orders of a sale has one part for each status.
 func (s *Store) orderNumbers(f model.OrderFilter, below int64, limit int) (query string, args []any) {
 	index, statuses := "", []model.OrderStatus{f.Status}
 	switch { // without the index, the databases sometimes read all orders of a sale, or all newer orders
@@ -156,9 +157,9 @@ func (s *Store) CancelAny(ctx context.Context, orderID, actor string) (order mod
 	return s.end(ctx, orderID, ending{status: model.OrderCancelled, otherwise: model.NotCancellable, actor: actor, action: "cancel"})
 }
 
-// Overdue returns, by sale, the ids of pending orders whose deadline passed at least grace ago by the database's clock. It
-// selects at most limit orders, those that have been overdue for longest, and none of the sales in except. After a step forward
-// of that clock, orders made before the step have step.By more time.
+// Overdue returns, by sale, the ids of pending orders whose deadline passed at least "grace" ago by the database's clock. It
+// selects at most "limit" orders, those that have been overdue for longest, and leaves out the sales in "except". After a step
+// forward of that clock, orders made before the step have step.By more time.
 func (s *Store) Overdue(ctx context.Context, grace time.Duration, step model.ClockStep, limit int, except []string) (bySale map[string][]string, err error) {
 	query, args := "", []any{string(model.OrderPending), grace.Milliseconds()}
 	if step.By > 0 {
@@ -178,8 +179,9 @@ func (s *Store) Overdue(ctx context.Context, grace time.Duration, step model.Clo
 }
 
 // Expire expires those of the orders that are still pending and that no other transaction has locked, releases their units, and
-// returns what it has released: nothing, without an error, if instances refuse requests on the sale from memory. It returns
-// model.ErrBroken if the database can never accept the releases, for example because the sale's books are wrong.
+// returns what it has released. If instances refuse requests on the sale from memory, it expires nothing, announces the return of
+// units, and returns no error. It returns model.ErrBroken if the database can never accept the releases, for example because the
+// sale's books are wrong.
 func (s *Store) Expire(ctx context.Context, saleID string, orderIDs []string) (released []model.Release, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		released = nil
@@ -219,8 +221,8 @@ func (s *Store) RefundOrder(ctx context.Context, orderID, actor string) (order m
 type ending struct {
 	status        model.OrderStatus
 	otherwise     model.Verdict // the verdict if the order can't get this status
-	user          string        // who cancels, and must have the order; empty: the order is anybody's
-	actor, action string        // for the log, if user is empty
+	user          string        // who cancels; the order must be this user's. Empty: it may be anybody's
+	actor, action string        // for the audit log, if user is empty
 }
 
 // end gives an order its last status, releases its units, and marks the money of a paid order as due for a refund.

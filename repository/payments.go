@@ -16,11 +16,11 @@ import (
 	"flashsale/model"
 )
 
-// firstLook is the age of a payment at which the provider is first asked about it, or at its order's deadline if that is earlier.
+// firstLook is the age of a payment at which the provider is first asked about it; at the order's deadline if that is earlier.
 const firstLook = time.Minute
 
-// The pauses between two tries of a refund double from firstRefundPause to lastRefundPause. The first is long enough that a call
-// has ended, and that another instance has taken over from one that died. An hour lets people settle a refusal with the provider.
+// The pauses between tries of a refund double from firstRefundPause to lastRefundPause. The first lets a request to the provider
+// end, and another instance take over from one that died. An hour lets people settle a refusal with the provider.
 const firstRefundPause, lastRefundPause = 5 * time.Second, time.Hour
 
 func refundPause(tries int) time.Duration {
@@ -38,7 +38,7 @@ func findPayments(db *gorm.DB, where string, args ...any) ([]model.Payment, erro
 		FROM payments JOIN orders ON orders.id = order_id WHERE `+where, args...)
 }
 
-// insertPayment inserts a payment about which the provider is asked at the time look; zero: never.
+// insertPayment inserts a payment about which the provider is asked at the time "look", or never if that is the zero time.
 func insertPayment(tx *gorm.DB, p model.Payment, look time.Time) error {
 	err := tx.Exec(`INSERT INTO payments (id, order_id, provider, reference, provider_txn_id, amount_cents, currency, status, created_at_ms,
 		expires_at_ms, look_at_ms, tries) VALUES (?, ?, ?, NULLIF(?, ''), NULLIF(?, ''), ?, ?, ?, ?, ?, NULLIF(?, 0), ?)`,
@@ -87,8 +87,8 @@ func openPayment(tx *gorm.DB, order model.Order, provider string, now time.Time)
 	return payment, insertPayment(tx, payment, look)
 }
 
-// PaymentOfOrder returns a payment of an order at a provider, or opens one if the order has none. The order and the payment may
-// have any status. ok is false if there is no such order.
+// PaymentOfOrder returns a payment of an order at a provider, or opens one if there is none. The order and the payment may have
+// any status. ok is false if there is no such order.
 func (s *Store) PaymentOfOrder(ctx context.Context, orderID, provider string) (payment model.Payment, ok bool, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		var order model.Order
@@ -108,7 +108,7 @@ func (s *Store) PaymentOfOrder(ctx context.Context, orderID, provider string) (p
 	return payment, ok, wrap("payment of an order", err)
 }
 
-// SetReference records the provider's id of what it has opened for an open payment, unless another call has recorded one, and
+// SetReference records, for an open payment, the provider's id of what it has opened, unless an id is recorded already, and
 // returns the recorded id. open is false, and the id empty, if the payment is not open.
 func (s *Store) SetReference(ctx context.Context, paymentID, reference string) (recorded string, open bool, err error) {
 	err = s.update(ctx, "record a payment's reference", "UPDATE payments SET reference = ? WHERE id = ? AND status = ? AND reference IS NULL",
@@ -126,13 +126,13 @@ func (s *Store) CountTry(ctx context.Context, payment model.Payment) error {
 		payment.ID, string(model.PaymentOpen), payment.Tries)
 }
 
-// Unreported returns at most limit open payments about which a provider is to be asked by now, the longest due first.
+// Unreported returns at most "limit" open payments about which a provider is to be asked by now, the longest due first.
 func (s *Store) Unreported(ctx context.Context, provider string, limit int) ([]model.Payment, error) {
 	return findPayments(s.read.WithContext(ctx), "provider = ? AND payments.status = ? AND look_at_ms <= "+s.nowMillis()+" ORDER BY look_at_ms LIMIT ?",
 		provider, string(model.PaymentOpen), limit)
 }
 
-// LookAgain sets when an open payment's provider is asked about it next.
+// LookAgain sets the time at which the provider is asked next about an open payment.
 func (s *Store) LookAgain(ctx context.Context, paymentID string, at time.Time) error {
 	return s.update(ctx, "plan a look at a payment", "UPDATE payments SET look_at_ms = ? WHERE id = ? AND status = ?",
 		at.UnixMilli(), paymentID, string(model.PaymentOpen))
@@ -173,16 +173,17 @@ func (s *Store) Transaction(ctx context.Context, provider, txnID string) (paymen
 //
 // The verdict is Accepted, also for a transaction that was recorded before; NotFound if there is no such payment, if the provider
 // has opened something else for it, or, for a refund, if there is no such transaction; NotPayable if the transaction belongs to
-// another order; or AmountMismatch if the money, which then pays nothing, is not that of the order or the refunded transaction.
+// another order; or AmountMismatch if the money is not that of the order or, for a refund, not that of the transaction.
 //
-// owed means that it is the engine that sends money back. Then mismatched money that came is recorded as it came, and becomes
-// due for a refund; in all other cases of AmountMismatch nothing is changed. If owed is true, money that was sent back according
-// to the report also stays due until the refunder has asked the provider: a later report may have said that it has not arrived.
+// With AmountMismatch the money pays nothing. "owed" says that the engine, and not the shop, sends money back. If so, money that
+// came with AmountMismatch is recorded as it came, and becomes due for a refund; in all other cases of AmountMismatch nothing is
+// changed. Also, money that was sent back according to the report is then due for a refund until the refunder has asked the
+// provider: a later report may have said that the money has not arrived.
 func (s *Store) ApplyReport(
 	ctx context.Context, provider string, report model.Report, owed bool,
 ) (order model.Order, moved bool, verdict model.Verdict, err error) {
 	succeeded, refunded := report.Result() == model.PaymentSucceeded, report.Result() == model.PaymentRefunded
-	recorded := false // money that is not the order's was recorded
+	recorded := false // money of another amount or currency than the order's was recorded
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		moved, recorded = false, false
 		asked, ok, err := findPayment(tx, "payments.id = ? AND provider = ?", report.PaymentID(), provider)
@@ -192,7 +193,7 @@ func (s *Store) ApplyReport(
 		case !ok, !refunded && asked.Reference != report.Reference():
 			return model.NotFound, nil
 		}
-		// Every report of this order takes its lock first, so what is read from here on does not change until the commit.
+		// Every report on this order locks the order first, so what is read from here on does not change until the commit.
 		if order, ok, err = s.lockOrder(tx, asked.OrderID); err != nil {
 			return "", err
 		} else if !ok {
@@ -247,8 +248,8 @@ func (s *Store) ApplyReport(
 	return order, moved, verdict, err
 }
 
-// returnMoney records that the provider has sent the money of a recorded transaction back. If owed is true, the money becomes due
-// for a refund instead, so that the refunder asks. If it had paid the order, the order becomes refunded, and its units return.
+// returnMoney records that the provider has sent back the money of a transaction. If owed is true, the money is due for a refund
+// instead, so that the refunder asks the provider. An order that the money had paid becomes refunded, and its units return.
 func (s *Store) returnMoney(tx *gorm.DB, order *model.Order, row model.Payment, owed bool) (moved bool, err error) {
 	var log statement
 	switch row.Status {
@@ -270,8 +271,8 @@ func (s *Store) returnMoney(tx *gorm.DB, order *model.Order, row model.Payment, 
 }
 
 // RefundFailed records that money which a provider has sent back has not arrived. The money is due for a refund, to be tried
-// after a pause that grows with the tries; MarkRefunded for an earlier try changes nothing. again is true if the
-// money counted as returned until now.
+// after a pause that grows with the tries; MarkRefunded for an earlier try changes nothing. If there is no such transaction, or
+// the order keeps its money, RefundFailed changes nothing. again is true if the money counted as returned until now.
 func (s *Store) RefundFailed(ctx context.Context, provider, txnID string) (again bool, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		again = false
@@ -301,7 +302,7 @@ func (s *Store) RefundFailed(ctx context.Context, provider, txnID string) (again
 	return again, wrap("record that a refund has failed", err)
 }
 
-// newTransaction returns the row for a new transaction: that of the payment or, if that has one already, a copy, now inserted.
+// newTransaction returns the row for a new transaction: the payment's own row or, if that has a transaction already, a new copy.
 func newTransaction(tx *gorm.DB, report model.Report) (model.Payment, error) {
 	row, _, err := findPayment(tx, "payments.id = ?", report.PaymentID())
 	if err != nil || row.ProviderTxnID == "" {
@@ -394,7 +395,7 @@ func (s *Store) idleLine(tx *gorm.DB, offer model.Offer, units int) (idle bool, 
 	if err != nil || !ok {
 		return false, err
 	}
-	// Once the line is over, nobody is called. While it calls, nobody waits if all entries were looked at. Before, they may get all.
+	// Once the line is over, nobody is called. While it calls, nobody waits if all entries were looked at. Before, all may wait.
 	over, calls := line.Phase == model.PhaseOver, line.Phase == model.PhaseCalling
 	// Only a transaction that has locked the line takes reserved units, so the stock row need not be locked yet.
 	reserved, err := cell[int](tx, "look for units in line", "SELECT reserved FROM stock WHERE sale_id = ?", offer.LineID())
@@ -411,8 +412,8 @@ func (s *Store) refundLater(tx *gorm.DB, order model.Order) error {
 		s.recording(model.EventRefundDue, subject{row.ID, order.SaleID})))
 }
 
-// RefundsDue lists at most limit payments at a provider whose money is to be sent back now: first those without a pause, then
-// those whose pause ended first. all counts, up to limit, the payments at all providers that are due for a refund, now or later.
+// RefundsDue lists at most "limit" payments at a provider whose money is to be sent back now: first those without a pause, then
+// those whose pause ended first. "all" is how many payments at all providers are due for a refund, now or later, up to "limit".
 func (s *Store) RefundsDue(ctx context.Context, provider string, limit int) (list []model.Payment, all int, err error) {
 	db := s.read.WithContext(ctx)
 	all, err = cell[int](db, "count refunds due", "SELECT COUNT(*) FROM (SELECT 1 FROM payments WHERE status = ? LIMIT ?) AS due",
@@ -427,7 +428,7 @@ func (s *Store) RefundsDue(ctx context.Context, provider string, limit int) (lis
 	return list, all, err
 }
 
-// TryRefund counts a try of a refund and plans the next one; mine is false if another instance was first or it is no longer due.
+// TryRefund counts a try of a refund and plans the next; mine is false if another instance was first or no refund is due.
 func (s *Store) TryRefund(ctx context.Context, payment model.Payment) (mine bool, err error) {
 	counted, err := exec(s.write.WithContext(ctx), "plan a refund", "UPDATE payments SET tries = tries + 1, look_at_ms = "+s.nowMillis()+
 		" + ? WHERE id = ? AND status = ? AND tries = ?",
@@ -435,8 +436,8 @@ func (s *Store) TryRefund(ctx context.Context, payment model.Payment) (mine bool
 	return counted == 1, err
 }
 
-// MarkRefunded records that the provider has refunded a payment in the try after the first payment.Tries tries. It changes
-// nothing if a later try has begun, or RefundFailed was called meanwhile.
+// MarkRefunded records that the provider has refunded a payment in the try that followed the first payment.Tries tries. It
+// changes nothing if a later try has begun, or if RefundFailed was called meanwhile.
 func (s *Store) MarkRefunded(ctx context.Context, payment model.Payment) (err error) {
 	ctx, end := s.observe.Begin(ctx, observe.Step{Name: observe.MarkRefunded})
 	defer func() { end(err) }()

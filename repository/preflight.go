@@ -18,13 +18,13 @@ import (
 // Server is what a database server reports about itself.
 type Server struct {
 	Version     string            // with the server's name, as Store.Version returns it
-	RoundTrip   time.Duration     // the fastest of lookTrips queries: the network, without the machine's load
+	RoundTrip   time.Duration     // of the fastest of lookTrips queries: the network, without the machine's load
 	Clock       time.Time         // the database's, at the time At
 	At          time.Time         // by the caller's clock, in the middle of the query for Clock
 	Applied     int64             // the newest applied step of the schema; 0: none
 	Newest      int64             // the newest step of the schema that this binary has
 	Connections int               // open connections of all clients; 0 on SQLite
-	Encrypted   bool              // whether the engine's connection is
+	Encrypted   bool              // whether the engine's connection is encrypted
 	Variables   map[string]string // of an ordinary session of the engine, by name; nil on SQLite
 	Servers     []ServerState     // of an address that names several, in its order
 	Nodes       int               // nodes of the Galera cluster, as this server sees them; 0: the server is in none
@@ -113,7 +113,7 @@ func (s *Store) ShadowSales(ctx context.Context) (ids []string, err error) {
 	return column[string](s.read.WithContext(ctx), "list the shadow sales", "SELECT id FROM sales WHERE id LIKE ?", model.ShadowPrefix+"%")
 }
 
-// schema returns the newest applied step, and the newest of this binary. To ask goose would create its table.
+// schema returns the newest applied step, and the newest of this binary. It does not ask goose, which would make its table.
 func (s *Store) schema(ctx context.Context) (applied, newest int64, err error) {
 	files, err := fs.Glob(migrations.FS, s.dialect("mysql", "sqlite")+"/*.sql")
 	if err != nil || len(files) == 0 {

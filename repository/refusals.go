@@ -13,13 +13,13 @@ import (
 )
 
 // refusalLease is how long a lease of LeaseRefusals keeps units from coming back, by the database's clock. It is longer than
-// model.RefusalTime, for which an instance uses the lease by its own clock. For returnNotice after a return of units was
-// announced, no lease is given: the present ones end, and the units return.
+// model.RefusalTime, for which an instance uses the lease by its own clock. After a return of units was announced, no new lease
+// is given for returnNotice, so the present leases end, and the units return.
 const refusalLease, returnNotice = time.Second, 3 * time.Second
 
-// LeaseRefusals gives leases for those of the sales that are sold out, and returns them by sale. While a lease holds, an instance
-// may refuse requests from memory: no units come back to the sale, so no order is made under any new id. Sales whose stock rows
-// are locked, whose units are about to come back, or that are in line, get no lease.
+// LeaseRefusals gives leases for those of the sales that are sold out, and returns the leases by sale. While a lease holds, an
+// instance may refuse requests from memory: no units come back to the sale, so no order is made under any new id. No lease is
+// given for sales whose stock rows are locked, whose units are about to come back, or that are in line.
 func (s *Store) LeaseRefusals(ctx context.Context, saleIDs []string) (leases map[string]model.RefusalLease, err error) {
 	now := s.nowMillis()
 	err = s.transact(ctx, func(tx *gorm.DB) error {
@@ -27,7 +27,7 @@ func (s *Store) LeaseRefusals(ctx context.Context, saleIDs []string) (leases map
 			SaleID                string
 			GateVersion, Refusals int64
 		}
-		// A row is locked while units come back. A time stamp in the future is from before the clock was set back, and ignored.
+		// A row is locked while units come back. A time stamp in the future, from before the clock was set back, is ignored.
 		err := tx.Raw(`SELECT sale_id, gate_version, (SELECT COUNT(*) FROM refusals WHERE refusals.sale_id = stock.sale_id) AS refusals
 			FROM stock WHERE sale_id IN ? AND available = 0 AND lined < 2 AND returning_at_ms NOT BETWEEN `+now+" - ? AND "+now+s.skipLocked(),
 			saleIDs, returnNotice.Milliseconds()).Scan(&rows).Error
@@ -55,12 +55,12 @@ func (s *Store) KnownIDs(ctx context.Context, saleID string) iter.Seq2[[]string,
 		ids("SELECT order_id FROM refusals WHERE order_id > ? AND order_id < ? ORDER BY order_id LIMIT ?"))
 }
 
-// errRefusing keeps units from coming back to a sale whose requests instances refuse from memory. It never leaves this package.
+// errRefusing keeps units from returning to a sale on which instances refuse requests from memory. It never leaves this package.
 type errRefusing struct{ saleID string }
 
 func (errRefusing) Error() string { return "instances refuse requests from memory" }
 
-// mayReturn is a condition of an UPDATE of stock that returns units: others are available, or no lease of refusals holds.
+// mayReturn is a condition of an UPDATE of stock that returns units: other units are available, or no lease of refusals holds.
 func (s *Store) mayReturn() string {
 	const condition = " AND (available > 0 OR refusing_until_ms NOT BETWEEN %[1]s + 1 AND %[1]s + %[2]d)"
 	return fmt.Sprintf(condition, s.nowMillis(), returnNotice.Milliseconds())

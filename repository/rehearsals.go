@@ -44,7 +44,7 @@ func (s *Store) rehearsals(ctx context.Context, report, where string, args ...an
 }
 
 // EraseSale deletes a shadow sale with its orders and all its other rows. Nothing of value is lost: a shadow sale is not offered
-// to buyers, its orders are paid in the sandbox only, and it has no events. Any other sale is an error.
+// to buyers, its orders are paid in the sandbox only, and it has no events. For any other sale EraseSale returns an error.
 func (s *Store) EraseSale(ctx context.Context, saleID string) error {
 	if !model.IsShadow(saleID) {
 		return fmt.Errorf("erase sale %s: not a shadow sale", saleID)

@@ -12,9 +12,9 @@ import (
 // Units come back to a sale when orders end, or when an operator adds to the quota. The units of a call that ends do not come
 // back to the sale: they belong to its line before and after, see endCalls.
 
-// release moves locked orders of one sale from the status from to the one that all orders in list have. It gives their units back
-// to the stock and to the users' limits, and records the changes for the gate and the events. It locks rows in the order orders,
-// buyers, stock, as every transaction on an order that exists, and fails as giveBack does.
+// release moves locked orders of one sale from the status "from" to the status that all orders in "list" have. It gives their
+// units back to the stock and to the users' limits, and records the changes for the gate and the events. Like every transaction
+// on an order that exists, it locks rows in the order orders, buyers, stock. If giveBack fails with errRefusing, so does release.
 func (s *Store) release(tx *gorm.DB, saleID string, from model.OrderStatus, list ...model.Order) error {
 	ids, about := make([]string, len(list)), make([]subject, len(list))
 	units, changes := make([]userUnits, len(list)), make([]model.GateChange, len(list))
@@ -48,13 +48,14 @@ func (s *Store) release(tx *gorm.DB, saleID string, from model.OrderStatus, list
 	if err := s.giveBack(tx, saleID, campaigns[saleID], leaves, changes...); err != nil {
 		return err
 	}
-	event := model.EventType("order." + list[0].Status) // of the status that a release gives
+	event := model.EventType("order." + list[0].Status) // named after the new status
 	return wrap("record events", s.run(tx, s.recording(event, about...)))
 }
 
 // giveBack makes the units of the changes available to all or, if the sale is in line, gives them to its line, and records the
-// changes for the gate. leaves is the part of an UPDATE of stock that takes the units, whose number is its only argument, from
-// where they are. campaignID is empty for a sale of its own. giveBack fails with errRefusing.
+// changes for the gate. "leaves" is the part of an UPDATE of stock that takes the units from where they are, or adds them to the
+// quota; its only argument is their number. campaignID is empty if the sale belongs to no campaign. While instances refuse
+// requests on the sale from memory, giveBack fails with errRefusing.
 func (s *Store) giveBack(tx *gorm.DB, saleID, campaignID, leaves string, changes ...model.GateChange) error {
 	units := int64(0)
 	for _, c := range changes {
@@ -84,8 +85,8 @@ func (s *Store) giveBack(tx *gorm.DB, saleID, campaignID, leaves string, changes
 	return wrap("give units back", s.run(tx, append(toLine, s.telling(saleID, stock, changes)...)...))
 }
 
-// givingToLine gives a campaign's line, if there is one, units of one of the campaign's sales, whose stock row is locked before
-// the line's, as in every transaction that changes both.
+// givingToLine returns the statement that gives units of a campaign's sale to the campaign's line, if there is one. The sale's
+// stock row is locked before the line's, as in every transaction that changes both.
 func givingToLine(campaignID string, units int64) statement {
 	if campaignID == "" {
 		return statement{}
@@ -93,7 +94,7 @@ func givingToLine(campaignID string, units int64) statement {
 	return do("UPDATE stock SET quota = quota + ?, reserved = reserved + ?, version = version + 1 WHERE sale_id = ?", units, units, campaignID)
 }
 
-// returnUnits takes units from the users' rows in buyers. units must come from byUser.
+// returnUnits subtracts units, which must be sorted as by byUser, from the users' rows in buyers.
 func (s *Store) returnUnits(tx *gorm.DB, units []userUnits) error {
 	for len(units) > 0 {
 		sale, args, users := units[0].sale, []any(nil), []string(nil)

@@ -80,7 +80,7 @@ func each[T, U any](list []T, of func(T) U) []U {
 	return made
 }
 
-// cut ends a list at limit rows, and returns the cursor of the next page, which is empty if the list was not longer.
+// cut ends a list at "limit" rows, and returns the cursor of the next page, or an empty cursor if the list was not longer.
 func cut[T any](list []T, limit int, cursor func(last *T) string) (_ []T, next string) {
 	if len(list) <= limit {
 		return list, ""
@@ -88,8 +88,8 @@ func cut[T any](list []T, limit int, cursor func(last *T) string) (_ []T, next s
 	return list[:limit], cursor(&list[limit-1])
 }
 
-// newest returns a page of the ids of those rows of a table that where selects, the newest first, and the cursor of the next
-// page, empty at the end. It returns model.ErrBadCursor if the cursor is invalid.
+// newest returns a page of the ids of those rows of a table that the SQL "where" selects, the newest first, and the cursor of the
+// next page, empty at the end. It returns model.ErrBadCursor if the cursor is invalid.
 func (s *Store) newest(ctx context.Context, table, where, cursor string, limit int) (ids []string, next string, err error) {
 	at, id := int64(math.MaxInt64), ""
 	if cursor != "" {
@@ -131,7 +131,7 @@ func parseCursor(cursor string) (atMillis int64, id string, err error) {
 // pageRows is the most rows that a query returns where a sale may have millions of rows. A page takes a few milliseconds.
 const pageRows = 1000
 
-// pages reads rows in the order of their keys, in pages of pageRows, of which the first one begins after the key first.
+// pages reads rows in the order of their keys, in pages of pageRows. The first page begins after the key "first".
 func pages[K, T any](first K, read func(after K) ([]T, error), key func(T) K) iter.Seq2[[]T, error] {
 	return func(yield func([]T, error) bool) {
 		for after, more := first, true; more; {

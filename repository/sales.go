@@ -52,7 +52,7 @@ func stockFields(s *model.Stock, l *model.Line) []any {
 	}
 }
 
-// offers reads the sales that where, the SQL after WHERE, selects. now is the database's clock, or the zero time without sales.
+// offers reads the sales that "where", the SQL after WHERE, selects. now is the database's clock, or zero if no sale is selected.
 func (s *Store) offers(db *gorm.DB, where string, args ...any) (list []model.Offer, now time.Time, err error) {
 	list, err = scan(db, "read sales", func(o *model.Offer) []any { return append(offerFields(o), millis(&now)) },
 		"SELECT "+offerColumns+s.nowMillis()+" FROM "+salesWithStock+" WHERE "+where, args...)
@@ -71,18 +71,18 @@ func (s *Store) offerOn(db *gorm.DB, saleID string) (model.Offer, time.Time, boo
 	return offer, now, ok, err
 }
 
-// LiveOffers reads the sales whose end is to come or was less than linger ago, in the order of their start. They include closed
-// sales, and those that have the lines of campaigns.
+// LiveOffers reads the sales whose end is to come or was less than "linger" ago, in the order of their start. They include closed
+// sales, and the sales that have the lines of campaigns.
 func (s *Store) LiveOffers(ctx context.Context, linger time.Duration) ([]model.Offer, error) {
 	list, _, err := s.offers(s.read.WithContext(ctx), "ends_at_ms > "+s.nowMillis()+" - ? ORDER BY starts_at_ms, sales.id", linger.Milliseconds())
 	return list, err
 }
 
-// forBuyers is the condition that a sale is not the one that has the line of a campaign.
+// forBuyers is the condition that a sale is not the one that only has the line of a campaign.
 const forBuyers = "(sales.campaign_id IS NULL OR sales.campaign_id <> sales.id)"
 
-// Sales lists all sales, or, if alone is true, only those that belong to no campaign, the newest first. next is the cursor of the
-// next page, and empty at the end. Sales returns model.ErrBadCursor if the cursor is invalid.
+// Sales lists all sales but those that only have a campaign's line; if alone is true, only sales without a campaign. The newest
+// come first. next is the cursor of the next page, empty at the end. Sales returns model.ErrBadCursor if the cursor is invalid.
 func (s *Store) Sales(ctx context.Context, alone bool, cursor string, limit int) (list []model.Offer, next string, err error) {
 	where := forBuyers
 	if alone {
@@ -96,8 +96,8 @@ func (s *Store) Sales(ctx context.Context, alone bool, cursor string, limit int)
 	return list, next, err
 }
 
-// LiveSales reads the live sales repeatedly. It caches each sale with its revision. Only a change that raises the revision (see
-// model.Sale) changes other columns than the stockColumns, so most reads fetch only these.
+// LiveSales reads the sales of LiveOffers repeatedly. It caches each sale with its revision. Only a change that raises the
+// revision (see model.Sale) changes other columns than the stockColumns, so most reads fetch only the stockColumns.
 type LiveSales struct {
 	*Store
 	known atomic.Pointer[map[string]model.Offer] // by id, from the last full read
@@ -110,8 +110,8 @@ func NewLiveSales(s *Store) *LiveSales {
 	return l
 }
 
-// LiveOffers returns the same as Store.LiveOffers. All columns are read again only if a sale is missing from the cache, which
-// callers with different values of linger share, or has changed; leftover sales in the cache are harmless.
+// LiveOffers returns the same as Store.LiveOffers. It reads all columns again only if a sale has changed or is not in the cache.
+// Callers with different values of linger share the cache; a sale in it that none of them needs is harmless.
 func (l *LiveSales) LiveOffers(ctx context.Context, linger time.Duration) ([]model.Offer, error) {
 	list, err := scan(l.read.WithContext(ctx), "read stocks", func(o *model.Offer) []any {
 		return append([]any{&o.Revision}, stockFields(&o.Stock, &o.Line)...)
@@ -167,8 +167,8 @@ func (s *Store) SaleByCode(ctx context.Context, code string) (string, error) {
 	return cell[string](s.read.WithContext(ctx), "read a short link", "SELECT id FROM sales WHERE code = ?", code)
 }
 
-// CreateSale inserts a sale, its stock and, if the sale has one, its line. The whole quota is available or, in the modes line and
-// draw, reserved for the line. The gate has one shard if sale.Shards is 0.
+// CreateSale inserts a sale, its stock and, if the sale has one of its own, its line. The whole quota is available or, in the
+// modes line and draw, reserved for the line. The gate has one shard if sale.Shards is 0.
 func (s *Store) CreateSale(ctx context.Context, sale model.Sale, quota int64, actor string) error {
 	return s.transact(ctx, func(tx *gorm.DB) error { return s.createSale(tx, sale, quota, actor) })
 }
@@ -198,8 +198,9 @@ func (s *Store) createSale(tx *gorm.DB, sale model.Sale, quota int64, actor stri
 }
 
 // ChangeSale applies a change and returns the changed sale. It raises the version of the stock row, so that a writer that judged
-// the old sale loses its race. The verdict is Accepted or, when nothing changes, NotFound; QuotaChanged if the quota is not
-// change.IfQuota; BadRequest, with the sale as it is, if it would exceed change.MostQuota; or that of change.Edit or changeLine.
+// the old sale loses its race. The verdict is Accepted or, if nothing is changed, one of these: NotFound; QuotaChanged if the
+// quota is not change.IfQuota; BadRequest, with the sale as it is, if the quota would exceed change.MostQuota; the refusal of
+// change.Edit; or Ended or EntriesClosed of changeLine.
 func (s *Store) ChangeSale(ctx context.Context, change model.SaleChange) (offer model.Offer, verdict model.Verdict, err error) {
 	campaigns, err := s.campaignsOf(s.read.WithContext(ctx), change.SaleID)
 	if err != nil {
@@ -216,7 +217,7 @@ func (s *Store) ChangeSale(ctx context.Context, change model.SaleChange) (offer 
 	return offer, verdict, err
 }
 
-// changeSale is ChangeSale in a transaction that has locked the sale's line, if there is one; campaignID is that of its campaign.
+// changeSale is ChangeSale in a transaction that has locked the sale's line, if there is one; campaignID is the sale's campaign.
 func (s *Store) changeSale(tx *gorm.DB, campaignID string, change model.SaleChange) (offer model.Offer, verdict model.Verdict, err error) {
 	if _, ok, err := s.lockStock(tx, change.SaleID); err != nil || !ok {
 		return offer, model.NotFound, err

@@ -35,12 +35,12 @@ type supply struct {
 	source model.Source     // of the orders
 	epochs []int64          // of the orders, one for each attempt; nil: all have the sale's epoch
 	terms  map[string]terms // of the sales, by id; nil: they are read when the users' rows are locked
-	now    time.Time        // the database's clock at the last read, which is when the orders are made
+	now    time.Time        // the database's clock at the last read, which the orders get as CreatedAt
 	spent  []any            // the numbers of the entries in line that get the units
 	called int64            // the units behind the calls of these entries
 }
 
-// readTerms stores the terms of one sale, none if there is no such sale, and the time of the read in from.
+// readTerms stores in "from" the terms of one sale, or none if there is no such sale, and the time of the read.
 func (s *Store) readTerms(db *gorm.DB, saleID string, from *supply) error {
 	offer, now, ok, err := s.offerOn(db, saleID)
 	if from.terms, from.now = map[string]terms{}, now; ok {
@@ -68,8 +68,8 @@ var errShort, errNotNew = errors.New("stock is short"), errors.New("not all entr
 
 // sell makes an order of each open attempt of a batch, and takes the units from the stock. No order is made anywhere else. The
 // users' rows are locked and have the units already; the stock row, which is the most contended one, is changed last. The call
-// that changes it also executes the statements in end, such as COMMIT. end must be empty if sell needs the result of that change:
-// with byVersion, and if the gate has to be told.
+// that changes the stock row also executes the statements in "end", such as COMMIT. "end" must be empty if sell needs the result
+// of that change: with byVersion, and if the gate has to be told.
 //
 // sell returns errShort; model.ErrLostRace if the stock row has another version; errOtherTerms if, with byLock, the sale was
 // changed before its row was locked; or gorm.ErrDuplicatedKey if one of the orders exists.
@@ -132,8 +132,8 @@ func taking(sales []saleUnits, from supply) []statement {
 	return nil
 }
 
-// sellNew sells to all attempts of a batch in one transaction, in as few calls as possible. It changes nothing and returns
-// errNotNew if not all attempts are new and fit; its other errors are those of sell and of transact.
+// sellNew sells to all attempts of a batch in one transaction, in as few calls of the database as possible. It returns errNotNew
+// and changes nothing if not all attempts are new and fit. Its other errors are those of sell and of transact.
 func (s *Store) sellNew(ctx context.Context, b *attemptBatch, from supply) (_ []model.Outcome, err error) {
 	if len(b.open) == 0 || len(b.open) < len(b.attempts) || slices.ContainsFunc(b.attempts, func(a model.Attempt) bool { return a.Quantity < 1 }) {
 		return nil, errNotNew
@@ -197,9 +197,9 @@ func (s *Store) sellNew(ctx context.Context, b *attemptBatch, from supply) (_ []
 	return b.outcomes, nil
 }
 
-// beginNew begins the transaction of sellNew: it adds the units to the users' rows, and reads the clock and, unless known,
-// the terms of the sales. allNew is true if no user had a row, and so none of the attempts was refused, before; on SQLite, which
-// does not tell which rows are new, it is false. connection is the id of the transaction's connection on MySQL.
+// beginNew begins the transaction of sellNew: it adds the units to the users' rows, and reads the clock and, unless they are
+// known, the terms of the sales. allNew is true if no user had a row before, so that none of the attempts was refused before. On
+// SQLite, which does not tell which rows are new, it is false. connection is the id of the transaction's connection on MySQL.
 func (s *Store) beginNew(tx *gorm.DB, units []userUnits, sales []saleUnits, from *supply) (allNew bool, connection int64, err error) {
 	read := statement{query: "SELECT " + s.dialect("ROW_COUNT(), CONNECTION_ID()", "0, 0") + ", " + s.nowMillis()}
 	known := len(from.terms) > 0
@@ -239,8 +239,8 @@ func (s *Store) beginNew(tx *gorm.DB, units []userUnits, sales []saleUnits, from
 }
 
 // fits returns errNotNew if one of the users has more units than a user may have in the sale or its campaign, or if one of the
-// attempts was refused before. The rows of all sales with the same limit are one list, in which the database finds a row faster
-// than in many short ones. The attempts are looked up only if one of the sales has refusals.
+// attempts was refused before. It puts the rows of all sales with the same limit into one list, in which the database finds a row
+// faster than in many short lists. It looks the attempts up only if one of the sales has refusals.
 func (s *Store) fits(tx *gorm.DB, units []userUnits, from supply, sales []saleUnits, attempts []model.Attempt) error {
 	rows, limits := map[int][]any{}, from.limits() // the sale and the user of each row, by limit
 	for _, u := range units {
@@ -265,7 +265,7 @@ func (s *Store) fits(tx *gorm.DB, units []userUnits, from supply, sales []saleUn
 }
 
 // holding returns the statement that moves units from available to held. It violates the constraint stock_not_negative if a sale
-// has fewer units available or, unless of is nil, if a sale has other terms than those in of.
+// has too few units available or, if "of" is not nil, if a sale has other terms than those in "of".
 func holding(sales []saleUnits, of map[string]terms) statement {
 	ids := each(sales, func(u saleUnits) any { return u.sale })
 	units, args := caseOf(sales, func(u saleUnits) int64 { return u.n })
@@ -303,8 +303,8 @@ func caseOf(sales []saleUnits, value func(u saleUnits) int64) (expression string
 	return expression + " ELSE ? END", append(args, often)
 }
 
-// sellJudged judges each attempt of a batch on one sale, and sells to those that fit, in one transaction. An attempt that a gate
-// has admitted is refused durably; other refusals write nothing. The errors are those of sell, transact and judgeCalls.
+// sellJudged judges each attempt of a batch on one sale, and sells to those that fit, in one transaction. If the attempts come
+// from a gate, their refusals are durable; other refusals write nothing. The errors are those of sell, transact and judgeCalls.
 func (s *Store) sellJudged(ctx context.Context, saleID string, attempts []model.Attempt, from supply) ([]model.Outcome, error) {
 	campaigns, err := s.campaignsOf(s.read.WithContext(ctx), saleID)
 	if err != nil {
@@ -338,7 +338,7 @@ func (s *Store) sellJudged(ctx context.Context, saleID string, attempts []model.
 	return b.answered(), nil
 }
 
-// judge refuses open attempts that the sale, the limits or the supply do not allow. It adds the terms and calls it reads to from.
+// judge refuses open attempts that the sale, the limits or the supply do not allow. It adds the terms and calls read to "from".
 func (s *Store) judge(db *gorm.DB, b *attemptBatch, saleID string, from *supply) error {
 	if from.terms == nil {
 		if err := s.readTerms(db, saleID, from); err != nil {
@@ -350,7 +350,7 @@ func (s *Store) judge(db *gorm.DB, b *attemptBatch, saleID string, from *supply)
 	switch {
 	case !ok:
 		verdict = model.NotFound
-	case from.source != model.FromStream: // the gate has judged the sale when it admitted the attempts
+	case from.source != model.FromStream: // the gate judged the sale when it admitted the attempts
 		verdict = offer.Judge(from.now)
 	}
 	if verdict != model.Accepted {
@@ -359,7 +359,7 @@ func (s *Store) judge(db *gorm.DB, b *attemptBatch, saleID string, from *supply)
 	if len(b.open) == 0 {
 		return nil
 	}
-	available := int64(math.MaxInt64) // with the other guards, sell finds out whether there are enough
+	available := int64(math.MaxInt64) // with the other guards, sell or judgeCalls finds out whether there are enough
 	switch from.guard {
 	case byStock:
 		stock, _, err := s.lockStock(db, saleID)
@@ -395,7 +395,7 @@ func (s *Store) lockBatch(tx *gorm.DB, attempts []model.Attempt, campaigns map[s
 	return newBatch(attempts, known), nil
 }
 
-// limitsOf reads how many units users hold of a sale and, if the sale belongs to one, of its campaign.
+// limitsOf reads how many units users hold of a sale and, if the sale belongs to a campaign, of the campaign, with the limits.
 func (s *Store) limitsOf(db *gorm.DB, sale model.Sale, users []string) ([]userLimit, error) {
 	own, err := s.unitsOf(db, sale.ID, users)
 	limits := []userLimit{{sale.LimitPerUser, own}}

@@ -12,16 +12,16 @@ import (
 )
 
 // Settle writes admitted attempts on one sale as orders, or refuses them durably, in one transaction. The outcomes, orders or
-// refusals with their reasons, are in the order of the entries; an attempt that was settled before keeps its own. model.ErrBroken
+// refusals with their reasons, are in the order of the entries; an attempt that was settled before keeps its outcome. ErrBroken
 // means that this batch can never be settled. After any other error the result is unknown, and the caller tries again.
 func (s *Store) Settle(ctx context.Context, saleID string, entries []model.Entry) (outcomes []model.Outcome, err error) {
 	ctx, end := s.observe.Begin(ctx, observe.Step{
 		Name: observe.Settle, Items: len(entries), OrderID: func(i int) string { return entries[i].ID },
 	})
 	defer func() { end(err) }()
-	// The gate has judged the entries, so nearly always all are new and fit. Otherwise each entry is judged. The stock row
-	// is the most contended one, so it is changed last, and a constraint ensures that there are enough units. Only if too few
-	// are left, the row is locked before orders are written, and the units left go to the entries in the order of admission.
+	// The gate has judged the entries, so nearly always all are new and fit. Otherwise each entry is judged. The stock row is the
+	// most contended one, so it is changed last, and a constraint ensures that there are enough units. If too few are left, the
+	// row is locked before orders are written, and the units left go to the entries in the order of admission.
 	attempts, from := attemptsOf(entries), fromStream(entries)
 	outcomes, err = s.sellNew(ctx, newBatch(attempts, nil), from)
 	if errors.Is(err, errNotNew) {
@@ -42,7 +42,7 @@ func (s *Store) Settle(ctx context.Context, saleID string, entries []model.Entry
 }
 
 // SettleSales settles admitted attempts on several sales in one transaction, if all of them are new and fit. Otherwise it changes
-// nothing and returns model.ErrApart. After any other error the result is unknown. Then, too, the caller settles each sale.
+// nothing and returns model.ErrApart. After any other error the result is unknown. In both cases the caller settles each sale.
 func (s *Store) SettleSales(ctx context.Context, entries []model.Entry) (outcomes []model.Outcome, err error) {
 	ctx, end := s.observe.Begin(ctx, observe.Step{
 		Name: observe.Settle, Items: len(entries), OrderID: func(i int) string { return entries[i].ID },
@@ -88,7 +88,7 @@ func (s *Store) refuseDurably(tx *gorm.DB, b *attemptBatch) error {
 		a, reason := b.attempts[i], b.outcomes[i].Verdict
 		values = append(values, a.ID, a.SaleID, a.UserID, a.Quantity, string(reason))
 		if reason == model.SoldOut {
-			// The gate admitted more units than the stock had. Any instance that reads the mark replaces it.
+			// The gate admitted more units than the stock had. Any instance that reads the mark replaces the gate.
 			mark = statement{"UPDATE stock SET wrong_epoch = epoch WHERE sale_id = ?", []any{a.SaleID}}
 		}
 	}

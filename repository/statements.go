@@ -18,10 +18,10 @@ type statement struct {
 	args  []any
 }
 
-// calls puts statements together into as few calls as possible, and leaves out empty ones. On MySQL, where each call takes a
-// round trip, this is one call, whose rest is not executed after a statement that fails. On SQLite, which has no round trips,
-// each statement is a call of its own, and so it is on a Galera cluster: if a transaction of another node aborts this one between
-// two statements of a call, MariaDB 10.11 still confirms a COMMIT in that call (see TestGalera).
+// calls puts statements together into as few calls of the database as possible, and leaves out empty ones. On MySQL, where each
+// call takes a round trip, this is one call; after a statement that fails, its rest is not executed. On SQLite, which has no
+// round trips, each statement is a call of its own. This is also so on a Galera cluster: if a transaction of another node aborts
+// this one between two statements of a call, MariaDB 10.11 still confirms a COMMIT in that call (see TestGalera).
 func (s *Store) calls(list ...statement) []statement {
 	list = slices.DeleteFunc(list, func(st statement) bool { return st.query == "" })
 	if s.sqlite || s.galera || len(list) < 2 {
@@ -60,8 +60,8 @@ func (s *Store) execute(tx *gorm.DB, list ...statement) (changed int64, err erro
 // sqliteParameters is about the most parameters of a statement on SQLite, whose driver searches all of them for each parameter.
 const sqliteParameters = 256
 
-// inserting returns the statements, on MySQL at most one, that insert rows. into is the table with its columns in brackets, row the
-// SQL of one row, onConflict the SQL after the rows, and values has the arguments of all rows.
+// inserting returns the statements, on MySQL at most one, that insert rows. "into" is the table with its columns in brackets,
+// "row" the SQL of one row, "values" the arguments of all rows, and "onConflict" the SQL after the rows.
 func (s *Store) inserting(into, row string, values []any, onConflict string) (list []statement) {
 	most, columns := max(1, len(values)), strings.Count(row, "?")
 	if s.sqlite {
@@ -77,7 +77,7 @@ func (s *Store) inserting(into, row string, values []any, onConflict string) (li
 // places returns the SQL of a list of n arguments.
 func places(n int) string { return "(" + strings.Repeat(", ?", n)[len(", "):] + ")" }
 
-// begin and commit begin and end a transaction of transactInCalls; on SQLite they are empty.
+// begin and commit are the first and the last statement of a transaction of transactInCalls; on SQLite they are empty.
 func (s *Store) begin() statement { return statement{query: s.dialect("START TRANSACTION", "")} }
 
 func (s *Store) commit() statement { return statement{query: s.dialect("COMMIT", "")} }

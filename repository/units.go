@@ -69,8 +69,9 @@ func (s *Store) adding(units []userUnits) []statement {
 		" ON CONFLICT (sale_id, user_id) DO UPDATE SET units = units + excluded.units"))
 }
 
-// inCampaigns adds the same units for the campaigns of the sales. In buyers, a campaign has rows like a sale, with the units
-// of a user over all its sales, and every transaction locks these together with those of the sales, in the order of byUser.
+// inCampaigns returns the units and, for sales of a campaign, the same units once more for the campaign. In buyers, a campaign
+// has rows like a sale, with the units of a user over all its sales. Every transaction locks these together with the rows of the
+// sales, in the order of byUser.
 func inCampaigns(units []userUnits, campaigns map[string]string) []userUnits {
 	if len(campaigns) == 0 {
 		return units
@@ -84,7 +85,7 @@ func inCampaigns(units []userUnits, campaigns map[string]string) []userUnits {
 	return byUser(all)
 }
 
-// campaignsOf returns, by sale, the campaigns of those sales that belong to one. This never changes, so it is read once.
+// campaignsOf returns, by sale, the campaigns of those sales that have one. A sale's campaign never changes, so it is read once.
 func (s *Store) campaignsOf(db *gorm.DB, saleIDs ...string) (campaigns map[string]string, err error) {
 	campaigns = map[string]string{}
 	var unknown []string
