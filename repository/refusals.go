@@ -23,6 +23,7 @@ const refusalLease, returnNotice = time.Second, 3 * time.Second
 func (s *Store) LeaseRefusals(ctx context.Context, saleIDs []string) (leases map[string]model.RefusalLease, err error) {
 	now := s.nowMillis()
 	err = s.transact(ctx, func(tx *gorm.DB) error {
+		leases = nil // of a try that was rolled back
 		var rows []struct {
 			SaleID                string
 			GateVersion, Refusals int64

@@ -2,7 +2,9 @@ package repository
 
 import (
 	"context"
+	"database/sql/driver"
 	"slices"
+	"strings"
 	"testing"
 
 	"flashsale/model"
@@ -41,6 +43,26 @@ func TestLeaseRefusals(t *testing.T) {
 		if three, _ := d.lease(t, sale.ID); three == one {
 			t.Error("the lease is the same after a durable refusal")
 		}
+	})
+}
+
+// A transaction that is tried again gives no lease of the try that was rolled back.
+func TestLeaseOfATryThatWasRolledBack(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testDB) {
+		sale, other := d.newSale(t, 1), d.another(t)
+		d.buy(t, sale.ID, "ann", 1)
+		tries := 0
+		d.breaksOff(func(statement string) error {
+			if !strings.Contains(statement, "SET refusing_until_ms") {
+				return nil
+			}
+			tries++
+			d.between(func() { other.change(t, sale.ID, 1) })
+			return driver.ErrBadConn // the connection was lost, and nothing done
+		})
+		_, leased := d.lease(t, sale.ID)
+		check.Same(t, "tries that were rolled back", tries, 1)
+		check.Same(t, "a lease of a sale that has a unit again", leased, false)
 	})
 }
 
