@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"reflect"
 	"regexp"
@@ -142,9 +144,9 @@ func readRows(raw []byte) (rows []sheetRow, decimal string, invalid *service.Inv
 	}
 	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(raw))
 	head, rest, _ := strings.Cut(text, "\n")
-	separator := ','
+	separator, above := ',', 0 // lines above the sheet, less those that break cells
 	if name, ok := strings.CutPrefix(strings.Trim(head, `"`), "sep="); ok && len(name) == 1 {
-		separator, text = rune(name[0]), rest
+		separator, text, above = rune(name[0]), rest, 1
 	} else {
 		for _, other := range ";\t" {
 			if strings.Count(head, string(other)) > strings.Count(head, string(separator)) {
@@ -157,12 +159,18 @@ func readRows(raw []byte) (rows []sheetRow, decimal string, invalid *service.Inv
 	}
 	sheet := csv.NewReader(strings.NewReader(text))
 	sheet.Comma, sheet.FieldsPerRecord = separator, -1
-	all, err := sheet.ReadAll()
-	if err != nil {
-		return nil, "", &service.Invalid{Reason: notCSV, Value: err.Error()}
-	}
-	for at, row := range all {
+	for {
+		row, err := sheet.Read()
+		if errors.Is(err, io.EOF) {
+			return rows, decimal, nil
+		}
+		if err != nil {
+			return nil, "", &service.Invalid{Reason: notCSV, Value: err.Error()}
+		}
+		line, _ := sheet.FieldPos(0)
+		number := line + above
 		for i := range row {
+			above -= strings.Count(row[i], "\n")
 			row[i] = strings.TrimSpace(row[i])
 		}
 		for len(row) > 0 && row[len(row)-1] == "" {
@@ -172,16 +180,15 @@ func readRows(raw []byte) (rows []sheetRow, decimal string, invalid *service.Inv
 		case len(row) == 0:
 			continue
 		case len(rows) > 0 && len(row) > len(rows[0].cells):
-			return nil, "", &service.Invalid{Reason: notCSV, Value: fmt.Sprintf("row %d has %d cells, the first has %d", at+1, len(row), len(rows[0].cells))}
+			return nil, "", &service.Invalid{Reason: notCSV, Value: fmt.Sprintf("row %d has %d cells, the first has %d", number, len(row), len(rows[0].cells))}
 		case len(rows) > 0:
 			row = append(row, make([]string, len(rows[0].cells)-len(row))...)
 		}
-		rows = append(rows, sheetRow{at + 1, row})
+		rows = append(rows, sheetRow{number, row})
 	}
-	return rows, decimal, nil
 }
 
-// sheetRow is a row that is not empty, with its number in the CSV: the line "sep=" and lines without a character do not count.
+// sheetRow is a row that is not empty, with its number as a spreadsheet shows it.
 type sheetRow struct {
 	number int
 	cells  []string

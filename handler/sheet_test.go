@@ -57,7 +57,8 @@ func TestSheetsOfSpreadsheets(t *testing.T) {
 		plain + ",,,42,1.5\n":                   "row 4, quota",
 		plain + ",,,42,\"1,50\"\n":              "row 4, quota",
 		plain + ",,,42,1,2,3,4\n":               "",
-		plain + "\n,,,,\n,,,42,many\n":          "row 5, quota", // an empty line is none, and empty cells are a row
+		plain + "\n,,,,\n,,,42,many\n":          "row 6, quota", // rows are counted as a spreadsheet shows them
+		"sep=;\n" + with(";") + ";;;42;29,90\n": "row 5, quota",
 		strings.Replace(plain, "true", "ja", 1): "row 2, beacon",
 		"\xe4,b\n":                              "",
 	} {
