@@ -207,6 +207,7 @@ func TestOffline(t *testing.T) {
 
 	sale := s.queue("line", nil)
 	w.visit("/sales/" + sale)
+	w.wakes("#button") // before the page's script has run, a click does nothing
 	lose()
 	w.click("#button")
 	w.see("#notice", "as soon as you are online")
