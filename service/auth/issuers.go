@@ -42,6 +42,9 @@ const (
 // ErrOtherIssuer means that the server at an issuer's address calls itself by another name, such as one with a slash at the end.
 var ErrOtherIssuer = errors.New("another issuer")
 
+// errKnown means that the keys were fetched a moment ago, so that a token that none of them fits is forged.
+var errKnown = errors.New("they were fetched a moment ago")
+
 // algorithms are those by which issuers may sign. HS256 is not one: whoever can check a signature by a shared secret can make it.
 var algorithms = []string{oidc.RS256, oidc.ES256, oidc.EdDSA}
 
@@ -123,8 +126,9 @@ func (s *Issuers) Fetch(ctx context.Context) (err error) {
 	return err
 }
 
-// check returns the content of a valid token. The error wraps model.ErrUnavailable if the keys of the token's issuer are missing
-// or too old, and can't be fetched. Any other error means that the token is not valid, or that its key is not known yet.
+// check returns the content of a valid token. The error wraps model.ErrUnavailable if the keys of the token's issuer can't be
+// fetched, and there are none, only old ones, or none that fits the token. Any other error means that the token is not valid, or
+// that its key was published less than keysPause ago.
 func (s *Issuers) check(ctx context.Context, token string) (good checkedToken, err error) {
 	i, err := s.issuerOf(token)
 	if err != nil {
@@ -133,7 +137,10 @@ func (s *Issuers) check(ctx context.Context, token string) (good checkedToken, e
 	if err := i.ready(ctx); err != nil {
 		return good, fmt.Errorf("%w: the keys of %s: %w", model.ErrUnavailable, i.Name, err)
 	}
-	checked, _, err := i.verify(ctx, token, s.Audience, keysPause)
+	checked, away, err := i.verify(ctx, token, s.Audience, keysPause)
+	if away != nil && !errors.Is(away, errKnown) {
+		return good, fmt.Errorf("%w: the keys of %s: %w", model.ErrUnavailable, i.Name, away)
+	}
 	if err != nil {
 		return good, err
 	}
@@ -283,7 +290,8 @@ func (k *keySet) VerifySignature(ctx context.Context, token string) (payload []b
 }
 
 // refresh fetches the keys, unless another request has replaced the keys in "seen". It returns an error if the keys can't be
-// fetched, if they were asked for within the pause, or if too many requests wait for them.
+// fetched, if they were asked for within the pause, or if too many requests wait for them. The error is errKnown if they were
+// asked for within the pause and came.
 func (i *issuer) refresh(ctx context.Context, seen *issuerKeys, pause time.Duration) error {
 	if i.waiting.Add(1) > maxKeysWaiting {
 		i.waiting.Add(-1)
@@ -297,7 +305,10 @@ func (i *issuer) refresh(ctx context.Context, seen *issuerKeys, pause time.Durat
 		return nil
 	}
 	if now.Sub(i.asked) < pause {
-		return errors.New("they were asked for a moment ago")
+		if seen != nil && seen.at.Equal(i.asked) {
+			return errKnown
+		}
+		return errors.New("they were asked for a moment ago, and did not come")
 	}
 	i.asked = now
 	fresh := &issuerKeys{at: now}

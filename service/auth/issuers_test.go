@@ -301,6 +301,11 @@ func TestIssuerIsAway(t *testing.T) {
 	p.away.Store(true)
 	p.clock = p.clock.Add(keysMost - time.Minute)
 	check.Must(ann())
+	stranger := newProvider(t)
+	for range 2 {
+		_, err := tokens.Verify(stranger.signed("rsa", jwt.MapClaims{"iss": p.URL}))
+		check.Error(t, "a key that is new or forged, while nobody can tell", err, model.ErrUnavailable)
+	}
 	p.clock = p.clock.Add(2 * time.Minute)
 	if _, err := ann(); !errors.Is(err, model.ErrUnavailable) {
 		t.Error(err)
