@@ -108,7 +108,7 @@ type gateReply struct {
 
 // scriptOnGates runs a script for n gates, several in one run, and returns the replies in the order of the gates. call(i) returns
 // the keys and arguments of gate i, and common(from, to) those with which the run for the gates [from, to) begins. All runs on a
-// node share a round trip. On a Cluster the keys of each gate are in a slot of their own, so each gate has its own run.
+// node share a round trip. On a Cluster a run may use the keys of one slot only, so each gate has its own run.
 func (g *Gate) scriptOnGates(
 	ctx context.Context, script *redis.Script, n int,
 	common func(from, to int) (keys []string, args []any), call func(i int) (keys []string, args []any),

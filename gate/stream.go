@@ -184,9 +184,10 @@ func parseEntry(gate model.GateRef, m redis.XMessage) (model.Entry, bool) {
 	return e, errN == nil && errEpoch == nil && e.Valid()
 }
 
-// Settled deletes entries that the database has settled with these outcomes, and gives the units of refused attempts back to
-// their gates. lost names gates that may lack an order just made, because its entry was lost with Redis before the gate was
-// installed. After an error some of the entries may still be in their streams. It is harmless to repeat Settled.
+// Settled deletes entries that the database has settled with these outcomes, and takes from the gates what refused attempts
+// should not hold there; see credit. lost names gates that may lack an order just made, because its entry was lost with Redis
+// before the gate was installed. After an error some of the entries may still be in their streams. It is harmless to repeat
+// Settled.
 func (g *Gate) Settled(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) (lost []model.GateRef, err error) {
 	ctx, end := g.observe.Begin(ctx, observe.Step{Name: observe.Acknowledge, Items: len(entries)})
 	defer func() { end(err) }()

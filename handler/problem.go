@@ -105,7 +105,8 @@ func encoded(rows map[model.Verdict]row) map[model.Verdict]problem {
 // Pages.missing answers refusals too, with an HTML page.
 //
 // An error is answered as 503 unavailable if it wraps model.ErrUnavailable or was caused by a deadline or a shutdown, otherwise
-// as 500 internal, never with its text. If the client has disconnected, nothing is sent, and the status is 499.
+// as 500 internal, never with its text. If the error only means that the client has disconnected (see clientLeft), nothing is
+// sent or logged, and the status is 499.
 func Problems(log *slog.Logger) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		c.Next()

@@ -16,8 +16,8 @@ type terms struct {
 	version int64       // stock.terms
 }
 
-// nextTerms is the part of an UPDATE of stock that must go with a change of the terms. The new number follows the clock, so that
-// a database that was restored to an older state does not give an earlier number to other terms.
+// nextTerms is the part of an UPDATE of stock that must go with a change of the terms. The new number is at least the clock's
+// time, so that a database that was restored to an older state does not use a number again for other terms.
 func (s *Store) nextTerms() string {
 	return "terms = " + s.dialect("GREATEST", "MAX") + "(terms + 1, " + s.nowMillis() + ")"
 }

@@ -19,7 +19,8 @@ const (
 	maxVariant       = 60 // characters, as in the database
 )
 
-// ofOneSale are the fields that a request gives for each sale of a campaign. It gives the other fields once, for all the sales.
+// ofOneSale are the fields of a single sale: an error in one of them names the sale of the campaign. An error in any other
+// field concerns all its sales.
 var ofOneSale = []string{"variant", "quota", "price_cents", "original_price_cents", "limit_per_user", "waiting_list"}
 
 // CampaignStore writes campaigns to the database and lists them.

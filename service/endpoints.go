@@ -266,7 +266,7 @@ func (e *Endpoints) Deliver(ctx context.Context, id string) (pause time.Duration
 	case d.Undeliverable():
 		e.Log.WarnContext(ctx, "an event is too large for an endpoint, which goes on without it; it can be sent again by hand", "endpoint", id, "event", d.First)
 		e.fits.Delete(id) // the next message has the full size again
-	case tooLarge: // from now on, messages have at most half as many events
+	case tooLarge: // the next messages have at most half as many events, rounded up
 		e.fits.Store(id, (len(events)+1)/2)
 		if err := e.Store.SendTo(ctx, id, 0); err != nil {
 			return 0, false, err

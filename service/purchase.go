@@ -14,7 +14,7 @@ import (
 const (
 	maxWait       = 10 * time.Second // the longest wait for the settled order that a buyer may ask for (`Prefer: wait=N`)
 	purchaseLimit = maxWait          // the longest time that a purchase takes, well within the server's write timeout
-	// lastLook bounds a look-up of a queued attempt, so that a database that does not answer prolongs the wait only a little.
+	// lastLook bounds each look-up that follows the first, so that a database that does not answer prolongs the wait only a little.
 	lastLook = 500 * time.Millisecond
 	// firstLook is a repeated request's pause before it looks again whether its attempt is settled. The pause doubles each time.
 	firstLook = 20 * time.Millisecond

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// paceSales is how many live sales a loop serves in its usual period: with n times as many sales, the period is n times as long.
+	// paceSales times 2, 3 and 4 are the numbers of live sales from which on the period of a loop is 2, 3 and 4 times as long.
 	paceSales = 250
 	// paceMost bounds the growth, so that no instance works with figures that are too old.
 	paceMost = 4

@@ -126,7 +126,7 @@ const (
 	// ourHead is the beginning of every token from Sign: {"alg":"HS256","typ":"JWT"} in base64url, and the dot.
 	ourHead         = "eyJhbGciOiJIUzI1NiIsInR5cCI6IkpXVCJ9."
 	ourSignature    = 43  // the length of a SHA-256 in base64url
-	ourLongest      = 512 // more than the length of any token from Sign, most of which is the user's id
+	ourLongest      = 512 // more than the length of any token from Sign: a user's id has at most model.MaxUserID bytes
 	ourExpiryDigits = 11  // of a unix time until the year 5138
 )
 

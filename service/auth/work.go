@@ -74,7 +74,7 @@ func (w *Works) Check(solution, userID, saleID string) bool {
 	if !hmac.Equal([]byte(s.Signature), []byte(w.sign(s.Challenge))) || workHash(s.Salt, s.Number) != s.Challenge {
 		return false
 	}
-	// From here on the salt is one that Issue made.
+	// Issue made this salt. Digits of the number may have moved behind its last &, where they change no parameter.
 	_, query, _ := strings.Cut(s.Salt, "?")
 	values, err := url.ParseQuery(query)
 	if err != nil || !hmac.Equal([]byte(values.Get("for")), []byte(w.owner(userID, saleID))) {
