@@ -89,6 +89,23 @@ func TestAdmitRefusals(t *testing.T) {
 	})
 }
 
+// A sale starts and ends in the very millisecond that its times name.
+func TestAdmitAtTheEdges(t *testing.T) {
+	eachGate(t, func(b *bench) {
+		o := b.sale()
+		at := func(field string) {
+			now := must(b, b.client.Time(b.Context())).UnixMilli()
+			for _, tag := range tagsOf(o.GateRef()) {
+				must(b, b.client.HSet(b.Context(), gateKey(tag), field, now))
+			}
+		}
+		at("starts_ms")
+		b.admit(attempt(o, "u-1", 1))
+		at("ends_ms")
+		check.Same(b, "at the end", b.judge(attempt(o, "u-2", 1), 1), model.Outcome{Verdict: model.Ended})
+	})
+}
+
 func TestAdmitTakesUnitsAndQueues(t *testing.T) {
 	eachGate(t, func(b *bench) {
 		o := b.sale()
