@@ -26,7 +26,7 @@ type Purchases struct {
 	Paths   *auth.Paths
 }
 
-// purchase takes an attempt. It answers 201 with an order that is in the database, 202 with one that is queued, or a refusal.
+// purchase takes an attempt. An order that is in the database is answered as 201, and one that is queued as 202.
 func (p *Purchases) purchase(c *gin.Context) {
 	quantity, ok := readQuantity(c)
 	if !ok {
