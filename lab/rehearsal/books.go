@@ -27,7 +27,7 @@ const (
 	mostGaveUp = 0.01
 )
 
-// Finding is something that was wrong. The reader can look the examples up in the server's log or the database.
+// Finding is something that was wrong. Its examples are users and their orders, or stages.
 type Finding struct {
 	Kind     string   `json:"kind"`
 	Count    int64    `json:"count"`
