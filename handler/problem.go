@@ -105,7 +105,7 @@ func encoded(rows map[model.Verdict]row) map[model.Verdict]problem {
 // answers refusals too, with an HTML page.
 //
 // An error is answered as 503 unavailable if it wraps model.ErrUnavailable or was caused by a deadline or a shutdown, otherwise
-// as 500 internal, never with its text. If only the client has disconnected, no problem is written and nothing is logged.
+// as 500 internal, never with its text. If only the client has disconnected, the error is neither answered nor logged.
 func Problems(log *slog.Logger) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		c.Next()

@@ -54,8 +54,7 @@ type API struct {
 	Rehearsals Rehearsals
 }
 
-// Router returns the handler of all routes. A purchase passes the stages that need no store first. Router returns an error if a
-// trusted proxy is malformed.
+// Router returns the handler of all routes, or an error if a trusted proxy is malformed.
 func Router(a *API) (http.Handler, error) {
 	r, d := gin.New(), &a.Door
 	r.HandleMethodNotAllowed, r.RedirectTrailingSlash = true, false
