@@ -342,7 +342,7 @@ func eventOf(id string, sales []model.Offer, now time.Time) *stockEvent {
 	}
 	if first.Stock.Lined == model.InLine {
 		// The id leaves out the number of entries, which would cause events all the time while a line fills up, and the time of
-		// the first entry: heartbeats bring both. All else about a sale's own line changes together with one of these values.
+		// the first entry: heartbeats bring both. What else is public of a sale's own line changes together with one of these.
 		event.id = fmt.Sprintf("%s-%s-%d-%d", event.id, first.Line.Phase, first.Line.Serving, first.Revision)
 		event.frame = appendEvent(nil, "line", viewLine(first, first.State(now, first.Stock.Free())))
 	}

@@ -213,7 +213,7 @@ type instance struct {
 	stop func() error // an orderly stop
 }
 
-// start adds an instance. It runs until Stop or Kill, even if ctx ends, because the round's last orders must still be settled.
+// start adds an instance. It runs until Stop, even if ctx ends before, because the round's last orders must still be settled.
 func (r *Round) start(ctx context.Context, settings config.Settings) error {
 	a, err := app.New(ctx, settings, app.Options{Logs: io.Discard})
 	if err != nil {
