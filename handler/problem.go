@@ -204,7 +204,7 @@ func writeProblem(c *gin.Context, r middleware.Refusal) {
 		header.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(r.RetryAfter.Seconds())))))
 	}
 	c.Status(p.status)
-	_, _ = c.Writer.Write(body) // fails only if the client has disconnected
+	_, _ = c.Writer.Write(body) // fails only if the client has disconnected or is too slow
 	_, _ = c.Writer.WriteString(middleware.RequestIDOf(c))
 	_, _ = c.Writer.WriteString(behindID)
 }

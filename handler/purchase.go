@@ -112,7 +112,7 @@ func strictQuantity(raw []byte) (int, *service.Invalid) {
 	return *body.Quantity, nil
 }
 
-// usualQuantity reads {"quantity":N}, where N has at most maxUsualDigits digits and spaces are wherever JSON allows them, and
+// usualQuantity reads {"quantity":N}, where N has at most maxUsualDigits digits and spaces may be wherever JSON allows them, and
 // returns the same as strictQuantity. For any other body, right or wrong, it returns false, and strictQuantity decides.
 func usualQuantity(raw []byte) (quantity int, ok bool) {
 	rest := raw

@@ -23,7 +23,7 @@ const (
 const (
 	// mostExamples bounds the examples of a finding.
 	mostExamples = 5
-	// mostGaveUp is the fraction of the people who may give up, because some connections always break at a start.
+	// mostGaveUp is the fraction of the people who may give up, because some connections may break at a start.
 	mostGaveUp = 0.01
 )
 
