@@ -36,7 +36,7 @@ import (
 	"flashsale/worker"
 )
 
-// The server's time-outs bound how long a client that is slow on purpose can hold a connection.
+// The time-outs of the servers, against clients that are slow on purpose.
 const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 10 * time.Second
@@ -317,7 +317,7 @@ func (a *App) wire(ctx context.Context) error {
 	caller := &service.Caller{Store: db, Catalog: a.Catalog, IDs: a.IDs, Beacon: rounds, Observe: a.observe}
 	lines := &worker.Lines{Lease: lease, Caller: caller, Log: a.Log}
 	provider := payments.Service.Provider.Name()
-	changed := make(chan struct{}, 1) // has a value after a change of a sale on another instance
+	changed := make(chan struct{}, 1) // has a value after an instance has announced that a sale has changed
 	hear := func(string) {
 		select {
 		case changed <- struct{}{}:
@@ -420,8 +420,7 @@ func (a *App) serve(router http.Handler) {
 	a.ops.WriteTimeout = 0 // a CPU profile takes as long as its request asks for
 }
 
-// Kill closes the connections to buyers and stores in the middle of their work, as a crash would: statements under way may fail
-// or succeed.
+// Kill closes the server and the stores in the middle of their work, as a crash would: statements under way may fail or succeed.
 func (a *App) Kill() {
 	_ = a.server.Close()
 	_ = a.Stores.Close()

@@ -26,7 +26,7 @@ type part struct {
 	name  string
 	run   []func(context.Context)
 	stop  func(context.Context) error
-	limit time.Duration // of stop; 0: stop has limits of its own, and gets a context that has ended
+	limit time.Duration // of stop; 0: stop does not use its context, which has ended
 }
 
 // parts returns the parts in the order in which they stop. They start in the reverse order. The function fail stops the app.

@@ -85,7 +85,7 @@ func (st *Stores) Auditor(g *gate.Gate) *service.Auditor {
 
 // OpenRedis makes the Redis client, which connects when it is first used. If url asks for the embedded Redis, that starts first.
 func (st *Stores) OpenRedis(url string) (err error) {
-	quietRedis() // each error in its log is also returned, and then logged by us
+	quietRedis() // we log the errors that the client returns
 	if url == config.EmbeddedRedis {
 		if st.Embedded, err = embedded.StartRedis(); err != nil {
 			return err

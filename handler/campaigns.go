@@ -46,7 +46,7 @@ type variantBody struct {
 	LimitPerUser       *int   `json:"limit_per_user"` // nil: the campaign's limit
 }
 
-// of returns a new sale of this variant with the terms of its campaign.
+// of returns a new sale of this variant with these terms.
 func (v variantBody) of(terms model.Sale) model.NewSale {
 	terms.Variant, terms.PriceCents, terms.OriginalPriceCents = v.Variant, v.PriceCents, v.OriginalPriceCents
 	if v.LimitPerUser != nil {

@@ -20,7 +20,7 @@ type Door struct {
 	Limits    Limits
 	Counter   middleware.Counter                                         // nil: the gate's script that admits also counts users' requests
 	Trace     gin.HandlerFunc                                            // starts a span for each request; nil: no spans
-	Requested func(method, route string, status int, took time.Duration) // records a request that was answered
+	Requested func(method, route string, status int, took time.Duration) // records a request that has ended
 	Tally     *service.Tally
 	Observe   observe.All
 	Now       func() time.Time
@@ -68,7 +68,7 @@ func (d *Door) observe(c *gin.Context) {
 // purchaseRoute is the route of purchase requests.
 const purchaseRoute = "/api/v1/sales/:sale/:path/orders"
 
-// clientGone is the verdict under which the tally counts the purchase requests whose client has disconnected.
+// clientGone is the verdict under which the tally counts the purchase requests with statusClientGone.
 const clientGone = model.Verdict("client_gone")
 
 // verdictOf returns how a purchase request ended, whichever stage ended it.
@@ -92,8 +92,8 @@ func verdictOf(c *gin.Context) model.Verdict {
 // One request in stageSample has its stages timed, since reading the clock costs more than most stages.
 const stageSample = 8
 
-// timed measures a stage, for one request in stageSample. The stage must return before the next one begins. The time of the first
-// stage includes the few steps before it.
+// timed measures a stage, for one request in stageSample. The stage must return before the next one begins. The measured time also
+// includes the steps between the stage and the timed one before it, or the beginning of the request.
 func (d *Door) timed(stage string, h gin.HandlerFunc) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		h(c)

@@ -27,16 +27,16 @@ const (
 	heartbeat = 15 * time.Second
 	// eventPause is the pause after an event, unless the sale starts or ends: nobody can read figures that change faster.
 	eventPause = 200 * time.Millisecond
-	// sendsPerSecond bounds the events that an instance sends to all its streams together; each takes some ten microseconds. If
-	// there are more streams, and the stock changes all the time, each stream gets events less often.
+	// sendsPerSecond bounds the events that an instance sends in a second, besides the first event of each stream; each takes some
+	// ten microseconds. If more are due, because the stock changes all the time, streams get events less often.
 	sendsPerSecond = 5_000
-	// sendsAtOnce is the size of a batch of sends, small enough to leave time for purchases.
+	// sendsAtOnce is the largest batch of sends, small enough to leave time for purchases.
 	sendsAtOnce = 100
 	// sendTimeout is how long a client may take to accept an event, and so how long a stop of the server may wait for a client.
 	sendTimeout = 2 * time.Second
 	// sendBuffer bounds the kernel's send buffer. A client that reads slowly sees figures as old as the buffer.
 	sendBuffer = 8 << 10
-	// maxStreams bounds the streams for buyers, and so their memory, and the time until an event has reached all: four seconds.
+	// maxStreams bounds the streams for buyers, and so their memory, and the time to send an event to all: four seconds.
 	maxStreams = 20_000
 	// streamsFull is the Retry-After when there is no room for a stream. Streams end as visitors leave the pages that show them.
 	streamsFull = 5 * time.Second
@@ -119,8 +119,8 @@ func (s *Streams) leave() {
 	s.running.Done()
 }
 
-// ofSale streams a sale's stock and line as server-sent events: at the beginning (unless the client has the figures already), on
-// each change, and at each heartbeat.
+// ofSale streams a sale's stock and line as server-sent events: at the beginning (unless the client has the figures already),
+// after changes, and at each heartbeat.
 func (s *Streams) ofSale(c *gin.Context) {
 	if offer, ok := s.offer(c); ok {
 		s.answer(c, offer.ID)
@@ -342,7 +342,7 @@ func eventOf(id string, sales []model.Offer, now time.Time) *stockEvent {
 	}
 	if first.Stock.Lined == model.InLine {
 		// The id leaves out the number of entries, which would cause events all the time while a line fills up, and the time of
-		// the first entry: heartbeats bring both. All else that is public about a line changes together with one of these values.
+		// the first entry: heartbeats bring both. What else is public of a sale's own line changes together with one of these.
 		event.id = fmt.Sprintf("%s-%s-%d-%d", event.id, first.Line.Phase, first.Line.Serving, first.Revision)
 		event.frame = appendEvent(nil, "line", viewLine(first, first.State(now, first.Stock.Free())))
 	}

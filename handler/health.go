@@ -16,7 +16,7 @@ const (
 	readyAge = 200 * time.Millisecond
 )
 
-// Check asks one dependency. The instance is ready while all Needed dependencies answer, whether or not the others do.
+// Check asks one dependency. The instance is not ready if a Needed dependency does not answer.
 type Check struct {
 	Name   string
 	Needed bool

@@ -81,8 +81,8 @@ func viewLabRun(r *lab.State) *labRunView {
 	return &labRunView{stamp(r.StartedAt), r}
 }
 
-// events streams the newest run, even if it is over, and then each later run: a progress event at once and on each change, and a
-// done event at the end of a run.
+// events streams the newest run, even if it is over, and then later runs: a progress event at once and after changes, and a done
+// event when a run is over.
 func (l *Lab) events(c *gin.Context) {
 	var said *lab.State
 	l.Consoles.stream(c, func() (frames []byte, changed <-chan struct{}) {

@@ -20,7 +20,7 @@ const (
 	drawMaxAge = "public, max-age=3600"
 )
 
-// lineView is the public state of a line, from which each entrant can compute their place.
+// lineView is the public state of a line. When the order is fixed, each entrant can compute their place from it.
 type lineView struct {
 	Mode       model.Mode  `json:"mode"`
 	Phase      model.Phase `json:"phase"`

@@ -141,7 +141,7 @@ func viewFigures(f *service.SaleFigures) figuresView {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// stats answers with what the running instances report, but without the requests by sale and the latencies, which figures shows.
+// stats answers with the running instances and a part of what they report; figures shows their requests by sale and latencies.
 func (l *Live) stats(c *gin.Context) {
 	views := map[string]gin.H{}
 	for id, i := range l.Instances(c.Request.Context()) {

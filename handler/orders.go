@@ -16,7 +16,7 @@ import (
 	"flashsale/service"
 )
 
-// Page sizes of all lists. The largest page of sales, with the longest texts, has some 8 MB; that of campaigns 64 times as much.
+// Sizes of the pages of lists. The largest page of sales, with the longest texts, has some 8 MB; that of campaigns more.
 const (
 	usualPage = 50
 	maxPage   = 500
@@ -142,7 +142,7 @@ func readPage(c *gin.Context) (cursor string, limit int, ok bool) {
 }
 
 // answerPage answers with the page of a list that the query asks for, or refuses a wrong query. The function read returns the
-// page and the next page's cursor, empty on the last page; or model.ErrBadCursor if the engine did not issue the given cursor.
+// page and the next page's cursor, empty on the last page; or model.ErrBadCursor if the given cursor does not have the right form.
 func answerPage[T, V any](c *gin.Context, name string, view func(T) V, read func(cursor string, limit int) (list []T, next string, err error)) {
 	cursor, limit, ok := readPage(c)
 	if !ok {

@@ -156,8 +156,8 @@ func (p *salesPage) holds(now time.Time) bool {
 // unknownPage is a path at which Home has no page.
 const unknownPage = "/missing"
 
-// missing answers a browser's request for an unknown page with Home's page for that case, which is made once. Requests that do
-// not accept HTML, and all requests below /api/, get the problem document.
+// missing answers a browser's request for an unknown page with Home's page for that case, which is made once. Requests whose
+// Accept does not name text/html, and all requests below /api/, get the problem document.
 func (p *Pages) missing() gin.HandlerFunc {
 	page := sync.OnceValue(func() *prepared.Answer { return p.Home.Page(unknownPage).Compressed() })
 	return func(c *gin.Context) {

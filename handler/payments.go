@@ -84,7 +84,7 @@ func (p *Payments) callback(c *gin.Context) {
 	answer(c, http.StatusOK, gin.H{"order": viewOrder(order)}, verdict, err)
 }
 
-// notice takes a notice in the provider's own form. The provider repeats the notice until the answer is 200.
+// notice takes a notice in the provider's own form. If the answer is not 200, the provider sends the notice again later.
 func (p *Payments) notice(c *gin.Context) {
 	raw, ok := readBody(c, jsonBody, maxNoticeBytes)
 	if !ok {

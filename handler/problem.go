@@ -24,7 +24,7 @@ const (
 	methodNotAllowed model.Verdict = "method_not_allowed"
 )
 
-// statusClientGone is the status in logs and metrics of a request whose client has disconnected. It is never sent.
+// statusClientGone is the status in logs and metrics of a request that failed without an answer because its client disconnected.
 const statusClientGone = 499
 
 // The languages of the API's texts, as indexes of lists that have one text for each language.
@@ -42,7 +42,7 @@ type problem struct {
 
 type text struct{ title, detail string }
 
-// problems is the only place where a verdict becomes an HTTP answer.
+// problems has the answer to each verdict that refuses a request, and to errors.
 var problems = encoded(map[model.Verdict]row{
 	model.BadRequest:           {http.StatusBadRequest, "Bad request", "The request is malformed, or a value in it is out of range.", "请求有误", "请求格式不正确，或其中的值超出范围。"},
 	model.Unauthenticated:      {http.StatusUnauthorized, "Please log in", "A valid login is needed here.", "请先登录", "此操作需要有效的登录凭证。"},
@@ -101,12 +101,12 @@ func encoded(rows map[model.Verdict]row) map[model.Verdict]problem {
 	return all
 }
 
-// Problems answers requests that ended in a refusal or an error, unless an answer has begun, and logs the errors. Only
-// Pages.missing answers refusals too, with an HTML page.
+// Problems answers requests that ended in a refusal or an error, unless an answer has begun, and logs the errors. Pages.missing
+// answers refusals too, with an HTML page.
 //
 // An error is answered as 503 unavailable if it wraps model.ErrUnavailable or was caused by a deadline or a shutdown, otherwise
-// as 500 internal, never with its text. If the error only means that the client has disconnected (see clientLeft), nothing is
-// sent or logged, and the status is 499.
+// as 500 internal, never with its text. If it only means that the client has disconnected (see clientLeft), it is neither
+// answered nor logged.
 func Problems(log *slog.Logger) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		c.Next()
@@ -137,7 +137,7 @@ func clientLeft(c *gin.Context, err error) bool {
 	return errors.Is(c.Request.Context().Err(), context.Canceled) && (errors.Is(err, context.Canceled) || c.Writer.Written())
 }
 
-// logFailure logs err, once for the whole request, and returns the verdict to answer with.
+// logFailure logs err and returns the verdict to answer with.
 func logFailure(c *gin.Context, log *slog.Logger, err error) model.Verdict {
 	level, verdict := slog.LevelError, internalError
 	// If the context was cancelled while the client is still connected, a shutdown cancelled it.
@@ -205,7 +205,7 @@ func writeProblem(c *gin.Context, r middleware.Refusal) {
 		header.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(r.RetryAfter.Seconds())))))
 	}
 	c.Status(p.status)
-	_, _ = c.Writer.Write(body) // fails only if the client has disconnected
+	_, _ = c.Writer.Write(body) // fails only if the client has disconnected or is too slow
 	_, _ = c.Writer.WriteString(middleware.RequestIDOf(c))
 	_, _ = c.Writer.WriteString(behindID)
 }

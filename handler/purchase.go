@@ -26,7 +26,7 @@ type Purchases struct {
 	Paths   *auth.Paths
 }
 
-// purchase takes an attempt. It answers 201 with an order that is in the database, 202 with one that is queued, or a refusal.
+// purchase takes an attempt. An order that is in the database is answered as 201, and one that is queued as 202.
 func (p *Purchases) purchase(c *gin.Context) {
 	quantity, ok := readQuantity(c)
 	if !ok {
@@ -112,7 +112,7 @@ func strictQuantity(raw []byte) (int, *service.Invalid) {
 	return *body.Quantity, nil
 }
 
-// usualQuantity reads {"quantity":N}, where N has at most maxUsualDigits digits and spaces are wherever JSON allows them, and
+// usualQuantity reads {"quantity":N}, where N has at most maxUsualDigits digits and spaces may be wherever JSON allows them, and
 // returns the same as strictQuantity. For any other body, right or wrong, it returns false, and strictQuantity decides.
 func usualQuantity(raw []byte) (quantity int, ok bool) {
 	rest := raw

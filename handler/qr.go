@@ -52,7 +52,7 @@ func (l *Links) qrCode() gin.HandlerFunc {
 	}
 }
 
-// drawQR returns a link as a QR code in SVG. Error correction level M keeps the code readable while 15% of it is covered.
+// drawQR returns a link as a QR code in SVG. Error correction level M restores about 15% of the data.
 func drawQR(link string) (string, error) {
 	code, err := qr.Encode(link, qr.M, qr.Auto)
 	if err != nil {

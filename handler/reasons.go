@@ -7,7 +7,7 @@ import (
 	"flashsale/service"
 )
 
-// The reasons for refusals that the handlers themselves find, in bodies, headers and query parameters.
+// The reasons for refusals that package service does not name.
 const (
 	overSize      service.Reason = "over_size"
 	otherType     service.Reason = "other_type"

@@ -1,5 +1,5 @@
-// Package handler is the HTTP API. Each handler decodes, calls one method of a service, and encodes. Only problem.go decides what
-// a client sees of a refusal or an error.
+// Package handler is the HTTP API. Handlers decode, call a service, and encode. problem.go decides what a client of the API sees
+// of a refusal or an error.
 package handler
 
 import (
@@ -19,9 +19,9 @@ import (
 const requestLimit = 10 * time.Second
 
 // Signed callbacks, requests of the shop's checkout and requests of the staff have token buckets of their own, against a sender
-// that has a secret and sends too much. A request is charged after the check of its secret, a hash over a bounded text that costs
-// no more than a refusal. Without a right secret, it is charged to the limits of its address and of the instance instead, as
-// requests of buyers are. So a crowd of strangers can't delay payments or the staff.
+// that has a secret and sends too much. A request is charged after the check of its secret. If it is refused without a right
+// secret, it is charged to the limits of its address and of the instance instead, as requests of buyers are. So strangers can't
+// use up these buckets.
 const (
 	// callbackRate is how many signed callbacks and requests of the shop's checkout may pass in a second: more payments than a
 	// database can record.
@@ -54,13 +54,12 @@ type API struct {
 	Rehearsals Rehearsals
 }
 
-// Router returns the handler of all routes. The stages run in the order of their cost, so that a request is refused by the
-// cheapest stage that can. Router returns an error if a trusted proxy is malformed.
+// Router returns the handler of all routes, or an error if a trusted proxy is malformed.
 func Router(a *API) (http.Handler, error) {
 	r, d := gin.New(), &a.Door
 	r.HandleMethodNotAllowed, r.RedirectTrailingSlash = true, false
 	if d.Trace != nil {
-		r.Use(d.Trace) // the outermost, so that every line of the log has the trace
+		r.Use(d.Trace) // the outermost, so that the other stages' lines of the log have the trace
 	}
 	if err := middleware.TrustProxies(r, d.Limits.TrustedProxies, d.Log); err != nil {
 		return nil, err
@@ -88,8 +87,8 @@ func Router(a *API) (http.Handler, error) {
 	counter := d.timed("user_counter", middleware.UserCounter(d.Limits.User, d.Counter, func(error) { d.Observe.Note(observe.Event{Name: observe.Uncounted}) }))
 
 	all := routes{&r.RouterGroup}
-	// Routes without a limit, since these requests cost no more than a refusal: load balancers must always get an answer, a page
-	// without its style is broken, and operators have to reach their console.
+	// Routes without a limit, since these requests cost little: load balancers must always get an answer, a page without its style
+	// is broken, and operators have to reach their console.
 	all.GET("/healthz", a.Health.live)
 	all.GET("/readyz", a.Health.ready())
 	all.GET("/assets/:name", gin.WrapH(a.Assets))

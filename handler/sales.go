@@ -16,9 +16,9 @@ import (
 const (
 	// pathLifetime is how long a purchase path is valid at most: enough for a rush, too short for a trade in paths.
 	pathLifetime = 10 * time.Minute
-	// callGrace is how long a called buyer's path outlives the call: until the worker ends the call, the buyer may buy.
+	// callGrace is how long a called buyer's path may outlive the call: until the worker ends the call, the buyer may buy.
 	callGrace = 3 * time.Second
-	// saleMaxAge is the Cache-Control of a sale's JSON: caches may show it for a second without asking again.
+	// saleMaxAge is the Cache-Control of JSON that is the same for everybody: caches may show it for a second without asking again.
 	saleMaxAge = "public, max-age=1"
 )
 
@@ -34,7 +34,7 @@ func (s *Sales) time(c *gin.Context) {
 	c.JSON(http.StatusOK, gin.H{"now": stamp(now), "unix_ms": now.UnixMilli()})
 }
 
-// live answers with the JSON of all sales that are not over, or ended lately.
+// live answers with the JSON of the sales that the catalog lists.
 func (s *Sales) live() gin.HandlerFunc {
 	return s.allSales(func(live []model.Offer) *prepared.Answer { return salesJSON(gin.H{"sales": each(live, s.saleView)}) })
 }

@@ -144,7 +144,7 @@ func readRows(raw []byte) (rows []sheetRow, decimal string, invalid *service.Inv
 	}
 	text := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(string(raw))
 	head, rest, _ := strings.Cut(text, "\n")
-	separator, above := ',', 0 // lines above the sheet, less those that break cells
+	separator, above := ',', 0 // above: the lines before the sheet, less the line breaks inside cells so far
 	if name, ok := strings.CutPrefix(strings.Trim(head, `"`), "sep="); ok && len(name) == 1 {
 		separator, text, above = rune(name[0]), rest, 1
 	} else {

@@ -68,7 +68,7 @@ type orderView struct {
 	Quantity    int               `json:"quantity"`
 	AmountCents int64             `json:"amount_cents"`
 	Currency    string            `json:"currency"`
-	CreatedAt   *stamp            `json:"created_at,omitempty"` // not known if the attempt was lost
+	CreatedAt   *stamp            `json:"created_at,omitempty"` // not known when a queued order is looked up
 	ExpiresAt   *stamp            `json:"expires_at,omitempty"` // set once the order is in the database
 	PaidAt      *stamp            `json:"paid_at,omitempty"`
 	UserID      string            `json:"user_id,omitempty"` // only for the staff and the shop's servers

@@ -21,7 +21,7 @@ const (
 	MaxConcurrency = 1_000
 )
 
-// saleDistance is the minimum time between a comparison and the opening of a sale.
+// saleDistance is how long before the opening of a sale no comparison begins or goes on, unless whileOpen is true.
 const saleDistance = time.Minute
 
 // Strategy is a strategy that can be compared.
@@ -151,7 +151,7 @@ func (d *Desk) complete(p *model.LabPlan) *service.Invalid {
 	return nil
 }
 
-// saleNear reports whether a sale is open, or will open within saleDistance. Shadow sales do not count.
+// saleNear reports whether a sale is open or sold out, or will open within saleDistance. Shadow sales do not count.
 func (d *Desk) saleNear() bool {
 	now := d.catalog.Now()
 	return slices.ContainsFunc(d.catalog.Live(), func(o model.Offer) bool {
@@ -212,7 +212,7 @@ func (d *Desk) end(why Stop) {
 // Stop stops the comparison under way, and does not wait for its end. The report has what was measured until then.
 func (d *Desk) Stop() { d.end(StoppedByOperator) }
 
-// Close stops the comparison under way and waits for its report. If ctx ends first, Close returns an error, and results are lost.
+// Close stops the comparison under way and waits for its report. If ctx ends first, Close returns an error: results may be lost.
 func (d *Desk) Close(ctx context.Context) error {
 	d.mu.Lock()
 	d.closed = true

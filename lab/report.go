@@ -91,7 +91,7 @@ func count[N int | int64](n N, noun string) string {
 	return grouped(n) + " " + noun
 }
 
-// Figure formats a measured number, which is not negative, with three significant digits, or as a whole number from 1,000 on.
+// Figure formats a measured number, which is not negative: with about three significant digits, or as a whole number from 100 on.
 func Figure(x float64) string {
 	if x == 0 || x >= 99.95 {
 		return grouped(int64(math.Round(x)))

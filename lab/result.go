@@ -44,7 +44,7 @@ const (
 	Astray Finding = "astray"
 	// Failed: units are left, and attempts ended in errors.
 	Failed Finding = "failed"
-	// Exact: nothing of the above. Every accepted answer has its order, and no unit was sold twice or held back.
+	// Exact: nothing of the above.
 	Exact Finding = "exact"
 )
 
@@ -127,7 +127,7 @@ func newResult(strategy string, p model.LabPlan, l *load, tally Tally, interrupt
 	return r
 }
 
-// judge sets the gravest finding that applies as the verdict, and explains what the figures show and when the strategy breaks.
+// judge sets the gravest finding that applies as the verdict, and explains what the figures show.
 func (r *Result) judge(p model.LabPlan, interrupted bool) {
 	var said []string
 	say := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }

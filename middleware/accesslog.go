@@ -24,7 +24,7 @@ const (
 //
 // Unless the logger's level is debug, at most linesPerSecond lines in a second are written for requests with the same
 // route and status. The next line for such a request reports in "skipped" how many lines were left out. A 5xx, and a request that
-// took slowRequest or longer, is always written.
+// took slowRequest or longer, is not left out, and does not count.
 func AccessLog(log *slog.Logger, now func() time.Time) gin.HandlerFunc {
 	budgets := newLogBudgets()
 	return func(c *gin.Context) {

@@ -13,13 +13,13 @@ import (
 )
 
 // maxAddresses bounds the limiters, and so their memory to some 20 MB. With more addresses, the least used limiters are dropped,
-// and their addresses may send a burst again; the instance's token bucket bounds such a flood. Limiters have no expiry, since
+// and their addresses may send a burst again; the instance's own limit bounds such a flood. Limiters have no expiry, since
 // that would cost each request a clock reading, a queue and now and then a goroutine.
 const maxAddresses = 1 << 16
 
-// AddressLimit lets perSecond requests a second of each client address pass, and as many at once; 0 means no limit. All addresses
-// in the same /64 of IPv6 count as one. The address is gin's ClientIP, so forwarding headers count only if they come from a proxy
-// that the engine trusts. Outcomes: the next stage, or RateLimited with the time until a token is free.
+// AddressLimit lets perSecond requests a second of each client address pass, and as many, rounded up, at once; 0 means no limit.
+// All addresses in the same /64 of IPv6 count as one. The address is gin's ClientIP, so X-Forwarded-For counts only if it comes
+// from a proxy that the engine trusts. Outcomes: the next stage, or RateLimited with the time until a token is free.
 func AddressLimit(perSecond float64) gin.HandlerFunc {
 	if perSecond <= 0 {
 		return func(*gin.Context) {}
@@ -101,7 +101,7 @@ func clientNetwork(c *gin.Context) netip.Prefix {
 }
 
 // networkOf returns the network that counts as one client: an IPv4 address alone, or the /64 of an IPv6 address, since providers
-// give each customer at least a /64. For the zero address it returns the zero value.
+// usually give a customer at least a /64. For the zero address it returns the zero value.
 func networkOf(address netip.Addr) netip.Prefix {
 	address = address.Unmap()
 	prefix, _ := address.Prefix(min(address.BitLen(), 64)) // never fails: the address has that many bits

@@ -31,10 +31,10 @@ func Authenticate(v TokenVerifier) gin.HandlerFunc {
 	}
 }
 
-// Shadows shows shadow sales and their orders only to the crowd of a rehearsal. Other sales and orders are shown to everybody
-// but a user who is logged in as one of the crowd. If the sender may not see the id in the route, the handler "unseen" answers as
-// if nothing had that id. On routes with a log-in, Shadows comes after the log-in. On other routes Shadows checks the request's
-// token itself, and only if the id is that of a shadow sale or of its order.
+// Shadows shows shadow sales and their orders only to the crowd of a rehearsal. If the sender may not see the id in the route, the
+// handler "unseen" answers as if nothing had that id. On routes with a log-in, Shadows comes after the log-in, and hides other
+// sales and orders from the crowd. On other routes Shadows checks the request's token itself, and only if the id is that of a
+// shadow sale or of its order.
 func Shadows(v TokenVerifier, unseen gin.HandlerFunc) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		for _, name := range [...]string{"sale", "campaign", "id"} { // the parameters with the id of a sale, a campaign or an order

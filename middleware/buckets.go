@@ -11,15 +11,15 @@ import (
 )
 
 // TokenBucket lets perSecond requests a second pass, and after a quiet time as many at once as "burst" says. A request waits for
-// its token no longer than the time "wait", so at most perSecond*wait requests wait at any time. Outcomes: the next stage;
-// RateLimited with the time until a token is free; or the context's error if the client disconnects while the request waits.
+// its token no longer than the time "wait", so about perSecond*wait requests wait at most. Outcomes: the next stage; RateLimited
+// with the time until a token is free; or the context's error if it ends before there is a token.
 func TokenBucket(perSecond float64, burst int, wait time.Duration) gin.HandlerFunc {
 	limiter := rate.NewLimiter(rate.Limit(perSecond), burst)
 	return func(c *gin.Context) { waitToken(c, limiter, wait) }
 }
 
-// LeakyBucket lets requests pass one at a time, at least 1/perSecond seconds apart. Requests that come earlier wait: at most as
-// many as "capacity" says, each no longer than the time "wait". So a burst becomes a steady stream for the stages behind, and
+// LeakyBucket lets requests pass one at a time, about 1/perSecond seconds apart or more. Requests that come sooner wait: at most
+// as many as "capacity" says, each no longer than the time "wait". So a burst becomes a steady stream for the stages behind, and
 // requests that come together have to wait even if the instance has nothing else to do. Outcomes: as for TokenBucket. A request
 // also gets RateLimited if it comes when as many as "capacity" says are waiting.
 func LeakyBucket(perSecond float64, capacity int, wait time.Duration) gin.HandlerFunc {

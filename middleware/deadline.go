@@ -11,7 +11,7 @@ import (
 
 // Deadline ends the request's context after limit, so that a handler that waits for a store gives up while the client
 // still waits for an answer. The request then fails with the context's error, which is answered as 503. The context also gets the
-// request's id. Routes that are answered from memory go without this stage, because it copies the request.
+// request's id. The busiest routes go without this stage, because it copies the request.
 func Deadline(limit time.Duration) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		ctx, cancel := context.WithTimeout(model.WithRequestID(c.Request.Context(), RequestIDOf(c)), limit)

@@ -16,7 +16,7 @@ var exposedHeaders = []string{"Content-Language", "ETag", "Idempotent-Replayed",
 
 // Origins lets pages of these exact origins call the API from a browser, but not the operators' part of it. No request
 // needs cookies, so credentials are never allowed. Requests from other origins get the same answers without the headers of CORS,
-// so pages of these origins can't read them.
+// so pages of these origins can't read them, except after AnyOrigin.
 func Origins(allowed []string) gin.HandlerFunc {
 	admit := cors.New(cors.Config{
 		AllowOrigins: allowed, AllowMethods: []string{"GET", "HEAD", "POST", "DELETE"},

@@ -9,9 +9,8 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// Recovery turns a panic of an inner stage, except http.ErrAbortHandler, into a failure whose text ends with the stack. So the
-// stage that logs failures logs the stack too, once. The failure does not wrap the value of the panic: whatever the value is,
-// the panic is a bug.
+// Recovery turns a panic of an inner stage, except http.ErrAbortHandler, into a failure whose text ends with the stack, for the
+// stage that logs failures. The failure does not wrap the value of the panic: whatever the value is, the panic is a bug.
 func Recovery() gin.HandlerFunc {
 	return func(c *gin.Context) {
 		defer func() {

@@ -33,7 +33,7 @@ func validRequestID(id string) bool {
 	return model.ValidUserID(id) && !strings.Contains(id, ":")
 }
 
-// newRequestID returns 128 random bits in base32, 5 bits in each character.
+// newRequestID returns 128 random bits in characters of base32.
 func newRequestID() string {
 	const alphabet, half = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567", 13
 	var id [2 * half]byte

@@ -7,7 +7,7 @@ import (
 	"flashsale/internal/prepared"
 )
 
-// robots asks crawlers to leave out all but the pages of sales.
+// robots asks crawlers to leave out most of what is not a page of sales.
 //
 //go:embed robots.txt
 var robots []byte

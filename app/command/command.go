@@ -107,8 +107,8 @@ func Validate(cmd *config.Command) error {
 	return nil
 }
 
-// gcPercent lets the heap grow to five times the live memory before a garbage collection. The live memory is some ten megabytes
-// of sales and tokens, while each request leaves a few kilobytes of garbage. Near memoryLimit, for example with ten thousand
+// gcPercent lets the heap grow to five times the live memory before a garbage collection. The live memory is often some ten
+// megabytes of sales and tokens, while a request leaves a few kilobytes of garbage. Near memoryLimit, for example with ten thousand
 // connections, the collector runs more often. In the environment, GOGC replaces gcPercent, and GOMEMLIMIT replaces memoryLimit.
 const (
 	gcPercent   = 400

@@ -36,7 +36,7 @@ var customers = map[string]string{"ann": "tea for two", "ben": "milk first", "ev
 // grant is a log-in whose code was not exchanged for tokens yet.
 type grant struct{ customer, redirect, challenge, nonce string }
 
-// discovery answers with the addresses of the issuer's endpoints. The engine reads them when it starts.
+// discovery answers with the addresses of the issuer's endpoints.
 func (s *Shop) discovery(w http.ResponseWriter, _ *http.Request) {
 	answer(w, http.StatusOK, map[string]any{
 		"issuer": s.url, "jwks_uri": s.url + "/keys", "authorization_endpoint": s.url + "/authorize", "token_endpoint": s.url + "/token",

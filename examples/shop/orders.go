@@ -42,8 +42,8 @@ type order struct {
 	event int64
 }
 
-// hear takes a message of the engine, by the Standard Webhooks specification. After any answer but 2xx the engine sends the
-// message again.
+// hear takes a message of the engine, by the Standard Webhooks specification. If the answer is not 2xx, the engine tries again
+// later.
 func (s *Shop) hear(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {

@@ -66,7 +66,7 @@ func New[T, R any](limits Limits, do func(ctx context.Context, key string, items
 	return g
 }
 
-// Do puts an item into the next batch of its key and returns the item's result, or the error of its batch. If ctx ends before
+// Do puts an item into the queue of its key and returns the item's result, or the error of its batch. If ctx ends before
 // the result is there, Do returns the error of ctx, but the item is still processed; if ctx had ended before the call, the item
 // is not taken. ErrFull and ErrClosed also mean that the item was not taken.
 func (g *Batcher[T, R]) Do(ctx context.Context, key string, item T) (value R, err error) {
@@ -85,7 +85,7 @@ func (g *Batcher[T, R]) Do(ctx context.Context, key string, item T) (value R, er
 	}
 }
 
-// Put puts an item into the next batch of its key and does not wait. The channel "done", which must have room, gets the result.
+// Put puts an item into the queue of its key and does not wait. The channel "done", which must have room, gets the result.
 // If it is nil, the function given to New has to report the result. ErrFull and ErrClosed mean that the item was not taken.
 func (g *Batcher[T, R]) Put(key string, item T, done chan<- Result[R]) error {
 	g.mu.Lock()

@@ -10,7 +10,7 @@ import (
 	"flashsale/internal/address"
 )
 
-// validateLab checks the stores of the console's lab. They must not be the shop's, because the lab would sell the shop's units.
+// validateLab checks the stores of the console's lab. They must not be the shop's, which the lab's instances would disturb.
 func (s *Settings) validateLab() error {
 	if s.LabDatabase != "" {
 		if err := validateDatabase("--lab-database", s.LabDatabase); err != nil {

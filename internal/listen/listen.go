@@ -19,7 +19,7 @@ func (l Listener) Accept() (net.Conn, error) {
 //
 // To notice that the client leaves, net/http starts a goroutine for each request, which reads one byte ahead until the handler is
 // done. That takes up to a tenth of a purchase's CPU time, for nothing: an attempt that has begun goes on without its buyer. So a
-// read of one byte returns at once, with nothing. All other reads of net/http have a larger buffer.
+// read of one byte returns at once, with nothing. Hardly any other read of net/http has so small a buffer.
 type Conn struct{ *net.TCPConn }
 
 // Read reads as TCPConn.Read does, except that it reads nothing into a buffer of one byte.

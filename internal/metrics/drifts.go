@@ -21,7 +21,7 @@ type sighting struct {
 func (d *drifts) note(saleID string, units int64, at time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if _, known := d.seen[saleID]; !known { // forget looks at all sales, so it does not run at each note: each sale is noted every second
+	if _, known := d.seen[saleID]; !known { // forget looks at all sales, and the auditor notes each sale again and again
 		d.forget(at)
 	}
 	d.seen[saleID] = sighting{units, at}

@@ -164,7 +164,7 @@ func (m *Metrics) Request(method, route string, status int, d time.Duration) {
 	m.requests.of(request{method, route, status}).Observe(d.Seconds())
 }
 
-// Purchases returns, by verdict, how many purchase requests ended on this instance. The refusals of the middleware do not count.
+// Purchases returns, by verdict, how many purchase requests ended on this instance. Refusals before the service do not count.
 func (m *Metrics) Purchases() map[model.Verdict]int64 {
 	counts := map[model.Verdict]int64{}
 	for verdict, counter := range m.purchases.all() {

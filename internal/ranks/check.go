@@ -8,8 +8,8 @@ import (
 	"flashsale/internal/beacon"
 )
 
-// Check recomputes everything that a document says: the commitment, the root, the beacon, the seed, and the winners of a
-// draw. beaconKey is the public key of the beacon that the caller trusts, for example beacon.Quicknet; the key in the
+// Check recomputes what follows from the rest of a document: the commitment, the root, the randomness, the seed, and the winners of
+// a draw. beaconKey is the public key of the beacon that the caller trusts, for example beacon.Quicknet in binary; the key in the
 // document proves nothing. The document must come from Read. The error says in one line which part does not agree.
 func Check(doc *Document, beaconKey []byte) error {
 	if got := Commitment(doc.Secret); got != doc.Commitment {

@@ -15,7 +15,7 @@ var pageSource string
 
 var pages = template.Must(template.New("page").Parse(pageSource))
 
-// policy lets the page load only from its own host: the style and the one script that its head names, and pictures.
+// policy lets the page load styles, scripts and pictures, only from its own host.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 
 // outcome is the result of a payment that the page shows. The page has one text for each outcome.
@@ -25,7 +25,7 @@ const (
 	isOpen        outcome = "open"
 	isPaid        outcome = "paid"
 	isDeclined    outcome = "declined"
-	isGivenBack   outcome = "given back"  // no order could keep the money
+	isGivenBack   outcome = "given back"  // the money has gone back, or has to
 	isUnconfirmed outcome = "unconfirmed" // the payment was not stored, or the shop has not taken the callback yet
 	isNoChoice    outcome = "no choice"   // the form says neither "pay" nor "decline"
 )

@@ -27,7 +27,7 @@ const (
 	reportPeriod  = time.Second
 	reportBatch   = 100
 	reportTimeout = 10 * time.Second
-	// reportsAtOnce is how many callbacks are sent at once, so that a few callbacks that hang do not delay the others.
+	// reportsAtOnce is how many callbacks of a round are sent at once, so that a few that hang do not delay the others.
 	reportsAtOnce = 16
 )
 
@@ -52,7 +52,7 @@ type Provider struct {
 }
 
 // Pay charges a payment, at most once, or declines it, and sends a callback to the merchant. An error means that the transaction
-// was not stored, or that the merchant has not taken the callback yet; Run repeats the callbacks of stored transactions.
+// may not be stored, or the callback may not be taken; Run repeats the callbacks of stored transactions.
 func (p *Provider) Pay(ctx context.Context, payment model.Payment, decline bool) error {
 	t := model.SandboxTransaction{ID: "sbx-" + payment.ID, PaymentID: payment.ID, AmountCents: payment.AmountCents, Status: model.SandboxCharged}
 	if decline {
@@ -90,8 +90,8 @@ func (p *Provider) Refund(ctx context.Context, payment model.Payment) (done bool
 	})
 }
 
-// Run repeats callbacks that were not taken, until ctx ends. Each round begins with the transaction after the last one of the
-// round before, so that callbacks which always fail keep no others waiting.
+// Run repeats callbacks that were not taken, until ctx ends. After a round of reportBatch transactions, the next round goes on
+// behind them, so that callbacks which always fail keep no others waiting.
 func (p *Provider) Run(ctx context.Context) {
 	failing, after := false, ""
 	for pause.For(ctx, reportPeriod) {

@@ -27,8 +27,8 @@ const (
 	longest  = 24 * time.Hour
 	// margin is how far the end of a session stays from these limits.
 	margin = time.Minute
-	// openTries is how often a call that opens a session is repeated, and openPause the pause before each repetition. While one
-	// such call runs, Stripe refuses others with the same idempotency key. All pauses together last longer than a call usually does.
+	// openTries is how often a call that opens a session is repeated at most, and openPause the pause before each repetition. While
+	// one such call runs, Stripe refuses others with the same idempotency key. All pauses together last longer than a usual call.
 	openTries = 10
 	openPause = 250 * time.Millisecond
 )

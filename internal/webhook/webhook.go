@@ -27,7 +27,7 @@ const (
 	// dialTimeout bounds the time to connect, and sendTimeout a whole try.
 	dialTimeout = 5 * time.Second
 	sendTimeout = 15 * time.Second
-	// answerBytes is how much of an answer's body is read. If the body is longer, the connection is closed.
+	// answerBytes is how much of an answer's body is read at most.
 	answerBytes = 400
 	secretHead  = "whsec_"
 	secretBytes = 32

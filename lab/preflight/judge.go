@@ -30,7 +30,7 @@ const (
 	// smallPool is a size of the database's buffer pool that suffices for 300,000 orders. With a pool of 128 MiB, each order costs
 	// twice as much once the database has that many orders (docs/performance.md, What it costs).
 	smallPool = 1 << 30
-	// packetNeed is larger than the largest statement: 512 orders at some 700 bytes each.
+	// packetNeed is larger than the largest statement of a settle: 512 orders at some 700 bytes each.
 	packetNeed = 1 << 20
 	// spareConnections are left for operators and backups.
 	spareConnections = 10
@@ -41,7 +41,7 @@ const (
 	offClock, wrongClock = 500 * time.Millisecond, 5 * time.Second
 	// offMachine is how far a machine's clock may be off. Bearer tokens expire by this clock, and sales do not depend on it.
 	offMachine = 5 * time.Second
-	// laggingSeconds is how long a replica may be silent. A healthy one reports every second.
+	// laggingSeconds is how long a replica, or the primary of a replica, may be silent.
 	laggingSeconds = 5
 	// fewNodes is the least size of a Galera cluster that still takes writes when one node dies.
 	fewNodes = 3
@@ -406,7 +406,7 @@ func judgeSale(o model.Offer, audit service.Audit, s config.Settings, seesGate b
 	return append(list, judgeTerms(o, s)...)
 }
 
-// judgeGate checks whether the gate would admit the first buyer.
+// judgeGate checks that the gate is there, open and not of an older epoch.
 func judgeGate(id string, audit service.Audit) Finding {
 	const check = "sale.gate"
 	const do = "start an instance, which installs it within a second"

@@ -79,7 +79,7 @@ func first(list ...Finding) []Finding {
 	})
 }
 
-// preflight checks everything that a sale will need. It changes nothing.
+// preflight checks what a sale will need, and changes nothing.
 type preflight struct {
 	settings config.Settings
 	valid    bool // an instance would start with the settings
@@ -108,7 +108,7 @@ func Validate(o config.Preflight) error {
 }
 
 // Run makes the checks and prints the findings. It returns ErrNotFit if a check has failed. If ctx ends during the checks, Run
-// prints nothing and returns the error of ctx. Another error means that the findings could not be printed.
+// prints nothing and returns the error of ctx. Another error comes from printing, or from closing the stores.
 func Run(ctx context.Context, cmd config.Command, version string, stdout io.Writer) (err error) {
 	p := &preflight{settings: cmd.Settings, options: cmd.Preflight, version: version, now: time.Now}
 	defer func() { err = errors.Join(err, p.stores.Close()) }()

@@ -23,11 +23,11 @@ const (
 const (
 	// mostExamples bounds the examples of a finding.
 	mostExamples = 5
-	// mostGaveUp is the fraction of the people who may give up, because some connections always break at a start.
+	// mostGaveUp is the fraction of the people who may give up, because some connections may break at a start.
 	mostGaveUp = 0.01
 )
 
-// Finding is something that was wrong. The reader can look the examples up in the server's log or the database.
+// Finding is something that was wrong. Its examples are users and their orders, or stages.
 type Finding struct {
 	Kind     string   `json:"kind"`
 	Count    int64    `json:"count"`

@@ -32,7 +32,7 @@ const (
 const (
 	// botTries is how many requests a bot sends at most, botPause apart. The default of --user-requests allows fewer.
 	botTries, botPause = 20, 20 * time.Millisecond
-	// botsPerAddress is how many bots share an address.
+	// The bots among botsPerAddress buyers in a row share an address.
 	botsPerAddress = 50
 )
 
@@ -290,7 +290,7 @@ func (c *crowd) listen(ctx context.Context, b *buyer, due time.Time) {
 	}
 }
 
-// bot buys as a program does: without the page, under a new key each time, and without waiting. It returns the decided attempts.
+// bot buys as a program does: without the page, under a new key each time, ignoring Retry-After. It returns the decided attempts.
 func (c *crowd) bot(ctx context.Context, b *buyer, due time.Time) (list []told) {
 	path := ""
 	for try := range botTries {

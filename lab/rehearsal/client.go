@@ -59,7 +59,7 @@ func newLane(connections int, dial func(ctx context.Context, network, address st
 	}, make(chan struct{}, connections)}
 }
 
-// close closes the connections.
+// close closes the connections, none of which is in use after run.
 func (c *crowd) close() {
 	for _, l := range []lane{c.quick, c.slow, c.streams} {
 		(&http.Client{Transport: l.RoundTripper}).CloseIdleConnections()
@@ -81,7 +81,7 @@ type request struct {
 	key          string // the Idempotency-Key
 	body         string
 	form         bool // the body is a form, else it is JSON
-	public       bool // sent with the visitor's token instead of the buyer's own, so that caches may answer
+	public       bool // sent with the visitor's token instead of the buyer's own
 }
 
 // answer is the answer to a request.
@@ -113,7 +113,7 @@ func (a answer) code() model.Verdict {
 	if a.status == 0 {
 		return noAnswer
 	}
-	return cmp.Or(a.doc.Code, model.Verdict(strconv.Itoa(a.status))) // without a code, a proxy in front of the engine has answered
+	return cmp.Or(a.doc.Code, model.Verdict(strconv.Itoa(a.status))) // the answers of proxies, and HTML pages, have no code
 }
 
 // String returns the words under which the report counts the answer.

@@ -18,13 +18,13 @@ const (
 	linger = time.Minute
 )
 
-// crowd is an open loop: each buyer arrives when the shape says, however slow the answers to others are. All buyers send
-// their requests to one URL, over a bounded number of connections. The tally records the answers, and how long each took.
+// crowd is an open loop: while fewer than mostUnderWay are under way, each buyer arrives when the shape says, however slow the
+// answers to others are. All buyers send their requests to one URL, over a bounded number of connections.
 type crowd struct {
 	shape    *Shape
 	base     string // the URL without a slash at the end
 	saleID   string
-	startsAt time.Time // the start of the sale and of the arrivals, by the clock of this machine
+	startsAt time.Time // the start of the arrivals, by the clock of this machine
 	tokens   *auth.Tokens
 	visitor  string // the token of public requests
 	quick    lane
@@ -38,7 +38,7 @@ type crowd struct {
 	told     []told
 }
 
-// run lets the whole crowd arrive, and returns when all buyers are done. When ctx ends, or "linger" is over, the buyers give up.
+// run lets the crowd arrive, and returns when all buyers are done. When ctx ends, or "linger" is over, the buyers give up.
 func (c *crowd) run(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.startsAt.Sub(c.now())+c.shape.Lasts+linger)
 	defer cancel()

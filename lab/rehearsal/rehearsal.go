@@ -34,7 +34,7 @@ const longWait = time.Millisecond
 // gcPercent lets the heap grow to five times the live memory, because a garbage collection makes the crowd late.
 const gcPercent = 400
 
-// minConnections is the least number of connections with which streams, slow buyers and quick buyers have some each.
+// minConnections is the least number of connections: enough for streams, slow buyers and quick buyers to have some each.
 const minConnections = 16
 
 // spareFiles is how many open files the run needs besides connections of buyers: for the stores, the report, logs.

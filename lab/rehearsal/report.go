@@ -19,10 +19,10 @@ type Verdict string
 
 // The verdicts.
 const (
-	Passed      Verdict = model.RehearsalPassed // every buyer was told the truth, and the crowd came as the shape says
+	Passed      Verdict = model.RehearsalPassed // nothing was wrong, and the generator was on time
 	Failed      Verdict = "failed"              // see the findings
 	Late        Verdict = "late"                // nothing was wrong, but the generator could not send the whole crowd on time
-	Interrupted Verdict = "interrupted"         // the user has stopped the run
+	Interrupted Verdict = "interrupted"         // nothing was wrong until the run was stopped
 )
 
 // mostRows bounds the rows of the chart of arrivals. In a long run a row shows the mean of several seconds.
@@ -43,13 +43,13 @@ type Report struct {
 	Seconds   []Second       `json:"seconds"`
 	Peak      int64          `json:"peak_per_second"`      // the most arrivals in a second
 	Sustained int64          `json:"sustained_per_second"` // the most arrivals in a second in which 99 of 100 were on time
-	SendLag   Latency        `json:"send_lag"`             // of all requests, from the time at which the buyer wanted to send
+	SendLag   Latency        `json:"send_lag"`             // of requests other than streams, from when the buyer wanted to send
 	Limit     string         `json:"limit"`                // what made the generator late; empty: nothing, it was on time
-	Unsent    int64          `json:"unsent"`               // buyers who did not come
+	Unsent    int64          `json:"unsent"`               // buyers who did not come, because too many were under way
 	NoStream  int64          `json:"no_stream"`            // buyers who went without the event stream
 	Stages    []StageFigures `json:"stages"`
 	People    []Count        `json:"people"` // what they were told in the end
-	Bots      []Count        `json:"bots"`   // what they were told, once for each attempt
+	Bots      []Count        `json:"bots"`   // what they were told, once for each decided attempt
 	GaveUp    []Count        `json:"gave_up"`
 }
 

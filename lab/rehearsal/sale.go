@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// quiet is the least time between the last arrival of a rehearsal and the start of a sale. The rehearsal ends in that time.
+	// quiet is the least time from a rehearsal's planned last arrival to the start of a sale. The rehearsal should end in it.
 	quiet = 5 * time.Minute
 	// lead is the time from the creation of the hidden sale to its start. In this time the instances hear of the sale.
 	lead = 5 * time.Second
@@ -37,7 +37,7 @@ const (
 // ErrNotNow means that a rehearsal would do harm now, or could give a wrong result.
 var ErrNotNow = errors.New("no rehearsal now")
 
-// clock returns the time by the database's clock, which decides when a sale starts.
+// clock returns the time by the database's clock.
 func (r *run) clock() time.Time { return r.now().Add(r.skew) }
 
 // mayRehearse returns ErrNotNow if a sale has begun and is neither ended nor closed, if a sale starts earlier than "quiet"

@@ -102,7 +102,7 @@ func (s *Shape) validate() error {
 	)
 }
 
-// draw checks the fields. It draws the arrivals, always the same for a seed, or reads them from a recording in this folder.
+// draw checks the fields. It draws the arrivals, which are the same for the same fields, or reads a recording in this folder.
 func (s *Shape) draw(folder string) (err error) {
 	if err := s.validate(); err != nil {
 		return err
