@@ -10,7 +10,7 @@ type Listener struct{ net.Listener }
 func (l Listener) Accept() (net.Conn, error) {
 	c, err := l.Listener.Accept()
 	if tcp, ok := c.(*net.TCPConn); ok {
-		return Conn{tcp}, err
+		return &Conn{TCPConn: tcp}, err
 	}
 	return c, err
 }
@@ -19,16 +19,19 @@ func (l Listener) Accept() (net.Conn, error) {
 //
 // To notice that the client leaves, net/http starts a goroutine for each request, which reads one byte ahead until the handler is
 // done. That takes up to a tenth of a purchase's CPU time, for nothing: an attempt that has begun goes on without its buyer. So a
-// read of one byte returns at once, with nothing. Hardly any other read of net/http has so small a buffer.
-type Conn struct{ *net.TCPConn }
+// read of one byte returns at once, with nothing. A reader whose buffer lacks only one byte asks again, and gets it.
+type Conn struct {
+	*net.TCPConn
+	asked bool // the last read was one of one byte, which got nothing
+}
 
-// Read reads as TCPConn.Read does, except that it reads nothing into a buffer of one byte.
-func (c Conn) Read(p []byte) (int, error) {
-	if len(p) == 1 {
+// Read reads as TCPConn.Read does, except that the first of several reads of one byte in a row gets nothing.
+func (c *Conn) Read(p []byte) (int, error) {
+	if c.asked = len(p) == 1 && !c.asked; c.asked {
 		return 0, nil
 	}
 	return c.TCPConn.Read(p)
 }
 
 // NetConn returns the TCP connection. A handler that has hijacked the Conn reads from it to notice that the client leaves.
-func (c Conn) NetConn() net.Conn { return c.TCPConn }
+func (c *Conn) NetConn() net.Conn { return c.TCPConn }

@@ -101,6 +101,24 @@ func TestServer(t *testing.T) {
 	}
 }
 
+// A buffer that lacks one byte is filled, for example by a long line of a header that came in two parts.
+func TestLastByteOfABuffer(t *testing.T) {
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	check.NoError(t, err)
+	defer func() { _ = l.Close() }()
+	client := check.Must((&net.Dialer{}).DialContext(t.Context(), "tcp", l.Addr().String()))
+	defer func() { _ = client.Close() }()
+	conn := check.Must(Listener{l}.Accept())
+	defer func() { _ = conn.Close() }()
+	in := bufio.NewReaderSize(conn, 16)
+	for _, part := range []string{"fifteen letters", "!"} {
+		_, err = io.WriteString(client, part)
+		check.NoError(t, err)
+		_, err = in.Peek(in.Buffered() + len(part))
+		check.NoError(t, err)
+	}
+}
+
 // A handler that takes the connection over notices that its client leaves.
 func TestHijacked(t *testing.T) {
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -112,6 +130,6 @@ func TestHijacked(t *testing.T) {
 	check.NoError(t, client.Close())
 	n, err := conn.Read(make([]byte, 1))
 	check.Same(t, "read of a Conn", fmt.Sprint(n, err), "0 <nil>")
-	_, err = conn.(Conn).NetConn().Read(make([]byte, 1))
+	_, err = conn.(*Conn).NetConn().Read(make([]byte, 1))
 	check.Same(t, "read of its TCP connection", err, io.EOF)
 }
