@@ -185,6 +185,11 @@ func TestNoProblem(t *testing.T) {
 		"an abort":           {func(c *gin.Context, _ func()) { c.AbortWithStatus(http.StatusNoContent) }, 204, "", false},
 		"refused once begun": {func(c *gin.Context, _ func()) { ok(c); refuse(c, model.NotFound) }, 200, "ok", false},
 		"failed once begun":  {func(c *gin.Context, _ func()) { ok(c); middleware.Fail(c, errors.New("x")) }, 200, "ok", true},
+		"failed behind a deadline": {func(c *gin.Context, _ func()) {
+			middleware.Deadline(time.Minute)(c)
+			ok(c)
+			middleware.Fail(c, errors.New("x"))
+		}, 200, "ok", true},
 		"left before the answer": {func(c *gin.Context, leave func()) {
 			leave()
 			middleware.Fail(c, fmt.Errorf("wait: %w", context.Canceled))

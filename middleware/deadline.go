@@ -14,9 +14,13 @@ import (
 // request's id. The busiest routes go without this stage, because it copies the request.
 func Deadline(limit time.Duration) gin.HandlerFunc {
 	return func(c *gin.Context) {
-		ctx, cancel := context.WithTimeout(model.WithRequestID(c.Request.Context(), RequestIDOf(c)), limit)
-		defer cancel()
-		c.Request = c.Request.WithContext(ctx)
+		outer := c.Request
+		ctx, cancel := context.WithTimeout(model.WithRequestID(outer.Context(), RequestIDOf(c)), limit)
+		defer func() {
+			cancel()
+			c.Request = outer // the end of ctx must not look like that of the client's connection
+		}()
+		c.Request = outer.WithContext(ctx)
 		c.Next()
 	}
 }
