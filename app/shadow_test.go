@@ -11,6 +11,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"flashsale/internal/config"
 	"flashsale/model"
 	"flashsale/test/kit/check"
 )
@@ -36,7 +37,7 @@ var differing = regexp.MustCompile(`"request_id":"[^"]*"|[A-Z2-7]{16,}`)
 // route that is not for the staff.
 func TestShadowSalesAreUnknown(t *testing.T) {
 	t.Parallel()
-	s := usual(t)
+	s := start(t, func(c *config.Settings) { c.AllowOrigins = []string{"https://shop.example"} })
 	hidden := s.shadow()
 	crowd := s.as("crowd-1", model.RoleCrowd)
 	bought := crowd.buy(hidden.ID, 1)

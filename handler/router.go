@@ -120,10 +120,11 @@ func Router(a *API) (http.Handler, error) {
 	shown := memory.Group("", shadows)
 	shown.GET("/sales/:sale/events", a.Streams.ofSale) // no deadline: a stream has no end
 	// Caches may keep the answers of these routes. Most come from memory; a handler that asks a store sets a limit itself.
-	shared := shown.Group("")
+	shared := memory.Group("")
 	if len(d.Limits.Origins) > 0 {
 		shared.Use(middleware.AnyOrigin())
 	}
+	shared.Use(shadows) // behind AnyOrigin, which would take away its Vary
 	shared.GET("/sales", a.Sales.live())
 	shared.GET("/sales/:sale", a.Sales.get())
 	shared.GET("/sales/:sale/line", a.Lines.get())
