@@ -16,10 +16,10 @@ import (
 	"flashsale/model"
 )
 
-// replicaSilence is for how many seconds a replica may receive nothing from its primary, which sends every ten seconds.
-const replicaSilence = 15
+// ReplicaSilence is for how many seconds a replica may receive nothing from its primary, which sends every ten seconds.
+const ReplicaSilence = 15
 
-// errBehind means that a replica has lost its primary, or has received nothing from it for more than replicaSilence.
+// errBehind means that a replica has lost its primary, or has received nothing from it for more than ReplicaSilence.
 var errBehind = errors.New("the replica is behind")
 
 // shard is the state of one shard of a sale's gate.
@@ -194,7 +194,7 @@ func isBehind(info *redis.StringCmd) error {
 	}
 	field := infoFields(info.Val())
 	silence, _ := strconv.Atoi(field["master_last_io_seconds_ago"])
-	if field["role"] == "slave" && (field["master_link_status"] != "up" || silence > replicaSilence) {
+	if field["role"] == "slave" && (field["master_link_status"] != "up" || silence > ReplicaSilence) {
 		return errBehind
 	}
 	return nil

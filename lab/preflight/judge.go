@@ -41,7 +41,7 @@ const (
 	offClock, wrongClock = 500 * time.Millisecond, 5 * time.Second
 	// offMachine is how far a machine's clock may be off. Bearer tokens expire by this clock, and sales do not depend on it.
 	offMachine = 5 * time.Second
-	// laggingSeconds is how long a replica, or the primary of a replica, may be silent.
+	// laggingSeconds is how long a replica, which acknowledges every second, may be silent.
 	laggingSeconds = 5
 	// fewNodes is the least size of a Galera cluster that still takes writes when one node dies.
 	fewNodes = 3
@@ -316,7 +316,7 @@ func judgeReplica(r gate.Server) Finding {
 	replica, silent := r.Info["role"] == "slave", number(r.Info["master_last_io_seconds_ago"])
 	return cmp.Or(
 		Warn.when(!replica && r.Info["cluster_enabled"] != "1", check, "name a replica in --redis-replicas, or none", "%s is a primary", r.Addr),
-		Warn.when(replica && (r.Info["master_link_status"] != "up" || silent > laggingSeconds), check,
+		Warn.when(replica && (r.Info["master_link_status"] != "up" || silent > gate.ReplicaSilence), check,
 			"look at it; until then pages show the database's stock", "%s has lost its primary", r.Addr),
 		good(check, "%s, round trip %s", r.Addr, r.RoundTrip.Round(time.Microsecond)),
 	)
