@@ -68,7 +68,7 @@ func cluster(address string) (*redis.UniversalOptions, error) {
 			return nil, err
 		case i == 0:
 			opts.Username, opts.Password, opts.TLSConfig = user, password, secured(scheme)
-		case password != "" && (user != opts.Username || password != opts.Password), scheme != "" && (scheme == "rediss") != (opts.TLSConfig != nil):
+		case user+password != "" && (user != opts.Username || password != opts.Password), scheme != "" && (scheme == "rediss") != (opts.TLSConfig != nil):
 			return nil, errors.New("the nodes of a Cluster have one user, one password and one scheme")
 		}
 		opts.Addrs = append(opts.Addrs, host)

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/redis/go-redis/v9"
+
+	"flashsale/test/kit/check"
 )
 
 func TestCluster(t *testing.T) {
@@ -25,6 +27,17 @@ func TestCluster(t *testing.T) {
 		if _, got, err := Redis(address); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s is read as %+v, %v", address, got, err)
 		}
+	}
+}
+
+// The first node's user and password hold for all.
+func TestNodesOfOneUser(t *testing.T) {
+	for address, ok := range map[string]bool{
+		"redis://u:p@a:1,redis://u:p@b:2": true, "redis://u:p@a:1,b:2": true,
+		"redis://u:p@a:1,redis://v:p@b:2": false, "redis://u:p@a:1,redis://u:q@b:2": false, "redis://u:p@a:1,redis://v@b:2": false, "a:1,redis://:p@b:2": false,
+	} {
+		_, _, err := Redis(address)
+		check.Same(t, address, err == nil, ok)
 	}
 }
 
