@@ -125,9 +125,9 @@ func (s *sourced) collectLine(sale model.Offer, show setter) {
 	}
 }
 
-// idle returns how many units the caller should give to calls now. Nobody is called while the sale is paused.
+// idle returns how many units the caller should give to calls now.
 func idle(sale model.Offer) int64 {
-	if sale.Status == model.SalePaused || sale.Line.Phase != model.PhaseCalling || sale.Line.Serving >= sale.Line.Entries {
+	if sale.Status == model.SalePaused || sale.Line.Stopped || sale.Line.Phase != model.PhaseCalling || sale.Line.Serving >= sale.Line.Entries {
 		return 0
 	}
 	return sale.Stock.Reserved

@@ -109,6 +109,7 @@ func TestLineFigures(t *testing.T) {
 	check.Same(t, "a rush has a line", strings.Contains(m.page(t), `flashsale_line_entries{sale="rush"}`), false)
 	for name, change := range map[string]func(*model.Offer){
 		"paused":        func(o *model.Offer) { o.Status = model.SalePaused },
+		"put off":       func(o *model.Offer) { o.Line.Stopped = true },
 		"nobody waits":  func(o *model.Offer) { o.Line.Serving = 20 },
 		"over":          func(o *model.Offer) { o.Line.Phase = model.PhaseOver },
 		"awaits a seed": func(o *model.Offer) { o.Line.Phase, o.Line.Round = model.PhaseSealed, 9 },
