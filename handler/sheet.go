@@ -212,9 +212,9 @@ func readSheet(raw []byte, b *campaignBody) *service.Invalid {
 	for i, name := range columns {
 		switch {
 		case !slices.Contains(names, name) && !slices.Contains(exported, name):
-			return &service.Invalid{Field: name, Reason: unknownField}
+			return &service.Invalid{Field: quoted(name), Reason: unknownField}
 		case slices.Contains(columns[:i], name):
-			return &service.Invalid{Field: name, Reason: repeatedField}
+			return &service.Invalid{Field: quoted(name), Reason: repeatedField}
 		}
 	}
 	for at, row := range rows[1:] {
