@@ -160,7 +160,7 @@ func (s *Store) Leave(ctx context.Context, saleID, userID string) (model.Verdict
 
 // SellCalled makes orders for buyers who are called, in one transaction, which also ends their calls. The verdicts are those of
 // Deduct, and NotYourTurn if the buyer is not called. LimitReached may also mean that the buyer wants more units than the call
-// allows. SoldOut occurs only in a campaign, if this sale has too few units. Whoever is refused keeps the call.
+// allows. SoldOut occurs only in a campaign, if this sale has too few units. A refusal ends no call.
 func (s *Store) SellCalled(ctx context.Context, saleID string, attempts []model.Attempt) (outcomes []model.Outcome, err error) {
 	err = underTerms(func() error {
 		outcomes, err = s.sellJudged(ctx, saleID, attempts, supply{guard: byCalls, source: model.FromLine})

@@ -35,7 +35,7 @@ func (s servers) connector() (driver.Connector, error) {
 }
 
 // hosts connects to the first of several servers that takes writes. If this one fails or takes no writes any more, hosts connects
-// to the next one that does. Then the pool uses no connection to the earlier server, which may be an old primary that came back.
+// to the next one that does. Then the pool gives out no connection to the earlier server, which may be an old primary.
 type hosts struct {
 	names      []string
 	connectors []driver.Connector

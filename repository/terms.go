@@ -9,15 +9,15 @@ import (
 )
 
 // terms are the fields of a sale on which its orders depend, with the number that the stock row had for them. Settles keep them
-// in memory, because to read them costs the database more than to change the stock row. The statement that takes the units
-// compares the number, under the lock on the stock row, which every change of the terms holds as well.
+// in memory, because to read them costs the database more than to change the stock row. With byTerms the statement that takes
+// the units compares the number, under the lock on the stock row, which every change of the terms holds as well.
 type terms struct {
 	offer   model.Offer // with the id, the price, the currency, the limits and the time to pay
 	version int64       // stock.terms
 }
 
 // nextTerms is the part of an UPDATE of stock that must go with a change of the terms. The new number follows the clock, so that
-// a database that was restored to an older state does not give an earlier number to other terms.
+// a database that was restored to an older state does not use a number again for other terms.
 func (s *Store) nextTerms() string {
 	return "terms = " + s.dialect("GREATEST", "MAX") + "(terms + 1, " + s.nowMillis() + ")"
 }
