@@ -85,7 +85,7 @@ func (g *Gate) reports(ctx context.Context, now time.Time) (running map[string]m
 	running = make(map[string]model.Instance, len(all))
 	for id, payload := range all {
 		var figures model.Instance
-		_ = json.Unmarshal([]byte(payload), &figures) // unreadable figures have no time of report and count as expired
+		_ = json.Unmarshal([]byte(payload), &figures) // figures without a readable time of report count as expired
 		if now.Sub(time.UnixMilli(figures.ReportedAtMs)) > instanceTTL {
 			stopped = append(stopped, id)
 			continue

@@ -52,7 +52,7 @@ func script(files ...string) *redis.Script {
 
 // Gate gives one instance of the engine access to the gates in Redis. Its methods are safe for concurrent use.
 type Gate struct {
-	// TransferTime is the longest time that an attempt waits for units from other shards. Change it only before the Gate is used.
+	// TransferTime is about the longest wait of an attempt for units from other shards. Change it only before the Gate is used.
 	TransferTime time.Duration
 
 	looker
@@ -108,7 +108,7 @@ type gateReply struct {
 
 // scriptOnGates runs a script for n gates, several in one run, and returns the replies in the order of the gates. call(i) returns
 // the keys and arguments of gate i, and common(from, to) those with which the run for the gates [from, to) begins. All runs on a
-// node share a round trip. On a Cluster the keys of each gate are in a slot of their own, so each gate has its own run.
+// node share a round trip. On a Cluster each gate has its own run, since the keys of a run must be in one slot.
 func (g *Gate) scriptOnGates(
 	ctx context.Context, script *redis.Script, n int,
 	common func(from, to int) (keys []string, args []any), call func(i int) (keys []string, args []any),
