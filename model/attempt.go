@@ -69,7 +69,7 @@ type Entry struct {
 	Attempt
 	StreamID string
 	Epoch    int64  // of the gate
-	Instance string // the instance that admitted the attempt, on which the buyer waits
+	Instance string // the instance that admitted the attempt, on which its buyer may wait
 	Swept    bool   // the settler has read the entry from the stream
 }
 

@@ -166,8 +166,8 @@ func (s *Store) Transaction(ctx context.Context, provider, txnID string) (paymen
 	return findPayment(s.read.WithContext(ctx), "provider = ? AND provider_txn_id = ?", provider, txnID)
 }
 
-// ApplyReport records what a provider reports about a payment, once for each transaction of the provider, and returns the order
-// after that. Money that came pays a pending order, and an expired one if the stock, the line and the user's limit allow it.
+// ApplyReport records what a provider reports about a payment, and returns the order after that. A transaction is recorded
+// once. Money that came pays a pending order, and an expired one if the stock, the line and the user's limit allow it.
 // Money that the order cannot keep becomes due for a refund. If the provider has sent the money of a paid order back, the order
 // becomes refunded. moved means that the order took units again or returned them, which the gate has to be told.
 //
