@@ -13,7 +13,7 @@ import (
 )
 
 // changeLine applies a change of a sale to its line. A rush gets its line when the waiting list is turned on, and loses it when
-// that is turned off. The line stops if the changed sale is paused or has not begun.
+// that is turned off. A sealed or calling line stops if the changed sale is paused or has not begun.
 //
 // The verdict is Accepted; Ended or EntriesClosed of mayChange; or EntriesClosed if it is too late for the change. The opening of
 // the entries of a line or draw can change until the seal. A waiting list can be turned on or off until the sale has ended or the

@@ -34,7 +34,7 @@ func (s *Store) MigrateUp(ctx context.Context) error {
 	})
 }
 
-// MigrateDown reverts the last applied step and deletes the data of that step. If no step is applied, it does nothing.
+// MigrateDown runs the reverse of the last applied step, which may delete data. If no step is applied, it does nothing.
 func (s *Store) MigrateDown(ctx context.Context) error {
 	return s.migrate(ctx, func(p *goose.Provider) error {
 		if _, err := p.Down(ctx); !errors.Is(err, goose.ErrNoNextVersion) {
