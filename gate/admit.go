@@ -28,8 +28,8 @@ var verdicts = [...]model.Outcome{
 }
 
 // Admit judges attempts on any sales. Each shard of a gate judges its attempts in their order, takes the units of those that
-// pass, and appends these attempts to its stream. All attempts on one node share a round trip; a gate in several shards may need
-// more (bringUnits).
+// pass, and appends these attempts to its stream. Attempts on one node share round trips, usually one; a gate in several shards
+// may need more (bringUnits).
 //
 // The answers are in the order of the attempts. The verdict is Accepted with an Entry for an attempt that was just admitted, and
 // Accepted and Repeated for one that the gate knew before; IdempotencyMismatch if the gate knew the id with another quantity;

@@ -12,7 +12,7 @@ const (
 	dialTimeout = time.Second
 	// ioTimeout is far longer than a script runs (a few milliseconds) and far shorter than a buyer waits.
 	ioTimeout = 500 * time.Millisecond
-	// retries is low because each retry lengthens the wait. Running a script again after a lost reply is harmless.
+	// retries is low because each retry lengthens the wait. A script that runs again after a lost reply moves no units twice.
 	retries = 1
 	// redirects bounds the further tries of a Cluster's client: one redirect, to the node that has the slot, and the retries there.
 	redirects = 1 + retries

@@ -18,8 +18,8 @@ func (g *Gate) Announce(ctx context.Context, saleID string) error {
 	return wrap("announce a change", g.client.Publish(ctx, controlChannel, saleID).Err())
 }
 
-// Wake publishes to another instance the ids of settled orders whose buyers wait there. The other instance reads the outcomes
-// from the database, because anybody with access to Redis could publish false ones.
+// Wake publishes to another instance the order ids of settled attempts, whose buyers may wait there. The other instance reads the
+// outcomes from the database, because anybody with access to Redis could publish false ones.
 func (g *Gate) Wake(ctx context.Context, instance string, outcomes map[string]model.Outcome) error {
 	payload, err := json.Marshal(slices.Collect(maps.Keys(outcomes)))
 	if err == nil {
@@ -28,9 +28,9 @@ func (g *Gate) Wake(ctx context.Context, instance string, outcomes map[string]mo
 	return wrap("wake "+instance, err)
 }
 
-// Listen receives the messages of Announce and Wake until ctx ends. It passes the id of a changed sale to "changed", and the ids
-// of settled orders whose buyers wait on this instance to "woken". After a lost connection the client reconnects by itself, but
-// the messages of that time are lost. Therefore the caller must also poll for changed sales and settled orders.
+// Listen receives the messages of Announce and Wake until ctx ends. It passes the id of a changed sale to "changed", and the
+// order ids of settled attempts, whose buyers may wait here, to "woken". After a lost connection the client reconnects by
+// itself, but the messages of that time are lost. Therefore the caller must also poll for changed sales and settled attempts.
 func (g *Gate) Listen(ctx context.Context, changed func(saleID string), woken func(orderIDs []string)) {
 	sub := g.client.Subscribe(ctx, controlChannel, wakeChannel(g.instance))
 	defer context.AfterFunc(ctx, func() { _ = sub.Close() })() // closes the channel of messages
@@ -85,7 +85,7 @@ func (g *Gate) reports(ctx context.Context, now time.Time) (running map[string]m
 	running = make(map[string]model.Instance, len(all))
 	for id, payload := range all {
 		var figures model.Instance
-		_ = json.Unmarshal([]byte(payload), &figures) // unreadable figures have no time of report and count as expired
+		_ = json.Unmarshal([]byte(payload), &figures) // figures without a readable time of report count as expired
 		if now.Sub(time.UnixMilli(figures.ReportedAtMs)) > instanceTTL {
 			stopped = append(stopped, id)
 			continue

@@ -52,7 +52,7 @@ func script(files ...string) *redis.Script {
 
 // Gate gives one instance of the engine access to the gates in Redis. Its methods are safe for concurrent use.
 type Gate struct {
-	// TransferTime is the longest time that an attempt waits for units from other shards. Change it only before the Gate is used.
+	// TransferTime is about the longest wait of an attempt for units from other shards. Change it only before the Gate is used.
 	TransferTime time.Duration
 
 	looker

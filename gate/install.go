@@ -46,8 +46,8 @@ func (g *Gate) StreamLengths(ctx context.Context, gate model.GateRef) (lengths [
 // Install puts an open gate of a new epoch with these contents in place of a closed one. lengths are the lengths of the streams,
 // read before the snapshot of the contents was taken. From the streams, Install deletes the entries that were settled before the
 // snapshot, and unreadable entries, whose texts bad has, even after an error. Install returns model.ErrStreamMoved if an entry
-// was settled meanwhile or the staged keys have expired, and model.ErrNewerGate if there is an open gate of this epoch or a gate
-// of a newer one, or if the old gate was closed for a newer one. In both cases this call has not opened the gate.
+// left a stream meanwhile or the staged keys have expired, and model.ErrNewerGate if there is an open gate of this epoch or a
+// gate of a newer one, or if the old gate was closed for a newer one. In both cases this call has not opened the gate.
 //
 // The old gate is closed, so its streams can only shrink: a stream of the same length is unchanged. What grows with the number of
 // orders is sent to Redis in pages, and put in place by RENAME. So with more orders the engine needs no more memory, and Redis
@@ -107,7 +107,7 @@ type staging struct {
 func (s *staging) units(shard int) string { return stagedKey(unitsKey(s.tags[shard]), s.name) }
 
 // send sends commands for each shard, renews the expiry of the staged keys, and returns model.ErrStreamMoved if the length of a
-// stream differs from that in s.lengths: then an entry was settled, and the rebuild has to start again.
+// stream differs from that in s.lengths: then an entry has left it, and the rebuild has to start again.
 func (s *staging) send(ctx context.Context, commands func(p redis.Pipeliner, shard int)) error {
 	lengths := make([]*redis.IntCmd, len(s.tags))
 	_, err := s.gate.client.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -163,8 +163,8 @@ func stage[T any](ctx context.Context, s *staging, pages iter.Seq2[[]T, error], 
 }
 
 // addEntries reads the stream of a shard, deletes the settled entries and those that can't be read, whose texts bad has, and adds
-// the others to the staged hash. It returns model.ErrStreamMoved if it notices that an entry was settled meanwhile; if it does
-// not notice, install.lua does.
+// the others to the staged hash. It returns model.ErrStreamMoved if it notices that an entry has left a stream meanwhile; if it
+// does not notice, install.lua does.
 func (s *staging) addEntries(ctx context.Context, shard int) (bad []string, err error) {
 	for start, more := "-", true; more; {
 		messages, err := s.gate.client.XRangeN(ctx, streamKey(s.tags[shard]), start, "+", page).Result()

@@ -35,7 +35,7 @@ func gateKey(tag string) string   { return "fs:" + tag + ":gate" }
 func unitsKey(tag string) string  { return "fs:" + tag + ":units" }
 func streamKey(tag string) string { return "fs:" + tag + ":stream" }
 
-// keysOf returns all keys of a shard, in the order in which the scripts expect them.
+// keysOf returns the keys of a shard's gate, units and stream, in the order in which the scripts expect them.
 func keysOf(tag string) []string { return []string{gateKey(tag), unitsKey(tag), streamKey(tag)} }
 
 // idField returns the field of an order's id in the hash of units: the id behind a space. The hash also has a field for each

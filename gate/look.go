@@ -16,7 +16,7 @@ import (
 	"flashsale/model"
 )
 
-// ReplicaSilence is for how many seconds a replica may receive nothing from its primary, which sends every ten seconds.
+// ReplicaSilence is for how many seconds a replica may receive nothing from its primary, which usually sends every ten seconds.
 const ReplicaSilence = 15
 
 // errBehind means that a replica has lost its primary, or has received nothing from it for more than ReplicaSilence.
@@ -42,8 +42,8 @@ func NewReplicas(client redis.UniversalClient) *Replicas {
 	return &Replicas{looker{client: client, replicas: true}}
 }
 
-// look reads the shards with these tags. A shard whose node does not answer, or is a replica that may be behind, is Away. look
-// returns the error of such a node, and the states of the other shards. If the node of a tag is not known, all shards are Away.
+// look reads the shards with these tags. A shard is Away if it can't be read, or only from a replica that may be behind. look
+// returns an error for such shards, and the states of the others. If the node of a tag is not known, all shards are Away.
 func (l looker) look(ctx context.Context, tags []string) ([]shard, error) {
 	shards := slices.Repeat([]shard{{GateState: model.GateState{Away: true}}}, len(tags))
 	nodes := map[redis.UniversalClient][]int{} // by node, the places of its tags
@@ -73,8 +73,8 @@ func (l looker) nodeOf(ctx context.Context, tag string) (redis.UniversalClient, 
 }
 
 // Peek reads the states of gates, with one round trip to each Redis node, and returns them in the order of the gates. The fields
-// of one shard are read at one instant, the length of its stream slightly later. A gate is Away if the Redis of any of its shards
-// does not answer, or is a replica that may be behind its primary. Peek returns an error only if all gates are Away.
+// of one shard are read at one instant, the length of its stream slightly later. A gate is Away if any of its shards can't be
+// read, or only from a replica that may be behind its primary. Peek returns an error only if all gates are Away.
 //
 // A gate that was installed on another Redis process is reported as not open. Replicas don't check that.
 func (l looker) Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error) {
@@ -127,8 +127,8 @@ func (g *Gate) Units(ctx context.Context, gate model.GateRef, users []string) ([
 	})
 }
 
-// Buyers returns the number of users for whom a gate counts units. It reads pages, so that no command of Redis takes long. If
-// units are released meanwhile, a user may be counted twice. No user who has units all the time is left out.
+// Buyers returns the number of users for whom a gate counts units. It reads pages, so that no command of Redis takes long. A
+// user may be counted twice, but no user who has units all the time is left out.
 func (g *Gate) Buyers(ctx context.Context, gate model.GateRef) (int64, error) {
 	var buyers atomic.Int64
 	err := eachShard(gate, "count the buyers at the gate", func(_ int, tag string) error {

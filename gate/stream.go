@@ -24,7 +24,7 @@ func (g *Gate) QueueAge(ctx context.Context, gates ...model.GateRef) (time.Durat
 		for i, tag := range tags {
 			firsts[i] = p.XRangeN(ctx, streamKey(tag), "-", "+", 1)
 		}
-		now = p.Time(ctx) // after the reads, so that no entry is newer
+		now = p.Time(ctx) // after the reads, so that on a single Redis no entry is newer
 		return nil
 	})
 	if err != nil {
@@ -46,7 +46,7 @@ func (g *Gate) QueueAge(ctx context.Context, gates ...model.GateRef) (time.Durat
 
 // Leftovers returns entries that have at least this age, by Redis's clock: the oldest of each shard, at most "count" of each.
 // Entries that can't be parsed are deleted, and bad has their texts, by sale. A shard that does not answer is left out; Leftovers
-// returns an error only if there are shards and none answers.
+// returns an error only if there are shards and all of them fail.
 func (g *Gate) Leftovers(ctx context.Context, gates []model.GateRef, age time.Duration, count int) (entries []model.Entry, bad map[string][]string, err error) {
 	tags := tagsOf(gates...)
 	replies := g.scripts(ctx, leftoversScript, len(tags), func(i int) ([]string, []any) {
@@ -184,10 +184,9 @@ func parseEntry(gate model.GateRef, m redis.XMessage) (model.Entry, bool) {
 	return e, errN == nil && errEpoch == nil && e.Valid()
 }
 
-// Settled deletes entries that the database has settled with these outcomes, and takes from the gates what refused attempts
-// should not hold there; see credit. lost names gates that may lack an order just made, because its entry was lost with Redis
-// before the gate was installed. After an error some of the entries may still be in their streams. It is harmless to repeat
-// Settled.
+// Settled deletes entries that the database has settled with these outcomes, and gives units of refused attempts back to
+// their gates, see credit. lost names gates that may lack an order just made, because its entry was lost with Redis before the
+// gate was installed. After an error some of the entries may still be in their streams. It is harmless to repeat Settled.
 func (g *Gate) Settled(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) (lost []model.GateRef, err error) {
 	ctx, end := g.observe.Begin(ctx, observe.Step{Name: observe.Acknowledge, Items: len(entries)})
 	defer func() { end(err) }()
@@ -226,7 +225,7 @@ func (g *Gate) Settled(ctx context.Context, entries []model.Entry, outcomes []mo
 }
 
 // admittedAll reports whether the open gate of a shard is the one that has admitted all these entries. Then the shard knows
-// them: if its stream lacks some, an earlier run of ordered.lua or settled.lua, whose reply was lost, has deleted them.
+// them: if its stream lacks some, an earlier run of ordered.lua or settled.lua has deleted them.
 func (g *Gate) admittedAll(ctx context.Context, s *shardEntries, entries []model.Entry) bool {
 	shards, err := g.look(ctx, []string{s.tag})
 	return err == nil && shards[0].Open && !slices.ContainsFunc(s.places, func(place int) bool { return entries[place].Epoch != shards[0].Epoch })

@@ -26,9 +26,9 @@ const (
 	transferLanes = 64
 )
 
-// bringUnits is for a gate in several shards. If the shard of a batch has too few units for an attempt but other shards have
-// some, bringUnits moves units to this shard and has the attempt judged again, so that an attempt is refused as sold out only
-// after all shards were asked. If that fails, or needs more than TransferTime or transferTries tries, the verdict is
+// bringUnits is for a gate in several shards. If the shard of a batch has too few units for an attempt but all shards together
+// have enough, bringUnits moves units to this shard and has the attempt judged again, so that an attempt is refused as sold out
+// only after all shards were asked. If that fails, or needs more than TransferTime or transferTries tries, the verdict is
 // model.Unsure. If bringUnits returns an error, the attempts of the batch may have been admitted.
 func (g *Gate) bringUnits(ctx context.Context, b *shardBatch) error {
 	var short []int // indexes of the attempts that were refused as sold out at this shard

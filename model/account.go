@@ -67,7 +67,7 @@ type Account struct {
 }
 
 // The id of a key, or of an account of the staff, is its name behind one of these prefixes, so that the audit log is readable.
-// Only the built-in operator's id has no prefix. No built-in user's name contains a colon.
+// Of these, only the built-in operator's id has no prefix. No built-in user's name contains a colon.
 const (
 	OperatorPrefix = "operator:"
 	KeyPrefix      = "key:"

@@ -16,7 +16,7 @@ type Attempt struct {
 	Keyless        bool         // the engine made the idempotency key, so the attempt repeats no earlier one
 	Shards         int          // of the sale's gate
 	CampaignID     string       // of the sale's campaign; empty: the sale belongs to none
-	Common         *CommonLimit // the campaign's limit, for the gate; nil: only the database checks it
+	Common         *CommonLimit // the campaign's limit, for the gate; nil: the gate checks none
 	LeastEpoch     int64        // the newest epoch of the gate that this instance has read; an older gate must not admit
 	Waiter         *Waiter      // of the buyer who waits on this instance; nil: nobody waits here
 }
@@ -27,11 +27,11 @@ func (a Attempt) GateRef() GateRef { return GateRef{a.SaleID, a.CampaignID, max(
 type StockView struct {
 	Offer   Offer
 	Now     time.Time // by the database's clock
-	Decided *Outcome  // the outcome of a known attempt, or a refusal; nil if an order has to be written
+	Decided *Outcome  // the outcome of a known attempt, or a refusal; nil if the attempt is not decided yet
 }
 
 // Replay returns the answer to an attempt whose id was known before, with Repeated set: the known outcome, or
-// IdempotencyMismatch if this attempt has another quantity than the first one. A lost attempt is stored with the quantity 0,
+// IdempotencyMismatch if the known order has another quantity than this attempt. A lost attempt is stored with the quantity 0,
 // since its quantity is unknown; 0 matches every quantity.
 func (a Attempt) Replay(known Outcome) Outcome {
 	known.Repeated = true
@@ -47,8 +47,8 @@ type Frequency struct {
 	Window time.Duration
 }
 
-// Outcome is the result of an attempt. With Accepted the Order is durable. Queued means that the attempt was admitted and is
-// not settled yet. A refusal has a rejected Order if the refusal was read back from the database, and else no Order.
+// Outcome is the result of an attempt. With Accepted the Order is durable. Queued means that the attempt was admitted and its
+// outcome is not known yet. A refusal has a rejected Order if the refusal was read back from the database, and else no Order.
 type Outcome struct {
 	Verdict    Verdict
 	Order      *Order        `json:",omitempty"`
@@ -56,7 +56,7 @@ type Outcome struct {
 	RetryAfter time.Duration `json:",omitempty"` // with TooFrequent
 }
 
-// Admission is the gate's answer to an attempt: Accepted if the gate has admitted the attempt, now or before (Repeated);
+// Admission is the gate's answer to an attempt: Accepted if the gate has admitted the attempt or knew its id (Repeated);
 // NoGate or Unsure if the gate can't judge; otherwise a refusal. If Err is not nil, the gate may have admitted the attempt.
 type Admission struct {
 	Outcome
@@ -69,8 +69,8 @@ type Entry struct {
 	Attempt
 	StreamID string
 	Epoch    int64  // of the gate
-	Instance string // the instance that admitted the attempt, on which the buyer waits
-	Swept    bool   // a sweep found the entry in the stream
+	Instance string // the instance that admitted the attempt, on which its buyer may wait
+	Swept    bool   // the settler has read the entry from the stream
 }
 
 // Valid reports whether the gate may have written the entry. The values of an invalid entry may not fit the columns of the

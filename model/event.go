@@ -39,14 +39,14 @@ type Endpoint struct {
 	ID, URL      string
 	Rate         int // the most events per second
 	State        EndpointState
-	Reason       string // why it is off or gone
+	Reason       string // why it is off or gone; empty: an operator has switched it off
 	Secret       string // sealed
 	OldSecret    string // sealed; the previous secret, which also signs until OldUntil
 	OldUntil     time.Time
 	Position     int64     // number of the last event that it has taken, or that was passed over as undeliverable
 	SendingTo    int64     // number of the last event of the batch that is being sent; 0: none
-	Tries        int       // how many tries to send this batch have failed
-	FailingSince time.Time // when the first of the failed tries in a row began; zero: the last try succeeded
+	Tries        int       // how many tries in a row have failed
+	FailingSince time.Time // when the first of these tries began; zero: none has failed
 	CreatedAt    time.Time
 }
 

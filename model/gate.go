@@ -22,7 +22,7 @@ func GateRefs(sales []Offer) []GateRef {
 
 // GateState is the present state of a sale's gate in Redis.
 type GateState struct {
-	Away     bool // the Redis with the gate, or with a shard of it, does not answer; the other fields are unknown
+	Away     bool // the gate, or a shard of it, can't be read; the other fields are unknown
 	Exists   bool
 	Open     bool
 	Epoch    int64
@@ -70,7 +70,7 @@ type Known struct {
 	Quantity   int
 }
 
-// ErrStreamMoved: after the stream was measured and before the gate was installed, an entry was settled or the staged keys
+// ErrStreamMoved: after the stream was measured and before the gate was installed, an entry left the stream or the staged keys
 // expired. The caller has to start again with measuring the stream.
 var ErrStreamMoved = errors.New("the stream moved")
 

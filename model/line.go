@@ -13,12 +13,12 @@ const (
 
 var Modes = []Mode{ModeRush, ModeLine, ModeDraw}
 
-// Phase is how far a sale's line is. A waiting list begins with PhaseCalling.
+// Phase is how far a sale's line is. The line of a rush begins with PhaseCalling.
 type Phase string
 
 const (
 	PhaseEntering Phase = "entering" // before the seal
-	PhaseSealed   Phase = "sealed"   // the number of entries is fixed; their order is not yet fixed, or a draw is under way
+	PhaseSealed   Phase = "sealed"   // the number of entries to shuffle is fixed; their order is not yet, or a draw is under way
 	PhaseCalling  Phase = "calling"
 	PhaseOver     Phase = "over"
 )
@@ -39,7 +39,7 @@ type Line struct {
 	Sealed  int64     // entries before the seal, which have their places in the shuffled order; 0 before the seal
 	Serving int64     // the next rank to look at: all lower ranks were called, drawn or passed over
 	FirstAt time.Time // when the first entry came; zero: there is none
-	Stopped bool      // nobody is called and no call ends, because the sale was paused or its start was put off
+	Stopped bool      // nobody is called and no call ends by time, because the sale was paused or its start was put off
 	// All four are in hex. Root, Secret and Seed are empty until the seal publishes them; without entries there is never a Seed.
 	Commitment, Root, Secret, Seed string
 	// With a beacon and entries, Root and Round are published together. Signature and Randomness, in hex, are what the round

@@ -58,7 +58,7 @@ const (
 	FromDraw     Source = "draw"     // the order of a winner of a draw
 )
 
-// OrderFilter selects orders; empty fields select all.
+// OrderFilter selects orders; an empty id or status selects all.
 type OrderFilter struct {
 	ID, UserID, SaleID string
 	Status             OrderStatus

@@ -13,7 +13,7 @@ const (
 	PaymentSucceeded PaymentStatus = "succeeded"
 	PaymentFailed    PaymentStatus = "failed"
 	PaymentRefundDue PaymentStatus = "refund_due" // the money has to go back: no order could keep it, or its order was refunded
-	PaymentRefunded  PaymentStatus = "refunded"   // the provider has confirmed that it sent the money back
+	PaymentRefunded  PaymentStatus = "refunded"   // the money was sent back, or the order was free
 )
 
 var PaymentStatuses = []PaymentStatus{PaymentOpen, PaymentSucceeded, PaymentFailed, PaymentRefundDue, PaymentRefunded}
@@ -34,7 +34,7 @@ var withoutCents = []string{
 	"BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF", "UGX", "UYI", "VND", "VUV", "XAF", "XOF", "XPF",
 }
 
-// AllAmounts returns all amounts that a currency has, from "low" on, which is given in the currency's smallest unit.
+// AllAmounts returns all amounts of a currency from "low" hundredths on or, if it has no smaller unit, from "low" whole units on.
 func AllAmounts(currency string, low int64) AmountRange {
 	if slices.Contains(withoutCents, currency) {
 		return AmountRange{Low: 100 * low, High: math.MaxInt64, Step: 100}
@@ -66,7 +66,7 @@ type Payment struct {
 
 func (p Payment) Money() Money { return Money{Cents: p.AmountCents, Currency: p.Currency} }
 
-// Report is what a payment provider says about a payment. Only NewReport makes a Report, so that none lacks a part of what
+// Report is what a payment provider says about a payment. Only NewReport fills a Report, so that none lacks a part of what
 // identifies the money.
 type Report struct {
 	paymentID, reference, txnID string
@@ -77,8 +77,8 @@ type Report struct {
 // NewReport returns what a provider says about a payment. The reference is the provider's id of what it has opened for the
 // payment, empty if it opens nothing. txnID is the provider's transaction, and money is what the transaction moved, or would
 // have moved. The result is PaymentSucceeded; PaymentFailed; PaymentRefunded if all the money of the transaction was sent back;
-// or PaymentRefundDue if money that was sent back has not arrived. The last two are about a transaction that is recorded
-// already: PaymentRefunded needs no reference, and PaymentRefundDue neither a reference nor a payment's id.
+// or PaymentRefundDue if money that was sent back has not arrived. The last two are about an earlier transaction:
+// PaymentRefunded needs no reference, and PaymentRefundDue neither a reference nor a payment's id.
 func NewReport(paymentID, reference, txnID string, result PaymentStatus, money Money) Report {
 	return Report{paymentID: paymentID, reference: reference, txnID: txnID, result: result, money: money}
 }

@@ -51,7 +51,7 @@ type Sale struct {
 	EntriesAt          time.Time // when entries open, zero: at once
 	CallSeconds        int       // how long a call lasts
 	Beacon             bool      // the order of a line or draw also follows from a public source of randomness
-	EntryWork          int64     // the most hashes that an entrant has to compute, doubled under load; 0: none
+	EntryWork          int64     // the most hashes that an entrant has to compute, twice as many under load; 0: none
 	WaitingList        bool      // units that come back after the sale was sold out go by call to those who wait
 	Campaign           Campaign  // the campaign that the sale belongs to, which never changes; without an ID: none
 	Variant            string    // what is different in this sale of its campaign, for example the size
@@ -70,14 +70,14 @@ const MaxVariants = 64 // the most sales that a campaign may have
 // CommonLimit is the limit of a campaign, as the gates of its sales need it.
 type CommonLimit struct {
 	Units   int
-	SaleIDs []string // all sales of the campaign
+	SaleIDs []string // the sales of the campaign that this instance knows
 }
 
 // HasLine reports whether the sale has a line, or may get one.
 func (s Sale) HasLine() bool { return s.WaitingList || s.Mode == ModeLine || s.Mode == ModeDraw }
 
 // LineID returns the id of the sale to which the sale's line belongs. The sales of a campaign share one line, which belongs to a
-// sale with the campaign's id, without units to sell and in no list.
+// sale with the campaign's id, which nobody can see or buy.
 func (s Sale) LineID() string { return cmp.Or(s.Campaign.ID, s.ID) }
 
 // IsCampaignLine reports whether this is not a sale for buyers, but the one to which the line of a campaign belongs, see LineID.

@@ -3,11 +3,11 @@ package model
 import "errors"
 
 // Verdict is the answer to a request that was understood and judged: Accepted, Queued, or a refusal code. A refusal is a value;
-// an error means that something broke. The string is the stable code that clients see in a problem document.
+// an error means that something broke. A refusal's string is the stable code that clients see in a problem document.
 type Verdict string
 
-// Accepted, and refusals of an attempt in the order in which every strategy checks for them. A closed sale has ended, even before
-// its start.
+// Accepted, and refusals of an attempt in the order in which gate and database check for them. A closed sale has ended, even
+// before its start.
 const (
 	Accepted     Verdict = "accepted"
 	NotFound     Verdict = "not_found"
@@ -18,7 +18,7 @@ const (
 	SoldOut      Verdict = "sold_out"
 )
 
-// Queued is the verdict on an attempt that was admitted and is not settled yet. It is neither a confirmation nor a refusal.
+// Queued: the attempt was admitted, and its outcome is not known yet. Queued is neither a confirmation nor a refusal.
 const Queued Verdict = "queued"
 
 // Other refusals: by the middleware, the handlers and the gate, of entries in a line and purchases by call, of later steps of an
@@ -53,8 +53,8 @@ const (
 	CallEnded            Verdict = "call_ended"
 )
 
-// Internal verdicts that buyers never get. Unsure: the open gate can't tell whether the sale is sold out, because not all of its
-// shards could be asked for units.
+// Internal verdicts that buyers never get. Unsure: the gate can't tell whether the sale is sold out, because units could not be
+// brought from its other shards in time.
 const (
 	NoGate Verdict = "no_gate" // no open gate could judge the attempt
 	Unsure Verdict = "unsure"
@@ -72,7 +72,7 @@ var (
 	ErrUnavailable = errors.New("unavailable")
 	// ErrLostRace: another writer changed the stock row first; nothing was written.
 	ErrLostRace = errors.New("lost the race for the stock row")
-	// ErrBroken: the work can't succeed as it is, now or later, for example because the schema lacks a column.
+	// ErrBroken: the work can't succeed as it is, for example because the schema lacks a column.
 	ErrBroken = errors.New("broken")
 	// ErrApart: the work on several sales has to be done for each sale by itself.
 	ErrApart = errors.New("each sale has to be settled by itself")

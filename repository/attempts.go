@@ -7,11 +7,11 @@ import (
 	"flashsale/model"
 )
 
-// attemptBatch has attempts in the order of arrival, and divides them into those with an outcome and those that are still open.
+// attemptBatch has attempts in the order of arrival, their outcomes, and which of them are still open.
 type attemptBatch struct {
 	attempts []model.Attempt
 	outcomes []model.Outcome
-	open     []int // indexes of attempts that are neither known nor refused
+	open     []int // indexes of attempts that are neither known nor refused, nor repeat another one of the batch
 	closed   []int // indexes of attempts that this batch refused
 	first    map[string]int
 }

@@ -1,7 +1,7 @@
 // Package repository is the source of truth: it stores sales, stock, orders and payments in MySQL or SQLite, through
-// GORM. Every change is a single statement or a transaction, on MySQL at READ COMMITTED. A change of the stock that relies
-// on an earlier read holds a row lock since that read, or its statement checks what was read. The one exception is
-// WriteStock, which demonstrates lost updates.
+// GORM. Every change is a single statement or a transaction, on MySQL at READ COMMITTED. A change of a stock row that relies
+// on an earlier read of the row holds a row lock since that read, or its statement checks what was read. The one exception
+// is WriteStock, which demonstrates lost updates.
 package repository
 
 import (
@@ -33,23 +33,23 @@ import (
 )
 
 const (
-	dialTimeout = 3 * time.Second // after this time a server that hangs is given up
+	dialTimeout = 3 * time.Second // the time limit of connecting to a server
 	// ioTimeout is the time after which a connection is closed if its MySQL server does not answer. It is longer than the two
-	// limits below, so that the server itself ends a slow statement first.
+	// limits below, so that the server itself usually ends a slow statement first.
 	ioTimeout        = 10 * time.Second
-	statementSeconds = 5 // the time limit of a SELECT on MySQL, and of every statement on MariaDB
-	lockWaitSeconds  = 3 // the time limit of a wait for a row lock; after it the transaction is tried again
+	statementSeconds = 5 // the time limit of a SELECT on MySQL, and of a statement on MariaDB
+	lockWaitSeconds  = 3 // the time limit of a wait for a row lock
 	// idleSeconds is how long a transaction may be idle between two statements before MariaDB ends it. Otherwise the row locks of
-	// an instance that hangs would block all others. No healthy instance pauses nearly as long.
+	// an instance that hangs would block the others. A healthy instance that holds row locks pauses far more briefly.
 	idleSeconds   = 4
 	connLifetime  = 10 * time.Minute // limits the age of a connection, so that a pool follows a failover behind one address
 	sqliteReaders = 4                // connections that read beside the single writer that SQLite allows
 	// transactionTries bounds the tries of a transaction if others are in its way, for example by a deadlock. Mostly one of the
-	// others succeeds meanwhile, so a few tries suffice. On a Galera cluster more are allowed, clusterTries: each transaction of
-	// another node that changes the same row ends this one. It does so at once, so each try is short.
+	// others succeeds meanwhile, so a few tries suffice. On a Galera cluster more are allowed, clusterTries: a transaction of
+	// another node that changes the same row and commits first ends this one at once, so such a try is short.
 	transactionTries, clusterTries = 8, 20
 	// retryPause is the longest pause before the first repeat. This limit doubles with each repeat, up to 32 times retryPause.
-	// The pause is a random time between zero and the limit, so that transactions that collided do not collide again.
+	// The pause is a random time between zero and the limit, so that transactions that collided seldom collide again.
 	retryPause = 2 * time.Millisecond
 )
 
@@ -62,7 +62,7 @@ type Store struct {
 	sqlite  bool
 	hosts   *hosts                         // nil: the address does not name several servers
 	galera  bool                           // the server is a node of a Galera cluster
-	lock    chan struct{}                  // held by each writing transaction; nil: no lock, see Exclusive
+	lock    chan struct{}                  // held by each writing transaction of several statements; nil: no lock, see Exclusive
 	mysql   *servers                       // MySQL: the servers, without limits on a statement's time, for migrations
 	open    func(driver.Connector) *sql.DB // MySQL: makes a pool
 
@@ -73,7 +73,7 @@ type Store struct {
 	terms     *sync.Map                                   // by sale, see knownTerms
 }
 
-// Open connects to `sqlite:PATH` or `mysql://user:pass@host:port/db`. maxConns is the most connections to MySQL. Open creates the
+// Open connects to `sqlite:PATH` or `mysql://user:pass@host:port/db`. maxConns bounds the pool of MySQL. Open creates the
 // folder of an SQLite file, but no tables: MigrateUp makes these. An address of MySQL may name several servers, as
 // host:port,host:port. Of these the store uses the first one that takes writes, see hosts. An address of MySQL may have
 // parameters:
@@ -87,7 +87,7 @@ func Open(ctx context.Context, address string, maxConns int) (*Store, error) {
 	return OpenBy(ctx, address, maxConns, sql.OpenDB)
 }
 
-// OpenBy is Open, but the function "open" makes the connection pools, so that a caller can observe the statements.
+// OpenBy is Open, but the function "open" makes the store's connection pools, so that a caller can observe the statements.
 func OpenBy(ctx context.Context, address string, maxConns int, open func(driver.Connector) *sql.DB) (s *Store, err error) {
 	if path, ok := strings.CutPrefix(address, "sqlite:"); ok {
 		s, err = openSQLite(ctx, path, open)
@@ -143,7 +143,7 @@ func overPool(ctx context.Context, dialector gorm.Dialector, pool *sql.DB, conns
 	db, err := gorm.Open(outages{dialector}, &gorm.Config{
 		TranslateError:         true,
 		SkipDefaultTransaction: true,
-		Logger:                 logger.Discard, // every error is returned; the last caller logs it once
+		Logger:                 logger.Discard, // errors are returned; the last caller logs them once
 	})
 	if err == nil { // GORM translates the errors of statements, but not those of Rows
 		err = db.Callback().Row().After("gorm:row").Register("outages", func(db *gorm.DB) {
@@ -185,8 +185,8 @@ func outage(err error) bool {
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// Exclusive returns a Store of the same database whose writing transactions each hold "lock", a channel with room for one. The
-// strategy mutex holds the same lock from its read to its write, so no release or settle changes the stock between the two.
+// Exclusive returns a Store of the same database that holds "lock", a channel with room for one, in writing transactions of
+// several statements. The strategy mutex holds the lock from its read to its write, so no release or settle comes between.
 func (s *Store) Exclusive(lock chan struct{}) *Store {
 	locked := *s
 	locked.lock = lock
@@ -341,7 +341,7 @@ func codes(err error) (mysql, sqlite int) {
 	return 0, 0
 }
 
-// passing reports whether another transaction caused the error, so that a repeat may succeed.
+// passing reports whether another transaction, or a kill, caused the error, so that a repeat may succeed.
 func passing(err error) bool {
 	mysql, sqlite := codes(err)
 	return errors.Is(err, gorm.ErrDuplicatedKey) || // another writer inserted the row meanwhile; the repeat finds it
@@ -349,8 +349,8 @@ func passing(err error) bool {
 		sqlite&0xff == 5 // SQLITE_BUSY
 }
 
-// broken reports whether a statement can never succeed, for example because of a violated constraint or a missing column. Any
-// other error may be temporary: a lost or refused connection, a full disk, a time-out.
+// broken reports whether a statement failed because of its text or of the data, for example a missing column or a violated
+// constraint. Any other error may be temporary: a lost or refused connection, a full disk, a time-out.
 func broken(err error) bool {
 	mysql, sqlite := codes(err)
 	return errors.Is(err, gorm.ErrDuplicatedKey) || errors.Is(err, gorm.ErrCheckConstraintViolated) ||

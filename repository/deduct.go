@@ -44,9 +44,9 @@ func (s *Store) deduct(ctx context.Context, saleID string, attempts []model.Atte
 	return outcomes, wrap("deduct on sale "+saleID, err)
 }
 
-// DeductLocked takes an attempt's units under a lock on the stock row. It locks this row last, since all other buyers of the sale
-// wait for the lock. If an operator has changed the sale since its terms were read, DeductLocked begins again. The outcomes are
-// those of Deduct.
+// DeductLocked takes an attempt's units under a lock on the stock row. It locks this row after it has written the order, since
+// other buyers of the sale wait for the lock. If an operator has changed the sale between the read of its terms and the lock,
+// DeductLocked begins again. The outcomes are those of Deduct.
 func (s *Store) DeductLocked(ctx context.Context, a model.Attempt) (outcome model.Outcome, err error) {
 	err = underTerms(func() error {
 		from := supply{guard: byLock, source: model.FromDatabase}
@@ -62,7 +62,7 @@ func (s *Store) DeductLocked(ctx context.Context, a model.Attempt) (outcome mode
 	return outcome, err
 }
 
-// ReadStock reads the offer and the clock for WriteStock. Decided is set if the attempt is known or is refused.
+// ReadStock reads the offer and the clock for WriteStock. Decided is set if judgeOutside has decided the attempt.
 func (s *Store) ReadStock(ctx context.Context, a model.Attempt) (look model.StockView, err error) {
 	var from supply
 	if err := s.readTerms(s.read.WithContext(ctx), a.SaleID, &from); err != nil {
@@ -78,7 +78,7 @@ func (s *Store) ReadStock(ctx context.Context, a model.Attempt) (look model.Stoc
 
 // WriteStock writes the order of an attempt and the stock that follows from an earlier ReadStock, whatever has changed since. If
 // two callers have read the same stock, the second write overwrites the first, and the same units are sold twice. The strategy
-// naive shows this; the strategy mutex prevents it with a lock. The outcome is one of those of Deduct.
+// naive shows this; the strategy mutex prevents it in one process. The outcome is one of those of Deduct.
 func (s *Store) WriteStock(ctx context.Context, a model.Attempt, look model.StockView) (model.Outcome, error) {
 	from := supply{guard: byNothing, source: model.FromDatabase, terms: termsOf(look.Offer), now: look.Now}
 	outcomes, err := s.sellJudged(ctx, a.SaleID, []model.Attempt{a}, from)

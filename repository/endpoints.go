@@ -69,7 +69,7 @@ func (s *Store) CreateEndpoint(ctx context.Context, e model.Endpoint, most int, 
 const oldSecretTime = 24 * time.Hour
 
 // ChangeEndpoint changes an endpoint and returns the changed one; ok is false if there is no such endpoint. An endpoint that is
-// switched on again goes on behind the last event that it has taken.
+// switched on again goes on behind its position.
 func (s *Store) ChangeEndpoint(ctx context.Context, id string, c model.EndpointChange, actor string) (e model.Endpoint, ok bool, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		if e, ok, err = one(endpoints(tx, "id = ?"+s.forUpdate(), id)); err != nil || !ok {
@@ -130,8 +130,8 @@ func (s *Store) SendTo(ctx context.Context, id string, last int64) error {
 	return s.update(ctx, "begin a delivery", "UPDATE endpoints SET sending_to = ? WHERE id = ?", last, id)
 }
 
-// FinishDelivery records a try to send the batch under way and, if the endpoint is still on, ends the reservation, plans the next
-// try or batch after a pause, and sets state and reason. Events that the endpoint has taken, or can't take, are not sent again.
+// FinishDelivery records a try to send the batch under way. If the endpoint is still on, it ends the reservation, plans the next
+// try or batch after a pause, sets state and reason, and moves the position behind events that were taken or can't be taken.
 func (s *Store) FinishDelivery(ctx context.Context, d model.Delivery, pause time.Duration, state model.EndpointState, reason string) error {
 	err := s.transact(ctx, func(tx *gorm.DB) error {
 		if _, err := noteDelivery(tx, d); err != nil {

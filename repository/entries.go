@@ -127,8 +127,8 @@ func (s *Store) areInLine(ctx context.Context, _ string, saleIDs []string) ([]bo
 }
 
 // Leave ends a user's entry. If it has a call, the units of the call belong to the line again. An entry that ends before the seal
-// is void, and the proof of the order lists it. The verdict is Accepted; NotFound if the sale has no line, or the user neither
-// waits nor is called; or EntriesClosed if a draw is sealed and not yet drawn.
+// is void, and the proof of the order lists it. The verdict is Accepted; NotFound if the sale has no line, or no entry of the
+// user is stored as waiting; or EntriesClosed if a draw is sealed and not yet drawn.
 func (s *Store) Leave(ctx context.Context, saleID, userID string) (model.Verdict, error) {
 	verdict, err := s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		line, ok, err := s.lockLine(tx, saleID)
@@ -160,7 +160,7 @@ func (s *Store) Leave(ctx context.Context, saleID, userID string) (model.Verdict
 
 // SellCalled makes orders for buyers who are called, in one transaction, which also ends their calls. The verdicts are those of
 // Deduct, and NotYourTurn if the buyer is not called. LimitReached may also mean that the buyer wants more units than the call
-// allows. SoldOut occurs only in a campaign, if this sale has too few units. Whoever is refused keeps the call.
+// allows. SoldOut occurs only in a campaign, if this sale has too few units. A refusal ends no call.
 func (s *Store) SellCalled(ctx context.Context, saleID string, attempts []model.Attempt) (outcomes []model.Outcome, err error) {
 	err = underTerms(func() error {
 		outcomes, err = s.sellJudged(ctx, saleID, attempts, supply{guard: byCalls, source: model.FromLine})

@@ -35,7 +35,7 @@ func (s servers) connector() (driver.Connector, error) {
 }
 
 // hosts connects to the first of several servers that takes writes. If this one fails or takes no writes any more, hosts connects
-// to the next one that does. Then the pool uses no connection to the earlier server, which may be an old primary that came back.
+// to the next one that does. Then the pool gives out no connection to the earlier server, which may be an old primary.
 type hosts struct {
 	names      []string
 	connectors []driver.Connector
@@ -167,7 +167,7 @@ const readOnly = "SELECT CONCAT(@@global.read_only, ' ', @@global.innodb_read_on
 // writable are the values of readOnly on a server that takes writes.
 var writable = []string{"0 0", "0 OFF", "OFF 0", "OFF OFF"}
 
-// takesWrites returns an error if a server takes no writes: a replica, or a node outside the primary component.
+// takesWrites returns an error if a server takes no writes, such as a read-only replica, or a node outside the primary component.
 func takesWrites(ctx context.Context, c driver.QueryerContext) error {
 	rows, err := c.QueryContext(ctx, readOnly, nil)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 )
 
 // changeLine applies a change of a sale to its line. A rush gets its line when the waiting list is turned on, and loses it when
-// that is turned off. The line stops if the changed sale is paused or has not begun.
+// that is turned off. A sealed or calling line stops if the changed sale is paused or has not begun.
 //
 // The verdict is Accepted; Ended or EntriesClosed of mayChange; or EntriesClosed if it is too late for the change. The opening of
 // the entries of a line or draw can change until the seal. A waiting list can be turned on or off until the sale has ended or the
@@ -54,7 +54,7 @@ func (s *Store) changeLine(tx *gorm.DB, before model.Offer, after *model.Offer, 
 //   - Ended, if the sale has ended and was in line, and would get a later end or more units, since those who waited have heard
 //     that they lost. Also Ended, if the sale was closed and would get more units, which nobody could buy.
 //   - EntriesClosed, if the seal has fixed what the draw of a single sale gives, and one of two things would happen: the sale
-//     would get more units without a waiting list, whose users could be called for them; or it would get a lower limit before the
+//     has no waiting list and would get more units, for which nobody could be called; or it would get a lower limit before the
 //     winners are drawn.
 //   - Accepted otherwise.
 func mayChange(before, after model.Offer, now time.Time) model.Verdict {

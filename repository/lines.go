@@ -25,7 +25,7 @@ import (
 // longer than a caller's period, and far shorter than calls usually are.
 const outageTime = 5 * time.Second
 
-// creatingLine returns the statement that creates a sale's line. It is empty if the sale can't get one, or shares a campaign's.
+// creatingLine returns the statement that creates a sale's line. It is empty if the sale has none, or shares a campaign's.
 func creatingLine(sale model.Sale) statement {
 	if !sale.HasLine() || sale.LineID() != sale.ID {
 		return statement{}
@@ -66,9 +66,9 @@ func (s *Store) lockLine(tx *gorm.DB, saleID string) (line lockedLine, ok bool, 
 }
 
 // TendLine is the first step of a caller's look at a line. It returns the sale with the line's state after it, or an empty sale
-// if there is no line. The line becomes sealed at the sale's start, and over at the end. It stops while the sale is paused or has
-// not begun. If it goes on after a stop, or no caller has seen it for longer than outageTime, all calls end later by the time
-// since it was last seen. If the database's clock was set back, calls end earlier, and keep the time that they had left.
+// if there is no line. The line is sealed once the sale sells, and over once it has ended. A sealed or calling line stops while
+// the sale is paused or has not begun. If it goes on after a stop, or no caller has seen it for longer than outageTime, all calls
+// end later by the time since it was last seen. If the database's clock was set back, calls keep the time that they had left.
 func (s *Store) TendLine(ctx context.Context, saleID string) (offer model.Offer, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		line, ok, err := s.lockLine(tx, saleID)
@@ -139,7 +139,7 @@ func (s *Store) LineEntries(ctx context.Context, saleID string, below int64) ite
 }
 
 // SetSeed publishes the seed of a sealed line, empty without entries, and the root unless SetRoot has, both in hex. Then the
-// calls or the draw can begin. A repetition changes nothing. By a constraint, a beacon's randomness must be stored before.
+// calls or the draw can begin. A repetition changes nothing. By a constraint, a beacon's randomness comes before a seed.
 func (s *Store) SetSeed(ctx context.Context, saleID, root, seed string) error {
 	return s.transact(ctx, func(tx *gorm.DB) error {
 		// MySQL assigns from left to right, so what depends on the old root comes first.
@@ -300,10 +300,10 @@ func entriesBecome(saleID string, numbers []any, state model.EntryState) stateme
 	return do("UPDATE entries SET state = ? WHERE sale_id = ? AND number IN "+places(len(numbers)), slices.Concat([]any{string(state), saleID}, numbers)...)
 }
 
-// Draw makes orders of the entries with these numbers, as long as the draw has units; serving, numbers and looked are as with
-// Call. An entry gets the units that it wants, but at most the limit at the seal; if fewer are left, it is passed over. The
-// function "id" makes the id of an order. over is true if the draw is over now. If another caller has moved the draw on, or the
-// line is stopped or not sealed, nothing is done.
+// Draw makes orders of those of the entries with these numbers that wait, as long as the draw has units; serving, numbers and
+// looked are as with Call. An entry gets the units that it wants, but at most the limit at the seal; if fewer are left, it is
+// passed over. The function "id" makes the id of an order. over is true if the draw is over now. If another caller has moved the
+// draw on, or the line is stopped or not sealed, nothing is done.
 func (s *Store) Draw(
 	ctx context.Context, saleID string, serving int64, numbers []int64, id func(userID string) string,
 ) (looked int, over bool, err error) {

@@ -26,7 +26,7 @@ type Migration struct {
 }
 
 // MigrateUp brings the schema up to date. On MySQL, instances take turns. MigrateUp, MigrateDown and MigrateStatus return an
-// error if their turn does not come within migrateWaitSeconds, or if the database has tables of another program.
+// error if their turn does not come within migrateWaitSeconds, or if notOthers finds a table of another program.
 func (s *Store) MigrateUp(ctx context.Context) error {
 	return s.migrate(ctx, func(p *goose.Provider) error {
 		_, err := p.Up(ctx)
@@ -34,7 +34,7 @@ func (s *Store) MigrateUp(ctx context.Context) error {
 	})
 }
 
-// MigrateDown reverts the last applied step and deletes the data of that step. If no step is applied, it does nothing.
+// MigrateDown runs the reverse of the last applied step, which may delete data. If no step is applied, it does nothing.
 func (s *Store) MigrateDown(ctx context.Context) error {
 	return s.migrate(ctx, func(p *goose.Provider) error {
 		if _, err := p.Down(ctx); !errors.Is(err, goose.ErrNoNextVersion) {

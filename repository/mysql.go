@@ -85,7 +85,7 @@ func mysqlServers(text string) (s servers, err error) {
 	cfg.MultiStatements = true            // see Store.calls
 	cfg.RejectReadOnly = true             // drop a connection whose server became a replica, at the first refused write
 	cfg.ParseTime = true                  // for goose's table; the engine's own times are integers
-	cfg.Logger = &mysqldriver.NopLogger{} // every error is returned; the last caller logs it once
+	cfg.Logger = &mysqldriver.NopLogger{} // errors are returned; the last caller logs them once
 	cfg.Params = maps.Clone(meaning)
 	return servers{cfg, hosts}, nil
 }

@@ -62,12 +62,12 @@ func (s *Store) knownOutcomes(db *gorm.DB, attempts []model.Attempt) (map[string
 // Two may run at a time, so that one that hangs does not delay everybody. As many look-ups may wait as attempts for a gate.
 var lookUpLimits = batch.Limits{Batch: sqliteParameters / 2, Queue: 8192, Calls: 2, Time: statementSeconds * time.Second}
 
-// closeGrace is how long Close waits for look-ups under way before it cancels them, which is safe, since they change nothing.
+// closeGrace is how long Close waits for each kind of look-ups before it cancels them, which is safe: they change nothing.
 const closeGrace = time.Second
 
 // Order reads an order, or a rejected order if its id has a durable refusal; ok is false if there is neither. Look-ups that
-// arrive while others are under way share a statement, which starts after they arrived, so that each sees what was committed
-// before it. Order returns model.ErrUnavailable if the database does not answer, or if too many look-ups wait.
+// have to wait for others share a statement, which starts after they arrived, so that each sees what was committed before it.
+// Order returns model.ErrUnavailable if the database does not answer, or if too many look-ups wait.
 func (s *Store) Order(ctx context.Context, id string) (order model.Order, ok bool, err error) {
 	found, err := s.lookUps.Do(ctx, "", model.Attempt{ID: id})
 	if err != nil || found == nil {
@@ -142,7 +142,7 @@ func (s *Store) index(name string) string {
 }
 
 // cancelMost is how many orders a user may cancel in one sale: more than any buyer needs, but bounded, because each cancelled
-// order stays in the tables and, until the sale is over, in the gate.
+// order stays in the tables and in the gate.
 const cancelMost = 100
 
 // Cancel cancels a pending order and releases its units. The verdict is Accepted; NotFound if the user has no such order; or
@@ -180,8 +180,8 @@ func (s *Store) Overdue(ctx context.Context, grace time.Duration, step model.Clo
 
 // Expire expires those of the orders that are still pending and that no other transaction has locked, releases their units, and
 // returns what it has released. If instances refuse requests on the sale from memory, it expires nothing, announces the return of
-// units, and returns no error. It returns model.ErrBroken if the database can never accept the releases, for example because the
-// sale's books are wrong.
+// units, and returns no error. It returns model.ErrBroken if the database rejects the releases, for example because the sale's
+// books are wrong.
 func (s *Store) Expire(ctx context.Context, saleID string, orderIDs []string) (released []model.Release, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		released = nil

@@ -166,19 +166,19 @@ func (s *Store) Transaction(ctx context.Context, provider, txnID string) (paymen
 	return findPayment(s.read.WithContext(ctx), "provider = ? AND provider_txn_id = ?", provider, txnID)
 }
 
-// ApplyReport records what a provider reports about a payment, once for each transaction of the provider, and returns the order
-// after that. Money that came pays a pending order, and an expired one if the stock, the line and the user's limit allow it.
+// ApplyReport records what a provider reports about a payment, and returns the order after that. A transaction is recorded
+// once. Money that came pays a pending order, and an expired one if the stock, the line and the user's limit allow it.
 // Money that the order cannot keep becomes due for a refund. If the provider has sent the money of a paid order back, the order
 // becomes refunded. moved means that the order took units again or returned them, which the gate has to be told.
 //
-// The verdict is Accepted, also for a transaction that was recorded before; NotFound if there is no such payment, if the provider
-// has opened something else for it, or, for a refund, if there is no such transaction; NotPayable if the transaction belongs to
-// another order; or AmountMismatch if the money is not that of the order or, for a refund, not that of the transaction.
+// The verdict is Accepted, also for a transaction that was recorded before; NotFound if there is no such payment or, for a
+// refund, no such transaction, and for other reports if the provider has opened something else for the payment; NotPayable if the
+// transaction belongs to another order; or AmountMismatch if the money is not that of the order, or of the refunded transaction.
 //
 // With AmountMismatch the money pays nothing. "owed" says that the engine, and not the shop, sends money back. If so, money that
 // came with AmountMismatch is recorded as it came, and becomes due for a refund; in all other cases of AmountMismatch nothing is
-// changed. Also, money that was sent back according to the report is then due for a refund until the refunder has asked the
-// provider: a later report may have said that the money has not arrived.
+// changed. With "owed", money that was sent back according to the report also counts as due for a refund until the refunder has
+// asked the provider: a later report may have said that the money has not arrived.
 func (s *Store) ApplyReport(
 	ctx context.Context, provider string, report model.Report, owed bool,
 ) (order model.Order, moved bool, verdict model.Verdict, err error) {
@@ -193,7 +193,7 @@ func (s *Store) ApplyReport(
 		case !ok, !refunded && asked.Reference != report.Reference():
 			return model.NotFound, nil
 		}
-		// Every report on this order locks the order first, so what is read from here on does not change until the commit.
+		// Every report on this order locks the order first, so that reports are applied one after the other.
 		if order, ok, err = s.lockOrder(tx, asked.OrderID); err != nil {
 			return "", err
 		} else if !ok {
@@ -211,7 +211,7 @@ func (s *Store) ApplyReport(
 		case seen && row.OrderID != order.ID:
 			return model.NotPayable, nil
 		case refunded && !seen:
-			return model.NotFound, nil // the provider repeats the report; by then the transaction may have been reported
+			return model.NotFound, nil // the provider may repeat the report; by then the transaction may have been reported
 		case other && (!owed || !succeeded):
 			return model.AmountMismatch, nil
 		case refunded:

@@ -37,10 +37,10 @@ type ServerState struct {
 	ReadOnly bool   // Err is that the server takes no writes
 }
 
-// lookTrips is the number of measured round trips. The load of the machine does not delay all of them.
+// lookTrips is the number of measured round trips. The load of the machine seldom delays all of them.
 const lookTrips = 5
 
-// variables are the server variables that decide how durable a commit is, how much load the server takes, and how the
+// variables are server variables that decide how durable a commit is, how much load the server takes, and how the
 // engine's statements behave. Some of them have one name on MySQL and another on MariaDB.
 var variables = []string{
 	"innodb_flush_log_at_trx_commit", "log_bin", "sync_binlog", "innodb_doublewrite", "innodb_buffer_pool_size",

@@ -60,10 +60,10 @@ func (s *Store) EraseSale(ctx context.Context, saleID string) error {
 	}))
 }
 
-// eraseRows is the most rows that one statement erases, so that the statement ends far within its time-out.
+// eraseRows is how many rows of a table eraseLarge erases at a time, so that each statement ends far within its time-out.
 const eraseRows = 1000
 
-// eraseLarge erases the rows of which a sale may have many: orders with their payments, refusals and buyers.
+// eraseLarge erases the rows of which a shadow sale may have many: orders with their payments, refusals and buyers.
 func eraseLarge(tx *gorm.DB, saleID string) error {
 	for _, part := range []struct{ table, key string }{{"orders", "id"}, {"refusals", "order_id"}, {"buyers", "user_id"}} {
 		for more := true; more; {

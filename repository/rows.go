@@ -110,7 +110,7 @@ func (s *Store) newest(ctx context.Context, table, where, cursor string, limit i
 	return each(rows, func(r row) string { return r.id }), next, err
 }
 
-// cursorOf returns the cursor of a page whose last row has this time and id.
+// cursorOf returns the cursor of the page behind a row with this time and id.
 func cursorOf(atMillis int64, id string) string {
 	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d.%s", atMillis, id))
 }

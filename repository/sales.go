@@ -23,7 +23,7 @@ const offerColumns = `sales.id, code, sales.title, sales.description, sales.imag
 	entry_work, beacon, beacon_round, beacon_signature, beacon_randomness,
 	` + stockColumns + ", "
 
-// stockColumns are the columns of the stock, and those columns of the line that change without a new revision of the sale.
+// stockColumns are columns of the stock, and columns of the line that change without a new revision of the sale.
 const stockColumns = `stock.sale_id, quota, available, reserved, called, held, paid, version, epoch, gate_version, wrong_epoch, terms, lined,
 	spent_calls, lapsed_calls, phase, entries, sealed, serving, first_at_ms, stopped`
 

@@ -40,7 +40,7 @@ type supply struct {
 	called int64            // the units behind the calls of these entries
 }
 
-// readTerms stores in "from" the terms of one sale, or none if there is no such sale, and the time of the read.
+// readTerms stores in "from" the terms of one sale and the time of the read, or no terms if there is no such sale.
 func (s *Store) readTerms(db *gorm.DB, saleID string, from *supply) error {
 	offer, now, ok, err := s.offerOn(db, saleID)
 	if from.terms, from.now = map[string]terms{}, now; ok {
@@ -63,13 +63,13 @@ func (f supply) limits() map[string]int {
 }
 
 // errShort means that fewer units are left than a batch needs or, with byTerms, that the terms may have changed. errNotNew means
-// that each attempt has to be judged, as one may be known or exceed its user's limit. Neither leaves this package.
+// that each attempt has to be judged, for example because one may be known or exceed its user's limit.
 var errShort, errNotNew = errors.New("stock is short"), errors.New("not all entries are new and fit")
 
 // sell makes an order of each open attempt of a batch, and takes the units from the stock. No order is made anywhere else. The
-// users' rows are locked and have the units already; the stock row, which is the most contended one, is changed last. The call
-// that changes the stock row also executes the statements in "end", such as COMMIT. "end" must be empty if sell needs the result
-// of that change: with byVersion, and if the gate has to be told.
+// users' rows are locked and have the units already; the stock row, which is the most contended one, is changed after the orders
+// are written. The call that changes the stock row also executes the statements in "end", such as COMMIT. "end" must be empty if
+// sell needs the result of that change: with byVersion, and if the gate has to be told.
 //
 // sell returns errShort; model.ErrLostRace if the stock row has another version; errOtherTerms if, with byLock, the sale was
 // changed before its row was locked; or gorm.ErrDuplicatedKey if one of the orders exists.
@@ -284,7 +284,7 @@ func holding(sales []saleUnits, of map[string]terms) statement {
 // database finds an id faster than in one case for each sale.
 func caseOf(sales []saleUnits, value func(u saleUnits) int64) (expression string, args []any) {
 	ids := map[int64][]any{} // by value
-	often := value(sales[0]) // what most sales have
+	often := value(sales[0]) // the most frequent value
 	for _, u := range sales {
 		v := value(u)
 		if ids[v] = append(ids[v], u.sale); len(ids[v]) > len(ids[often]) {
@@ -304,7 +304,7 @@ func caseOf(sales []saleUnits, value func(u saleUnits) int64) (expression string
 }
 
 // sellJudged judges each attempt of a batch on one sale, and sells to those that fit, in one transaction. If the attempts come
-// from a gate, their refusals are durable; other refusals write nothing. The errors are those of sell, transact and judgeCalls.
+// from a gate, their refusals are durable; other refusals are not stored. The errors are those of sell, transact and judgeCalls.
 func (s *Store) sellJudged(ctx context.Context, saleID string, attempts []model.Attempt, from supply) ([]model.Outcome, error) {
 	campaigns, err := s.campaignsOf(s.read.WithContext(ctx), saleID)
 	if err != nil {

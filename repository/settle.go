@@ -12,8 +12,8 @@ import (
 )
 
 // Settle writes admitted attempts on one sale as orders, or refuses them durably, in one transaction. The outcomes, orders or
-// refusals with their reasons, are in the order of the entries; an attempt that was settled before keeps its outcome. ErrBroken
-// means that this batch can never be settled. After any other error the result is unknown, and the caller tries again.
+// refusals with their reasons, are in the order of the entries; a known attempt gets the answer of Attempt.Replay. ErrBroken
+// means that this batch can't be settled as it is. After any other error the result is unknown, and the caller may try again.
 func (s *Store) Settle(ctx context.Context, saleID string, entries []model.Entry) (outcomes []model.Outcome, err error) {
 	ctx, end := s.observe.Begin(ctx, observe.Step{
 		Name: observe.Settle, Items: len(entries), OrderID: func(i int) string { return entries[i].ID },
@@ -88,7 +88,7 @@ func (s *Store) refuseDurably(tx *gorm.DB, b *attemptBatch) error {
 		a, reason := b.attempts[i], b.outcomes[i].Verdict
 		values = append(values, a.ID, a.SaleID, a.UserID, a.Quantity, string(reason))
 		if reason == model.SoldOut {
-			// The gate admitted more units than the stock had. Any instance that reads the mark replaces the gate.
+			// The gate admitted more units than the stock had. Any instance that reads the mark can replace the gate.
 			mark = statement{"UPDATE stock SET wrong_epoch = epoch WHERE sale_id = ?", []any{a.SaleID}}
 		}
 	}

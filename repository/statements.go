@@ -19,7 +19,7 @@ type statement struct {
 }
 
 // calls puts statements together into as few calls of the database as possible, and leaves out empty ones. On MySQL, where each
-// call takes a round trip, this is one call; after a statement that fails, its rest is not executed. On SQLite, which has no
+// call takes a round trip, this is one call; if a statement fails, those behind it are not executed. On SQLite, which has no
 // round trips, each statement is a call of its own. This is also so on a Galera cluster: if a transaction of another node aborts
 // this one between two statements of a call, MariaDB 10.11 still confirms a COMMIT in that call (see TestGalera).
 func (s *Store) calls(list ...statement) []statement {
@@ -57,7 +57,7 @@ func (s *Store) execute(tx *gorm.DB, list ...statement) (changed int64, err erro
 	return changed, nil
 }
 
-// sqliteParameters is about the most parameters of a statement on SQLite, whose driver searches all of them for each parameter.
+// sqliteParameters is the most parameters of an INSERT on SQLite, whose driver searches all of them for each parameter.
 const sqliteParameters = 256
 
 // inserting returns the statements, on MySQL at most one, that insert rows. "into" is the table with its columns in brackets,
@@ -82,7 +82,7 @@ func (s *Store) begin() statement { return statement{query: s.dialect("START TRA
 
 func (s *Store) commit() statement { return statement{query: s.dialect("COMMIT", "")} }
 
-// transactInCalls is transact for a function that itself executes begin first and commit last, in calls with other statements.
+// transactInCalls is transact for a function that itself executes begin first and commit last, so that these can share calls.
 func (s *Store) transactInCalls(ctx context.Context, fn func(tx *gorm.DB) error) error {
 	if s.sqlite {
 		return s.transact(ctx, fn)
@@ -122,7 +122,7 @@ func rollBack(ctx context.Context, conn *sql.Conn) {
 // statements lets kill find the statement that a transaction on MySQL is executing.
 type statements struct {
 	mu         sync.Mutex
-	connection int64 // the server's id of the connection; 0 before and after the transaction
+	connection int64 // the server's id of the connection; 0 until it is known, and after the transaction
 }
 
 // on sets the connection. It waits for a kill under way, which could otherwise hit the connection's next transaction.
@@ -132,9 +132,9 @@ func (r *statements) on(connection int64) {
 	r.connection = connection
 }
 
-// kill ends the statement that a transaction is executing. When a context ends, the driver only closes its end of the connection:
-// a statement that waits for a lock would go on waiting, with the locks of its transaction. If the pool uses another server by
-// now, kill may end a statement of another transaction there, which is then tried again.
+// kill ends the statement that a transaction is executing, if its connection is known. When a context ends, the driver only
+// closes its end of the connection: a statement that waits for a lock would go on waiting, with the locks of its transaction. If
+// the pool uses another server by now, kill may end another statement there.
 func (s *Store) kill(ctx context.Context, r *statements) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

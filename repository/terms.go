@@ -9,8 +9,8 @@ import (
 )
 
 // terms are the fields of a sale on which its orders depend, with the number that the stock row had for them. Settles keep them
-// in memory, because to read them costs the database more than to change the stock row. The statement that takes the units
-// compares the number, under the lock on the stock row, which every change of the terms holds as well.
+// in memory, because to read them costs the database more than to change the stock row. With byTerms the statement that takes
+// the units compares the number, under the lock on the stock row, which every change of the terms holds as well.
 type terms struct {
 	offer   model.Offer // with the id, the price, the currency, the limits and the time to pay
 	version int64       // stock.terms

@@ -70,8 +70,8 @@ func (s *Store) adding(units []userUnits) []statement {
 }
 
 // inCampaigns returns the units and, for sales of a campaign, the same units once more for the campaign. In buyers, a campaign
-// has rows like a sale, with the units of a user over all its sales. Every transaction locks these together with the rows of the
-// sales, in the order of byUser.
+// has rows like a sale, with the units of a user over all its sales. Units of both kinds are added
+// and subtracted together, in the order of byUser.
 func inCampaigns(units []userUnits, campaigns map[string]string) []userUnits {
 	if len(campaigns) == 0 {
 		return units
@@ -85,7 +85,7 @@ func inCampaigns(units []userUnits, campaigns map[string]string) []userUnits {
 	return byUser(all)
 }
 
-// campaignsOf returns, by sale, the campaigns of those sales that have one. A sale's campaign never changes, so it is read once.
+// campaignsOf returns, by sale, the campaigns of those sales that have one. A sale's campaign never changes, so it is cached.
 func (s *Store) campaignsOf(db *gorm.DB, saleIDs ...string) (campaigns map[string]string, err error) {
 	campaigns = map[string]string{}
 	var unknown []string

@@ -30,7 +30,7 @@ local function admit(key, arg)
   before = before + attempts
 
   local gate = redis.call('HMGET', KEYS[key], 'epoch', 'open', 'status', 'starts_ms', 'ends_ms', 'limit', 'left', 'run_id')
-  local code = window(gate, tonumber(ARGV[arg + 1])) -- for attempts whose id is not known
+  local code = window(gate, tonumber(ARGV[arg + 1])) -- for attempts that are neither known nor too frequent
   local limit, left = tonumber(gate[6]), tonumber(gate[7])
   local reply = { tonumber(gate[1]) or 0, 0, 0 }
   local units = { [ARGV[first]] = false, [ARGV[first + 1]] = false } -- by field; what this run admits is added

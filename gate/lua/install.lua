@@ -23,7 +23,7 @@ if redis.call('XLEN', KEYS[3]) ~= tonumber(ARGV[2]) then
   return 2
 end
 redis.call('UNLINK', KEYS[1], KEYS[2]) -- not left to RENAME, which would block while it frees them
--- Redis finds the first fields of a hash fastest, so those that admit.lua reads come first.
+-- Redis finds the first fields of a hash fastest, so those that admit.lua reads are near the beginning.
 redis.call('HSET', KEYS[1], 'epoch', ARGV[1], 'open', ARGV[4], 'run_id', run_id())
 for i = 5, #ARGV, 2 do
   redis.call('HSET', KEYS[1], ARGV[i], ARGV[i + 1])

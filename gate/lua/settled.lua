@@ -1,4 +1,4 @@
--- Delete settled entries of one or several sales, and give the units of refused attempts back to their gates.
+-- Delete settled entries of one or several sales, and give units of refused attempts back to their gates.
 -- KEYS[1] gate  KEYS[2] units by user and by id  KEYS[3] stream; then three keys of each other gate
 -- ARGV for each gate: [1] number of the gate's values after this one  [2] number of refused attempts. For each of these four
 --   values: id of the entry, user, units, and what to give back: 'user' the user's units only (the attempt was refused as sold

@@ -3,8 +3,8 @@
 -- ARGV[1] epoch of the gate  [2] units that are needed  [3] instance that moves them
 --   [4] number of this move, higher than those of the instance's earlier moves
 -- Returns how many units were taken, by this run or by an earlier one whose reply was lost: the units needed or half
---   of those left, whichever is more, but at most all that are left; -1: the shard is missing, closed, of another epoch
---   or of another Redis process.
+--   of those left (rounded down), whichever is more, but at most all that are left; -1: the shard is missing, closed, of another
+--   epoch or of another Redis process.
 -- The fields "sent" and "received" only grow. Over all shards, the sum of "sent" minus the sum of "received" is the number of
 -- units that are on their way, or lost.
 local mover = 'transfer_out:' .. ARGV[3] -- an instance makes the moves of a sale one after the other, so the last number is enough

@@ -1,7 +1,7 @@
 -- A function at the start of admit.lua: find out whether a sale admits attempts now.
 -- gate: a list whose first five values are epoch, open, status, starts_ms and ends_ms, and whose eighth is run_id
 -- least_epoch: a gate of an older epoch admits nothing. Neither does a gate that was installed on another Redis process.
--- Gives 0 if the sale admits attempts, else the code of admit.lua for every attempt whose id is not known.
+-- Gives 0 if the sale admits attempts, else the code of admit.lua for attempts that are neither known nor too frequent.
 local now_ms -- the same for all gates of a run
 local function window(gate, least_epoch)
   local epoch = tonumber(gate[1])
