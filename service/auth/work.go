@@ -17,7 +17,7 @@ import (
 const (
 	workAlgorithm = "SHA-256"
 	workTime      = 30 * time.Minute // how long a challenge is valid: longer than a slow phone needs for the largest one
-	maxWork       = 2048             // characters of a solution; a genuine one has about 450
+	maxWork       = 2048             // characters of a solution; a genuine one has about 400
 )
 
 // Challenge is a proof of work to be done, in the format of ALTCHA. Its solution is the number from 0 to MaxNumber for which
@@ -74,7 +74,7 @@ func (w *Works) Check(solution, userID, saleID string) bool {
 	if !hmac.Equal([]byte(s.Signature), []byte(w.sign(s.Challenge))) || workHash(s.Salt, s.Number) != s.Challenge {
 		return false
 	}
-	// From here on the salt is one that Issue made.
+	// From here on the salt is one that Issue made, perhaps with the first digits of the number behind it.
 	_, query, _ := strings.Cut(s.Salt, "?")
 	values, err := url.ParseQuery(query)
 	if err != nil || !hmac.Equal([]byte(values.Get("for")), []byte(w.owner(userID, saleID))) {
