@@ -19,7 +19,7 @@ const (
 	maxVariant       = 60 // characters, as in the database
 )
 
-// ofOneSale are the fields that a request gives for each sale of a campaign. It gives the other fields once, for all the sales.
+// ofOneSale are the fields whose errors name one sale of a campaign. An error in another field is one of all the sales.
 var ofOneSale = []string{"variant", "quota", "price_cents", "original_price_cents", "limit_per_user", "waiting_list"}
 
 // CampaignStore writes campaigns to the database and lists them.
@@ -252,7 +252,7 @@ func (s *Campaigns) change(ctx context.Context, c model.CampaignChange) ([]model
 }
 
 // List returns a page of all campaigns with their sales, the newest first, and the cursor of the next page. It returns
-// model.ErrBadCursor if the engine did not issue the cursor.
+// model.ErrBadCursor if the cursor is malformed.
 func (s *Campaigns) List(ctx context.Context, cursor string, limit int) (list [][]model.Offer, next string, err error) {
 	ids, next, err := s.Store.Campaigns(ctx, cursor, limit)
 	for _, id := range ids {

@@ -53,7 +53,7 @@ type Tokens struct {
 	checked *otter.Cache[string, checkedToken]
 }
 
-// checkedToken is the content of a valid token, which is not checked again from notBefore until just before expiresAt.
+// checkedToken is the content of a valid token, which need not be checked again from notBefore until just before expiresAt.
 type checkedToken struct {
 	who                  model.Identity
 	notBefore, expiresAt time.Time
