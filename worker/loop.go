@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// paceSales is how many live sales a loop serves in its usual period: with n times as many sales, the period is n times as long.
+	// paceSales: from 2*paceSales live sales on, the period of a loop is twice as long as usual, from 3*paceSales on three times.
 	paceSales = 250
 	// paceMost bounds the growth, so that no instance works with figures that are too old.
 	paceMost = 4
@@ -77,8 +77,8 @@ type AuditLog interface {
 }
 
 const (
-	// providerCalls is how many calls of a payment provider may be under way at once: so many that a few that hang do not delay the
-	// others, and no more, since each may take a connection of the database from the buyers.
+	// providerCalls is how many calls of a payment provider a loop has under way at once: so many that a few that hang do not delay
+	// the others, and no more, since each may take a connection of the database from the buyers.
 	providerCalls = 16
 	// providerTimeout bounds a call of a provider, with its repeats.
 	providerTimeout = 10 * time.Second
