@@ -48,8 +48,8 @@ type GateLife interface {
 }
 
 // Gates installs the gates of sales from the database: before a sale opens, and whenever a gate is lost or wrong. It also applies
-// to the gates the changes that the database makes without them. A transaction that makes a gate wrong records this in the
-// database, so any instance finds the wrong gate at its next look, even if the instance that ran the transaction has died.
+// to the gates the changes that the database makes without them. A transaction that makes a gate wrong, or finds it wrong, notes
+// this in the database, so any instance finds the gate at its next look, even if the instance that ran the transaction has died.
 type Gates struct {
 	store     GateStore
 	gate      GateLife

@@ -59,7 +59,7 @@ func (h *Hybrid) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, er
 		return outcome, nil
 	case ctx.Err() != nil:
 		return model.Outcome{}, ctx.Err()
-	case errors.Is(err, model.ErrUnavailable): // too many attempts wait for Redis; the database would not be faster
+	case errors.Is(err, model.ErrUnavailable): // closed, or too many attempts wait for Redis: the database would not be faster
 		return model.Outcome{}, err
 	}
 	asked := !kept(err)

@@ -27,7 +27,7 @@ const (
 	booksMost  = 10
 )
 
-// Auditor watches the live sales. Every instance compares the gates with the stock and replaces a gate that drifts, so a repair
+// Auditor watches the live sales. Every instance compares the gates with the stock and replaces a gate that drifts, so this repair
 // waits for no other instance; if several replace a gate, one of them wins. The sums over orders and buyers cost more, so only
 // the instance that holds a lease reads them.
 type Auditor struct {

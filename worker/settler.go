@@ -134,8 +134,8 @@ func (s *Settler) Run(ctx context.Context) {
 }
 
 // sweep finds entries that were left behind, and adds those that this instance has to settle: entries of instances that do not
-// run any more, and its own entries that it does not have in memory, because Redis's reply was lost, there was no room, a batch
-// failed or the queue did not deliver them.
+// run any more, and its own entries that it does not have in memory, for example because Redis's reply was lost, there was no
+// room, a batch failed or the queue did not deliver them.
 func (s *Settler) sweep(ctx context.Context) error {
 	s.pending.expect(false)
 	entries, err := s.leftovers(ctx, s.age)

@@ -38,8 +38,8 @@ const (
 // program that has the secret may sign as well.
 //
 // A token in the exact form that Sign writes for an identity without a stamp is checked each time, without reflection. That
-// takes half a microsecond and stores nothing, however many buyers there are. Libraries check all other tokens. Such a check
-// takes as long as all else that a refused purchase needs, so its result is cached, but only for a valid token: a flood of
+// takes about half a microsecond and stores nothing, however many buyers there are. Libraries check other tokens. Such a check
+// takes about as long as all else that a refused purchase needs, so its result is cached, but only for a valid token: a flood of
 // invalid tokens cannot evict the valid ones.
 type Tokens struct {
 	// Outside checks the tokens that are not signed by HS256; nil: no such token is accepted. It must be set before the first use.
