@@ -51,7 +51,7 @@ func (a Audit) Drifts() bool { return a.Drift != 0 && !a.Moving }
 func (a Audit) OK() bool { return len(a.Violations) == 0 && !a.Drifts() }
 
 // Audit checks one sale; ok is false if it does not exist. The error wraps model.ErrUnavailable if the gate can't be read. While
-// orders are being made, a drift may be temporary: the gate hears of a settled order up to a tenth of a second after the commit.
+// orders are being made, a drift may be temporary: the gate hears of a settled order about a tenth of a second after the commit.
 func (a *Auditor) Audit(ctx context.Context, saleID string) (audit Audit, ok bool, err error) {
 	if a.Gate != nil {
 		offer, ok, err := a.Store.Offer(ctx, saleID)
@@ -73,7 +73,7 @@ func (a *Auditor) Audit(ctx context.Context, saleID string) (audit Audit, ok boo
 }
 
 // auditTries is how often a failing audit is run, with pauses of auditPause, before its result counts: a single look at the gate
-// may fall between a commit and the acknowledgement of the commit, which follows in less time than a pause takes.
+// may fall between a commit and the acknowledgement of the commit, which usually follows in less time than a pause takes.
 const auditTries, auditPause = 10, 200 * time.Millisecond
 
 // AuditSettled repeats the audit of a sale until it is OK, at most auditTries times, since orders may be under way. The
@@ -99,8 +99,8 @@ type Drift struct{ Epoch, Units int64 }
 // Drifts compares open gates with the database, for the sales that have not ended. It returns the drifts by sale, also those
 // of 0 units. The auditor runs Drifts once a round. Drifts leaves out sales that it did not read in the round before. It also
 // leaves out a gate that differs from the database if the stock has changed since that round, because the gate hears of an order
-// up to a tenth of a second after the commit. Such a drift can wait: a drift does harm only if the gate or the database has
-// no units left, and then the stock does not change. Drifts returns an error if it can't read the database, or any gate at all.
+// about a tenth of a second after the commit. Such a drift can wait: a drift does harm only if the gate or the database has
+// no units left, and then no order changes the stock. Drifts returns an error if it can't read the database, or any gate at all.
 func (a *Auditor) Drifts(ctx context.Context) (map[string]Drift, error) {
 	before, states := a.last, []model.GateState(nil)
 	if len(before) > 0 {

@@ -15,7 +15,7 @@ import (
 // callBatch is the most ranks that a caller looks at, or calls that it ends, in one transaction, which keeps the line locked.
 const callBatch = 500
 
-// beaconMargin is the least time between the naming of a round and the publication of the round. It is longer than the
+// beaconMargin is the least time between the naming of a round and the publication of the round. It must be longer than the
 // error of the database's clock, and longer than the root takes to become public.
 const beaconMargin = 5 * time.Second
 
@@ -61,8 +61,8 @@ func (c *Caller) Due() (saleIDs []string) {
 	return saleIDs
 }
 
-// Tend does the next step of a line: it either seals the line, or draws, or ends calls and calls entrants. It does nothing to a
-// line that is stopped. Tend may run for several lines at the same time.
+// Tend does what a line needs now: it either seals the line, or draws, or ends calls and calls entrants. It does nothing to a
+// line that stays stopped. Tend may run for several lines at the same time.
 func (c *Caller) Tend(ctx context.Context, saleID string) error {
 	offer, err := c.Store.TendLine(ctx, saleID)
 	if err != nil || offer.Line.Stopped {

@@ -253,7 +253,7 @@ func (s *Campaigns) change(ctx context.Context, c model.CampaignChange) ([]model
 }
 
 // List returns a page of all campaigns with their sales, the newest first, and the cursor of the next page. It returns
-// model.ErrBadCursor if the engine did not issue the cursor.
+// model.ErrBadCursor if the cursor is malformed.
 func (s *Campaigns) List(ctx context.Context, cursor string, limit int) (list [][]model.Offer, next string, err error) {
 	ids, next, err := s.Store.Campaigns(ctx, cursor, limit)
 	for _, id := range ids {

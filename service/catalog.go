@@ -21,12 +21,12 @@ const (
 	// the database, and the keys of its gate live for the same time.
 	Linger = 24 * time.Hour
 	// filterSales and filterErrors size the Bloom filter, which has the id and the short code of each sale, and the ids of
-	// campaigns: with half a million sales, about one guessed id in a thousand causes a look-up in the database.
+	// campaigns: with half a million sales, about one guessed id in a thousand causes a look-up of its own.
 	filterSales, filterErrors = 1_000_000, 0.001
 	// Each refresh of the filter also reads the sales made in this time before the last refresh: a slow transaction commits late.
 	filterOverlap = time.Minute
 	// filterPause is the minimum time between refreshes that unknown ids cause. So guessed ids cost at most one small query in this
-	// time. If another instance has just created a sale, a request for the sale waits at most this time for the query that finds it.
+	// time. If another instance has just created a sale, a request for the sale usually waits no longer for the query that finds it.
 	filterPause = 50 * time.Millisecond
 	pastSales   = 1000 // the most sales that stay cached, for their static data, after they are no longer watched
 )
@@ -41,7 +41,7 @@ type CatalogStore interface {
 }
 
 // Catalog is this instance's memory of the sales: the data that pages show, a filter of the ids that exist, the sales
-// that are sold out, and the database's clock. Refresh updates all of it.
+// that are sold out, and the database's clock. Refresh updates it.
 type Catalog struct {
 	store CatalogStore
 	now   func() time.Time
@@ -290,7 +290,7 @@ func (c *Catalog) LiveIDs() (ids []string) {
 // LiveGates names the gates of the watched sales.
 func (c *Catalog) LiveGates() []model.GateRef { return model.GateRefs(c.live.Load().offers) }
 
-// Changed returns a channel that closes when a watched sale has changed.
+// Changed returns a channel that closes when the watched sales have changed.
 func (c *Catalog) Changed() <-chan struct{} { return c.live.Load().changed }
 
 // Epoch returns the epoch of a sale's gate as the last refresh read it, or 0 if the sale isn't watched.

@@ -112,7 +112,7 @@ func (e *Endpoints) Due(ctx context.Context) ([]model.Endpoint, error) {
 }
 
 // Repeated returns the endpoint that an earlier request created under an id, and its secret. The verdict is Accepted, NotFound,
-// or IdempotencyMismatch if that endpoint differs from what is asked for now, even if only because it was changed since.
+// or IdempotencyMismatch if the endpoint has another URL or rate than is asked for now, or has got a new secret since.
 func (e *Endpoints) Repeated(ctx context.Context, id, address string, rate int) (made model.Endpoint, secret string, verdict model.Verdict, err error) {
 	made, ok, err := e.find(ctx, id)
 	switch {
@@ -233,7 +233,7 @@ func (e *Endpoints) Redeliver(ctx context.Context, id string, deliveryID int64) 
 }
 
 // Deliver sends the next events to an endpoint. It does nothing if another instance is sending to the endpoint, if the endpoint
-// is off, or if its pause is not over. If Deliver returns true, other events may wait, and the caller tries again after the
+// is not on, or if its pause is not over. If Deliver returns true, events may still wait, and the caller tries again after the
 // returned pause. A failure of the endpoint is no error.
 func (e *Endpoints) Deliver(ctx context.Context, id string) (pause time.Duration, more bool, err error) {
 	endpoint, ok, err := e.Store.TakeEndpoint(ctx, id, sendLease)
@@ -277,7 +277,7 @@ func (e *Endpoints) Deliver(ctx context.Context, id string) (pause time.Duration
 	return pause, more, e.Store.FinishDelivery(context.WithoutCancel(ctx), d, pause, state, reason)
 }
 
-// fitting returns the first of the events: as many as one message to the endpoint may have, but at least one.
+// fitting returns the first of the events: at least one, and no more than one message to the endpoint may have.
 func (e *Endpoints) fitting(id string, events []model.Event) []model.Event {
 	known, _ := e.fits.Load(id)
 	if most, ok := known.(int); ok {
@@ -307,7 +307,7 @@ func (e *Endpoints) judge(endpoint model.Endpoint, d model.Delivery, events int)
 	return pause/2 + rand.N(pause), model.EndpointOn, "" //nolint:gosec // jitter, no secret
 }
 
-// try sends events once.
+// try tries once to send events.
 func (e *Endpoints) try(ctx context.Context, endpoint model.Endpoint, events []model.Event) model.Delivery {
 	d := model.Delivery{EndpointID: endpoint.ID, First: events[0].Number, Last: events[len(events)-1].Number, At: e.Now()}
 	secrets, err := e.secretsOf(endpoint)

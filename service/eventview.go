@@ -18,7 +18,7 @@ type EventView struct {
 	Payment *eventPayment   `json:"payment,omitempty"`
 }
 
-// eventOrder is an order as it was after an event.
+// eventOrder is the order of an event, as model.Event has it.
 type eventOrder struct {
 	ID          string            `json:"id"`
 	UserID      string            `json:"user_id"`

@@ -18,7 +18,7 @@ const (
 	// renews the time stamp of the epoch, "renewals" times in rebuildPause, so that no other instance rebuilds the gate as well.
 	rebuildPause   = time.Second
 	renewals       = 4
-	rebuildsAtOnce = 8 // by an instance
+	rebuildsAtOnce = 8 // by one Ensure
 	// gateRequests is how many requests may wait for the controller. Further ones are dropped, since the controller looks at
 	// every gate anyway: each second, and with very many sales every four seconds.
 	gateRequests = 256
@@ -48,8 +48,8 @@ type GateLife interface {
 }
 
 // Gates installs the gates of sales from the database: before a sale opens, and whenever a gate is lost or wrong. It also applies
-// to the gates the changes that the database makes without them. A transaction that makes a gate wrong records this in the
-// database, so any instance finds the wrong gate at its next look, even if the instance that ran the transaction has died.
+// to the gates the changes that the database makes without them. A transaction that makes a gate wrong, or finds it wrong, notes
+// this in the database, so any instance finds the gate at its next look, even if the instance that ran the transaction has died.
 type Gates struct {
 	store     GateStore
 	gate      GateLife
@@ -57,7 +57,7 @@ type Gates struct {
 	log       *slog.Logger
 	observe   observe.All
 	retired   bool
-	atOnce    int // gates rebuilt at the same time
+	atOnce    int // gates that Ensure rebuilds at the same time
 	requests  chan GateRequest
 	asked     sync.Map         // the requests that wait, so that many attempts cause only one request
 	replace   sync.Map         // by sale, the request to replace its gate, until a newer gate is seen
@@ -99,7 +99,7 @@ func (g *Gates) NeedGate(saleID string) {
 	}
 }
 
-// ReplaceGate makes the next Ensure that reaches Redis replace the gate of a sale, if the gate has this epoch or an older one.
+// ReplaceGate makes each following Ensure try to replace the gate of a sale, while the gate has this epoch or an older one.
 func (g *Gates) ReplaceGate(saleID string, epoch int64, reason model.RebuildReason) {
 	g.replace.Store(saleID, GateRequest{SaleID: saleID, Reason: reason, Epoch: epoch})
 }
@@ -157,7 +157,7 @@ func (g *Gates) rebuild(ctx context.Context, r GateRequest) error {
 	return errors.Join(g.catchUpGate(ctx, offer.GateRef()), g.store.Log(ctx, "engine", "install_gate", saleID, fmt.Sprintf("epoch %d: %s", epoch, r.Reason)))
 }
 
-// renew renews the time stamp of the epoch until stop is called: the rebuild of a large gate takes longer than rebuildPause.
+// renew renews the time stamp of the epoch until stop is called: the rebuild of a large gate may take longer than rebuildPause.
 func (g *Gates) renew(ctx context.Context, saleID string, epoch int64) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var renewing sync.WaitGroup
@@ -196,7 +196,7 @@ func (g *Gates) install(ctx context.Context, gate model.GateRef, epoch int64) er
 }
 
 // Changed applies to a sale's gate all changes that the database made without the gate, and ends the latch of the sale on
-// this instance, so that requests reach the gate again. If the gate can't be reached, the next Ensure of any instance applies
+// this instance, so that requests reach the gate again. If the gate can't be reached, a later Ensure of any instance applies
 // the changes. A gate that is closed for good, for example because the sale is in line, gets no changes.
 func (g *Gates) Changed(ctx context.Context, saleID string) {
 	ctx = context.WithoutCancel(ctx)
@@ -305,7 +305,7 @@ func (g *Gates) wants(o model.Offer, s model.GateState) (r GateRequest, wants bo
 	return r, true
 }
 
-// rebuildAll rebuilds gates, several at a time, because after a start or a loss of Redis the buyers of all sales wait.
+// rebuildAll rebuilds gates, several at a time, because after a loss of Redis the gates of all sales are missing.
 func (g *Gates) rebuildAll(ctx context.Context, wanted []GateRequest) error {
 	errs, turns := make([]error, len(wanted)), make(chan struct{}, g.atOnce)
 	var rebuilding sync.WaitGroup

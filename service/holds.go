@@ -25,7 +25,7 @@ func (h *Holds) Hold(ctx context.Context, orderID string) (model.Order, model.Ve
 // nothing. The verdict is Accepted if the money pays the order. It is RefundDue if the order does not keep the money: the order
 // was cancelled or refunded, it has expired and can't get its units again, or another payment was earlier. Then the shop has
 // to send the money back, unless it has done so. If the verdict is NotFound (no such order), AmountMismatch, or NotPayable
-// (the reference belongs to another order), nothing was changed.
+// (the reference belongs to another order), the money is not recorded.
 func (h *Holds) Settle(ctx context.Context, orderID, reference string, amountCents int64) (model.Order, model.Verdict, error) {
 	payment, verdict, err := h.payment(ctx, orderID)
 	if err != nil || verdict != model.Accepted {

@@ -7,7 +7,7 @@ type Invalid struct {
 	Field    string // the field's name in the API; empty if the whole input is wrong
 	Reason   Reason
 	Min, Max int64  // the bounds, if the reason has any
-	Value    string // the input's value or the allowed values, if the reason quotes them
+	Value    string // what the message quotes, such as the input's value or the allowed values
 }
 
 // Reason is a way in which an input can be wrong.
@@ -16,11 +16,11 @@ type Reason string
 // The reasons why a sale, a campaign, a change of a line, an account, a log-in or an endpoint is refused.
 const (
 	OutOfRange     Reason = "out_of_range"     // a number below Min or above Max
-	BadText        Reason = "bad_text"         // fewer than Min or more than Max characters, a control character, or no visible one
+	BadText        Reason = "bad_text"         // not a readable text of Min to Max characters
 	BadLink        Reason = "bad_link"         // neither empty, nor a path, nor an http(s) URL of at most Max characters
 	BadCurrency    Reason = "bad_currency"     // not three capital letters
 	OtherCurrency  Reason = "other_currency"   // a currency that the payment provider does not take
-	NoCents        Reason = "no_cents"         // a price that is not a multiple of Min, the smallest unit of its currency
+	NoCents        Reason = "no_cents"         // a price that is not a multiple of Min, the payment provider's smallest unit
 	OutOfPayment   Reason = "out_of_payment"   // a price that is not 0, and not from Min to Max as the payment provider asks
 	TooMuchToPay   Reason = "too_much_to_pay"  // a limit above Max: more units cost more than the payment provider takes at once
 	BadYear        Reason = "bad_year"         // a time outside of the years Min to Max
@@ -29,13 +29,13 @@ const (
 	NoOrder        Reason = "no_order"         // a beacon for a sale of the mode rush, whose buyers are not shuffled
 	BadMode        Reason = "bad_mode"         // not one of the modes of a sale
 	NotBeforeStart Reason = "not_before_start" // entries that do not open before the sale, or that open before the year 2000
-	OfCampaign     Reason = "of_campaign"      // a field that one sale of a campaign can't have for itself
+	OfCampaign     Reason = "of_campaign"      // a field that can't be set for this sale of a campaign, or for the line of one
 	OfOneSale      Reason = "of_one_sale"      // a field that each sale of the campaign has for itself
 	RepeatedName   Reason = "repeated_name"    // a variant that another sale of the campaign has
 	BadName        Reason = "bad_name"         // not Min to Max letters, digits and . _ -
 	BadPassword    Reason = "bad_password"     // not Min to Max bytes of UTF-8
 	BadVerifier    Reason = "bad_verifier"     // not Min to Max letters, digits and . _ ~ -
-	BadRole        Reason = "bad_role"         // not one of the staff's roles
+	BadRole        Reason = "bad_role"         // not a role that this member of the staff, or this key, can have
 	BadEndpoint    Reason = "bad_endpoint"     // not a URL of at most Max characters to which events may be sent
 )
 

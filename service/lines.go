@@ -18,10 +18,10 @@ type LineStore interface {
 	Leave(ctx context.Context, saleID, userID string) (model.Verdict, error)
 }
 
-// enterLimits bounds the batches in which entries are made. A sale has one batch at a time: each locks the line to give numbers.
+// enterLimits bounds the batches in which entries are made. Calls is 1, since each batch locks its line to give numbers.
 var enterLimits = batch.Limits{Batch: 512, Queue: 8192, Calls: 1, Time: 5 * time.Second}
 
-// closeLines is how long Close waits for batches under way.
+// closeLines is how long Close waits for batches before it cancels them.
 const closeLines = time.Second
 
 // Lines is the service for the users who enter lines.
@@ -67,7 +67,7 @@ func lineOf(ctx context.Context, catalog *Catalog, saleID string) (offer model.O
 // Close refuses further entries and waits a moment for the batches under way, then cancels them.
 func (l *Lines) Close() { l.enter.Close(closeLines) }
 
-// Enter makes a user's entry in a sale's line, or finds the one that the user has, and returns it with a new ticket. The
+// Enter makes a user's entry in a sale's line, or finds the one that the user has, and returns it with its ticket. The
 // verdict is Accepted; BadRequest if the quantity is outside 1 to the limit of the sale, or of the campaign that has the line;
 // WorkRequired if the sale asks for work and the argument "work" does not solve a valid challenge for this user; or the reason
 // why the line takes no entry: NotFound, NotStarted, Ended, NoLine or EntriesClosed. The error wraps model.ErrUnavailable if too

@@ -14,11 +14,11 @@ import (
 
 const (
 	livePeriod = time.Second // how often the figures of a sale are read while somebody follows them
-	// liveCall bounds each call of a store, so that figures are published once a period even while all stores hang.
+	// liveCall bounds each call of a store except for the books, so that figures are published once a period if all stores hang.
 	liveCall   = 300 * time.Millisecond
-	liveWindow = 10 // the periods that the latencies cover: long enough for a p99, short enough to show a change
-	// The books are a sum over all orders of the sale. booksLimit bounds one reading of the books. The next reading starts after
-	// booksPause times the duration of the last one, so the books take at most a twentieth of one database connection's time.
+	liveWindow = 10 // the most periods that the latencies cover: long enough for a p99, short enough to show a change
+	// The books are a sum over all orders of the sale. booksLimit bounds one reading of the books. After that, the pause is at least
+	// booksPause times as long, so the books of a sale take less than a twentieth of one database connection's time.
 	booksLimit = 5 * time.Second
 	booksPause = 20
 )
@@ -53,8 +53,8 @@ func NewLive(catalog *Catalog, store LiveStore, gate Peeker, instances func(ctx 
 	return l
 }
 
-// SaleFigures are the figures of a sale in one period. Those of a store that does not answer keep their last values. Books
-// and Drift may be older, as BooksAt and DriftAt show, and Stages cover several periods.
+// SaleFigures are the figures of a sale in one period. Those of a store that does not answer stay as they were; without Redis,
+// Instances has this instance only. Books and Drift may be older, as BooksAt and DriftAt show. Stages cover several periods.
 type SaleFigures struct {
 	Now       time.Time
 	Offer     model.Offer
@@ -69,7 +69,7 @@ type SaleFigures struct {
 	Instances map[string]model.Instance
 }
 
-// Latency tells how long purchases were in a stage, or how long transactions of the settle took, in the last liveWindow periods.
+// Latency tells how long purchases were in a stage, or how long transactions of the settle took, in at most liveWindow periods.
 type Latency struct {
 	Count    uint64
 	P50, P99 time.Duration

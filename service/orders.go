@@ -93,7 +93,7 @@ func (o *Orders) lost(ctx context.Context, userID, id string) (model.Order, erro
 
 // List returns a page of the orders that f selects, and the cursor of the next page. If "words" isn't empty, the page has only
 // the order with this id or, if there is no such order, the orders of the user with this id; it is empty if "words" can't be an
-// id. List returns model.ErrBadCursor if the engine did not issue f.Cursor.
+// id. List returns model.ErrBadCursor if f.Cursor is malformed.
 func (o *Orders) List(ctx context.Context, f model.OrderFilter, words string) ([]model.Order, string, error) {
 	if words == "" {
 		return o.Desk.Orders(ctx, f)
@@ -128,12 +128,12 @@ func (o *Orders) Cancel(ctx context.Context, userID, id string) (model.Order, mo
 	return order, verdict, err
 }
 
-// CancelAny releases anybody's pending order for support. The verdict is Accepted; NotFound; or NotCancellable.
+// CancelAny releases anybody's pending order. The verdict is Accepted; NotFound; or NotCancellable.
 func (o *Orders) CancelAny(ctx context.Context, id, actor string) (model.Order, model.Verdict, error) {
 	return o.end(ctx, id, actor, o.Desk.CancelAny)
 }
 
-// Refund releases a paid order; the refunder then sends the money back. The verdict is Accepted; NotFound; or NotRefundable.
+// Refund releases a paid order, whose money is then due for a refund. The verdict is Accepted; NotFound; or NotRefundable.
 func (o *Orders) Refund(ctx context.Context, id, actor string) (model.Order, model.Verdict, error) {
 	return o.end(ctx, id, actor, o.Desk.RefundOrder)
 }

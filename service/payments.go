@@ -27,8 +27,8 @@ type Provider interface {
 	// Look returns what the provider would report about an open payment; known is false while there is nothing to report.
 	// If "over" is true, the time to pay has ended, and the provider stops taking money for the payment, if it can.
 	Look(ctx context.Context, payment model.Payment, over bool) (report model.Report, known bool, err error)
-	// Refund sends a payment's money back. A repeated Refund sends nothing more. done is false while the refund is under way; a
-	// later Refund or a report says when it is done. The error wraps model.ErrRefundRefused if another try will not help.
+	// Refund sends a payment's money back. A repeated Refund sends nothing more, unless a refund has failed. done is false until a
+	// refund is done, as a later Refund or a report says. The error wraps model.ErrRefundRefused if another try will not help.
 	Refund(ctx context.Context, payment model.Payment) (done bool, err error)
 }
 
@@ -61,14 +61,14 @@ type Payments struct {
 	IDs      model.OrderIDs
 	Gates    GateTeller
 	Catalog  *Catalog
-	Grace    time.Duration // how long after its deadline an order may still be paid
+	Grace    time.Duration // how long after its deadline an order expires
 	Orders   func() string // the URL of the page with a buyer's orders
 	Log      *slog.Logger
 }
 
 // Start opens a payment for a user's pending order, unless one is open already. It returns the payment and the page on which
 // it is paid. A free order is paid at once, unless the provider takes free orders. The verdict is Accepted; NotFound if the
-// order's id was never issued to this user, or the sale was erased; NotPayable if the order is not pending or its time to pay
+// order's id was never issued to this user, or the sale was just erased; NotPayable if the order is not pending or its time to pay
 // is over; or PaymentRefused if the provider will not take this payment. The error wraps model.ErrUnavailable if the provider
 // does not open the payment now, or if another click of the buyer has opened it in another way: the buyer may try again.
 func (p *Payments) Start(ctx context.Context, userID, orderID string) (payment model.Payment, page string, verdict model.Verdict, err error) {
@@ -113,7 +113,7 @@ func (p *Payments) Start(ctx context.Context, userID, orderID string) (payment m
 	if reference == payment.Reference {
 		return payment, page, model.Accepted, nil
 	}
-	// The buyer gets the page only after the reference is stored, so a payment without a reference was not paid. Another
+	// The buyer gets the page only after this reference is stored, so before that the payment was not paid. Another
 	// click of the buyer may have stored another reference.
 	recorded, open, err := p.Store.SetReference(ctx, payment.ID, reference)
 	switch {
@@ -212,7 +212,7 @@ func (p *Payments) apply(ctx context.Context, report model.Report, owed bool) (m
 // provider is asked next, so that one payment with trouble does not keep others from being looked at.
 func (p *Payments) Check(ctx context.Context, payment model.Payment) error {
 	now, last := p.Catalog.Now(), payment.ExpiresAt.Add(p.Grace)
-	// The provider is asked when the payment is one minute old, then two, four and so on, and when deadline and grace are over.
+	// The provider is asked again when the payment is twice as old, but not within minLook, and when deadline and grace are over.
 	next := now.Add(max(minLook, now.Sub(payment.CreatedAt)))
 	if now.Before(last) && next.After(last) {
 		next = last

@@ -42,7 +42,7 @@ func NewProofs(store ProofStore, catalog *Catalog, key []byte) *Proofs {
 }
 
 // Ready returns the sale that has the line of a sale, if the order of the line can be proved. The verdict is Accepted, or
-// NotFound if there is no such sale, if root and seed are not public yet, or if a draw is not finished yet.
+// NotFound if there is no such sale, if its line has no finished seal, or if a draw is under way.
 func (p *Proofs) Ready(ctx context.Context, saleID string) (offer model.Offer, verdict model.Verdict, err error) {
 	offer, ok, err := lineOf(ctx, p.catalog, saleID)
 	drawing := offer.Mode == model.ModeDraw && offer.Line.Phase == model.PhaseSealed
@@ -51,7 +51,7 @@ func (p *Proofs) Ready(ctx context.Context, saleID string) (offer model.Offer, v
 }
 
 // Write writes the document that proves the order of a line and the winners of a draw, for ranks.Check. The verdict is that
-// of Ready. If Write returns an error, a part of the document may be written. Write reads the entries as fast as w takes them.
+// of Ready. If Write returns an error, a part of the document may be written. Write reads no faster than w takes the document.
 func (p *Proofs) Write(ctx context.Context, w io.Writer, saleID string) (model.Verdict, error) {
 	offer, verdict, err := p.Ready(ctx, saleID)
 	if err != nil || verdict != model.Accepted {
@@ -102,7 +102,7 @@ func (p *Proofs) Write(ctx context.Context, w io.Writer, saleID string) (model.V
 	return model.Accepted, ranks.Write(w, head, lists)
 }
 
-// pages returns the entries from before the seal, in pages. Before it reads a page, it waits for its turn among all readers.
+// pages returns the entries from before the seal, in pages. Before it reads a page, it waits for its turn, see pagesAtOnce.
 func (p *Proofs) pages(ctx context.Context, saleID string, entries int64) iter.Seq2[[]model.LineEntry, error] {
 	return func(yield func([]model.LineEntry, error) bool) {
 		next, stop := iter.Pull2(p.store.LineEntries(ctx, saleID, entries))

@@ -16,7 +16,7 @@ const (
 	purchaseLimit = maxWait          // the longest time that a purchase takes, well within the server's write timeout
 	// lastLook bounds each look-up that follows the first, so that a database that does not answer prolongs the wait only a little.
 	lastLook = 500 * time.Millisecond
-	// firstLook is a repeated request's pause before it looks again whether its attempt is settled. The pause doubles each time.
+	// firstLook is a repeated request's pause before it looks again whether its attempt is settled. It doubles, within the wait.
 	firstLook = 20 * time.Millisecond
 )
 
@@ -64,7 +64,7 @@ type Preference struct {
 }
 
 // fromMemory refuses a request from this instance's memory; ok is false if the stores have to decide the request. While the
-// database answers, the memory is at most one refresh period of the catalog old. A request with a key may repeat a request that
+// database answers, the memory is hardly older than one refresh period of the catalog. A request with a key may repeat one that
 // succeeded. So memory refuses such a request only if the sale is sold out and the order's id is certainly new. On a sale with a
 // waiting list, memory refuses a request as sold out only under a refusal lease.
 func (p *Purchases) fromMemory(r Request, offer *model.Offer) (verdict model.Verdict, ok bool) {
@@ -89,7 +89,7 @@ func (p *Purchases) fromMemory(r Request, offer *model.Offer) (verdict model.Ver
 // such sale, and BadRequest if the quantity is outside 1 to the limit. A repeated key gets the outcome of its first request, or
 // IdempotencyMismatch if the quantity differs. The error wraps model.ErrUnavailable if the stores that have to decide don't
 // answer or too many attempts wait, or if Redis may have admitted the attempt, so that a refusal might be wrong. After an
-// error nothing was promised. A purchase takes at most purchaseLimit.
+// error nothing was promised.
 func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outcome, err error) {
 	defer func() {
 		verdict := outcome.Verdict
@@ -186,7 +186,7 @@ func (p *Purchases) attempt(ctx context.Context, r Request, offer *model.Offer, 
 	return a
 }
 
-// measure notes how long a purchase took from its beginning until the gate admitted it, and from then until it was settled. If
+// measure notes how long a purchase took from its beginning until the gate admitted it, and from then until it was answered. If
 // the gate has not admitted the purchase, "admitted" is zero, and the whole time counts as the first stage.
 func (p *Purchases) measure(began, admitted time.Time) {
 	ended := p.Waiters.now()

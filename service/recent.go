@@ -13,7 +13,7 @@ const (
 
 // recent keeps the database's reply about each key, also the reply that there is nothing, but no errors. Each snapshot of the
 // catalog has its own replies. So no reply is older than the catalog, and a key is read once between two refreshes, unless its
-// reply is forgotten.
+// reply is an error or is forgotten.
 type recent[T any] struct {
 	mu   sync.Mutex
 	kept map[string]*reply[T]

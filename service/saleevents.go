@@ -6,7 +6,7 @@ import (
 	"flashsale/model"
 )
 
-// SaleEvents records, once for each sale, that it has opened, sold out and ended. A sale opens and ends without a write to
+// SaleEvents records, once for each sale, that it has opened, sold out and ended. A sale can open and end without a write to
 // the database, so the instances look at the sales. If several instances record the same event, it is stored once.
 type SaleEvents struct {
 	Record  func(ctx context.Context, what model.EventType, saleID string) error

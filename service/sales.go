@@ -17,7 +17,7 @@ import (
 	"flashsale/model"
 )
 
-// Bounds of what an operator may enter. They keep an order's amount exact as a JSON double, and each count within 32 bits.
+// Bounds of what an operator may enter. They keep an order's amount exact as a JSON double, and a sale's units within 32 bits.
 const (
 	maxTitle, maxDescription, maxImageURL = 200, 2000, 500 // characters, as in the database
 	maxPriceCents                         = 100_000_000_00
@@ -42,7 +42,7 @@ type SaleStore interface {
 }
 
 // SaleHistory lists sales and operations from the database, the newest first, with the cursor of the next page. It returns
-// model.ErrBadCursor if the engine did not issue the cursor.
+// model.ErrBadCursor if the given cursor is malformed.
 type SaleHistory interface {
 	// Sales lists all sales or, if "alone" is true, only those that belong to no campaign.
 	Sales(ctx context.Context, alone bool, cursor string, limit int) (list []model.Offer, next string, err error)
@@ -274,7 +274,7 @@ func (s *Sales) validateNew(sale model.Sale, quota int64) *Invalid {
 	return Payable(sale, s.Takes)
 }
 
-// Payable returns the first field that keeps a sale's smallest or largest order from being paid at a payment provider, or nil.
+// Payable returns the first field of a sale that does not fit the amounts that a payment provider takes, or nil.
 func Payable(sale model.Sale, takes func(currency string) (amounts model.AmountRange, ok bool)) *Invalid {
 	amounts, ok := takes(sale.Currency)
 	switch {

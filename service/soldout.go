@@ -46,8 +46,8 @@ type soldOutMemory struct {
 	ids   map[uint64]struct{} // hashes of the known ids; nil: there are too many
 }
 
-// Refuses reports whether a request with this order id is refused as sold out. It returns false if memory can't tell. In any
-// case the next Refresh tries to get a lease for the sale, or to renew the sale's lease.
+// Refuses reports whether a request with this order id is refused as sold out. It returns false if memory can't tell. The next
+// Refresh then looks whether the sale can have a lease.
 func (s *SoldOut) Refuses(saleID, orderID string) bool {
 	found, ok := s.sales.Load(saleID)
 	if !ok {

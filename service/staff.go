@@ -20,7 +20,7 @@ import (
 const (
 	// keyHead begins every key, so that a key differs from a token, and a scanner finds a key that leaks into a repository.
 	keyHead = "fs_"
-	// rosterAge is how long an instance uses its list of the staff before it reads the list again. During this time it may still
+	// rosterAge is how long an instance uses its list of the staff before it reads the list again. Until then it may still
 	// accept a removed member of the staff, a removed key, or a token from before a new password.
 	rosterAge     = time.Second
 	rosterTimeout = 2 * time.Second // for each reading of the list, and each recording of a key's use
@@ -133,7 +133,7 @@ func (s *Staff) Remove(ctx context.Context, name, actor string) (model.Account, 
 	return s.change(name, func() (model.Account, bool, error) { return s.Store.RemoveStaff(ctx, name, actor) })
 }
 
-// change runs a change of an account, or returns Forbidden for the built-in operator, whose password is a setting.
+// change runs a change of an account, or returns Forbidden for the built-in operator, see EnsureOperator.
 func (s *Staff) change(name string, change func() (model.Account, bool, error)) (model.Account, model.Verdict, error) {
 	if strings.EqualFold(name, OperatorName) {
 		return model.Account{}, model.Forbidden, nil
@@ -183,9 +183,9 @@ func isStaffID(id string) bool {
 	return id == OperatorName || strings.HasPrefix(id, model.OperatorPrefix) || strings.HasPrefix(id, model.KeyPrefix)
 }
 
-// list returns the list of the staff. It reads the list again when rosterAge is over. While one request reads, the others
-// use the old list. If the list can't be read, all requests use the old one: while the database is away, nobody can be
-// removed either. The error wraps model.ErrUnavailable if no list was ever read.
+// list returns the list of the staff. It reads the list again when rosterAge is over; while one request reads, the others
+// use the old list. After forget, all requests wait for the reading. If the list can't be read, the old one is used: usually
+// nobody can be removed then either. The error wraps model.ErrUnavailable if no list was ever read.
 func (s *Staff) list() (*roster, error) {
 	list := s.roster.Load()
 	switch {
@@ -229,7 +229,7 @@ func (s *Staff) forget() {
 	}
 }
 
-// note records the use of a key, at most once in usePeriod.
+// note records the use of a key, unless that was done less than usePeriod ago.
 func (s *Staff) note(id string) {
 	now := s.Now()
 	if last, ok := s.used.Load(id); ok && now.Sub(last.(time.Time)) < usePeriod { //nolint:forcetypeassert // only times are stored

@@ -114,7 +114,7 @@ func (w *Waiters) Close() {
 	}
 }
 
-// Apart keeps the buyers of those entries that leave the settler's memory unsettled: for a queue, or for a later sweep.
+// Apart keeps the buyers of entries that are not sure to be settled from the settler's memory, for example because of a queue.
 // Wake and Look find these buyers by their orders' ids.
 func (w *Waiters) Apart(entries []model.Entry) {
 	w.mu.Lock()

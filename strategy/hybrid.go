@@ -59,7 +59,7 @@ func (h *Hybrid) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, er
 		return outcome, nil
 	case ctx.Err() != nil:
 		return model.Outcome{}, ctx.Err()
-	case errors.Is(err, model.ErrUnavailable): // too many attempts wait for Redis; the database would not be faster
+	case errors.Is(err, model.ErrUnavailable): // closed, or too many attempts wait for Redis: the database would not be faster
 		return model.Outcome{}, err
 	}
 	asked := !kept(err)
@@ -85,7 +85,7 @@ func (h *Hybrid) count(a model.Attempt) (retryAfter time.Duration, ok bool) {
 }
 
 // unlessAdmitted returns the outcome that was found without the gate, but replaces a refusal by model.ErrUnavailable if a gate
-// may have admitted the attempt. "sure" says that no gate has. Redis may have admitted the attempt although its reply was lost,
+// may have admitted the attempt, unless "sure" is true. Redis may have admitted the attempt although its reply was lost,
 // or may have admitted an earlier try of the same key, on this instance or another one. The entry of that admission is settled
 // later, perhaps with units that were released meanwhile, so the refusal might be wrong. An outcome that the database has stored
 // under the attempt's id is final and is always returned.

@@ -49,8 +49,8 @@ type share struct {
 	lookAt time.Time // when the gate was last looked at, or last refused for want of units
 }
 
-// NewLocal makes the strategy. An instance's share is the fraction Needs.LocalShare of the units left at the gate,
-// plus Needs.LocalBuffer units, so that the instance does not look again for each of the last few units.
+// NewLocal makes the strategy. An instance's share is the fraction Needs.LocalShare of the units left at the gate, plus
+// Needs.LocalBuffer units, but at most all, so that the instance does not look again for each of the last few units.
 func NewLocal(n Needs) *Local {
 	return &Local{Redis: NewRedis(n), needs: n, shares: otter.Must(&otter.Options[string, *share]{MaximumSize: shareSales})}
 }

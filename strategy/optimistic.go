@@ -14,7 +14,7 @@ import (
 const (
 	// optimisticTries bounds the tries of one attempt. An attempt that loses this many races gets 503.
 	optimisticTries = 64
-	// batchTries bounds the tries of a batch of the fallback, which races against other instances' fallbacks and the settlers.
+	// batchTries bounds the tries of a call of race by the fallback, against other instances' fallbacks and the settlers.
 	batchTries         = 64
 	optimisticPause    = time.Millisecond
 	optimisticMaxPause = 50 * time.Millisecond

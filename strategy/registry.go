@@ -4,9 +4,9 @@
 //	Deduct(ctx, attempt) (model.Outcome, error)
 //
 // A refusal is an outcome. An error means that something broke; after model.ErrUnavailable the attempt may be tried
-// again. Every strategy refuses in the same order: not_found, not_started, ended, paused, limit_reached, sold_out.
-// A sale that was closed before its start has ended. Before these checks, an attempt whose id is known gets its earlier
-// outcome again, or idempotency_mismatch if its quantity is not the earlier one.
+// again. The strategies refuse in the same order: not_found, not_started, ended, paused, limit_reached, sold_out. Only Local
+// may refuse as sold_out from memory instead of limit_reached. A sale that was closed before its start has ended. Before
+// these checks, an attempt whose id is known gets its outcome or Queued, or idempotency_mismatch for another quantity.
 package strategy
 
 import (
@@ -98,7 +98,7 @@ type Strategy interface {
 	Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error)
 	// Healthy returns an error that names what the strategy lacks, or nil.
 	Healthy() error
-	// Close refuses new attempts, ends what the strategy has started, and waits until that has ended.
+	// Close ends what the strategy has started, and waits until that has ended. A strategy with batches then refuses new attempts.
 	Close()
 }
 

@@ -27,7 +27,7 @@ const (
 	booksMost  = 10
 )
 
-// Auditor watches the live sales. Every instance compares the gates with the stock and replaces a gate that drifts, so a repair
+// Auditor watches the live sales. Every instance compares the gates with the stock and replaces a gate that drifts, so this repair
 // waits for no other instance; if several replace a gate, one of them wins. The sums over orders and buyers cost more, so only
 // the instance that holds a lease reads them.
 type Auditor struct {
@@ -57,7 +57,7 @@ func (a *Auditor) Run(ctx context.Context) {
 }
 
 func (a *Auditor) step(ctx context.Context) error {
-	// An instance that can't reach Redis returns here, so that it does not take the lease from an instance that can.
+	// From the second round on, an instance that can't reach Redis returns here, and leaves the lease to an instance that can.
 	drifts, err := a.Audits.Drifts(ctx)
 	if err != nil {
 		return err
@@ -87,7 +87,7 @@ func (a *Auditor) step(ctx context.Context) error {
 
 // booksDue reports whether a sale's books are checked in this round. live is the number of live sales, divided by the
 // auditPeriods of a round. A sale is checked in every Nth round; its id says which. N is booksEvery, doubled while there are too
-// many sales. So a sale that is added does not change when the others are checked, unless N doubles.
+// many sales. So a sale that is added does not change when the others are checked, unless N changes.
 func booksDue(saleID string, round, live int) bool {
 	every := booksEvery
 	for live > every*booksMost {

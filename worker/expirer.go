@@ -37,7 +37,7 @@ type Expiry interface {
 }
 
 // Expirer expires unpaid orders after their deadline and releases their units, sale by sale: a sale whose stock row is locked, or
-// whose books are wrong, does not delay the others. Several instances may run it: each skips the orders that another has locked.
+// whose books are wrong, hardly delays the others. Several instances may run it: each skips the orders that another has locked.
 type Expirer struct {
 	Store    Expiry
 	Released func(ctx context.Context, saleID string, releases []model.Release)

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// callPeriod is how often the caller looks at each line, and so how long a unit that came back usually waits for a call.
+	// callPeriod is how often the caller looks at each line, and so how long a unit that came back usually waits at most.
 	callPeriod = 200 * time.Millisecond
 	// callLease is how long the lease of a dead instance keeps others from calling: too short to count as an outage (TendLine).
 	callLease = 2 * time.Second
@@ -18,7 +18,7 @@ const (
 	// lineRest is how long a line is left alone after a failure. It doubles with each failure in a row, up to lineRestMost.
 	lineRest     = 200 * time.Millisecond
 	lineRestMost = 2 * time.Second
-	// beaconPeriod is how often the beacon is asked for a round that a line waits for.
+	// beaconPeriod is how often AskBeacon looks for lines that wait for a round.
 	beaconPeriod = time.Second
 	// beaconLease is how long the lease of a dead instance keeps others from asking the beacon.
 	beaconLease = 3 * time.Second

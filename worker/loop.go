@@ -77,8 +77,8 @@ type AuditLog interface {
 }
 
 const (
-	// providerCalls is how many calls of a payment provider may be under way at once: so many that a few that hang do not delay the
-	// others, and no more, since each may take a connection of the database from the buyers.
+	// providerCalls is how many calls of a payment provider a loop has under way at once: so many that a few that hang do not delay
+	// the others, and no more, since each may take a connection of the database from the buyers.
 	providerCalls = 16
 	// providerTimeout bounds a call of a provider, with its repeats.
 	providerTimeout = 10 * time.Second

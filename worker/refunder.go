@@ -53,7 +53,7 @@ func (r *Refunder) step(ctx context.Context) error {
 }
 
 // try asks the provider to send a payment's money back, unless another instance does so, or the refund is no longer due. It
-// returns errors of the database. A failure of the provider is logged, and the refund is tried again later.
+// returns errors of the database. A failure of the provider is left to fails, and the refund is tried again later.
 func (r *Refunder) try(ctx context.Context, p model.Payment) error {
 	if mine, err := r.Store.TryRefund(ctx, p); err != nil || !mine {
 		return err

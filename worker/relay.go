@@ -39,8 +39,8 @@ type Queue interface {
 	// Publish returns nil when the broker has stored all entries. After an error the broker may have some of them.
 	Publish(ctx context.Context, saleID string, entries []model.Entry) error
 	// Consume passes published entries to "settle", those of one sale at a time, and acknowledges them to the broker after "settle"
-	// has returned nil. It returns when ctx has ended, and before that only with an error: "settle" failed, or the connection was
-	// lost. Entries that are not acknowledged by then are delivered again, to any consumer.
+	// has returned nil. It returns when ctx has ended, and before that only with an error, which is from "settle" or
+	// the broker. Entries that are not acknowledged by then are delivered again, to any consumer.
 	Consume(ctx context.Context, settle func(ctx context.Context, saleID string, entries []model.Entry) error) error
 	// Ping checks that the broker answers.
 	Ping(ctx context.Context) error
@@ -145,7 +145,7 @@ func (r *relay) run(ctx context.Context) {
 
 // deliver settles those of the delivered entries, all of one sale, that are still in the stream. It returns an error, so that the
 // broker delivers them again, only if Redis does not answer, or if the consumer is stopped before a batch is settled. Entries
-// that can't be settled, now or ever, stay in the stream, where a sweep finds them.
+// that can't be settled now stay in the stream, where a sweep finds them.
 func (r *relay) deliver(ctx context.Context, _ string, entries []model.Entry) error {
 	gate := entries[0].GateRef()
 	entries, err := r.settler.Stream.Unsettled(ctx, entries)

@@ -31,8 +31,8 @@ const (
 	sweepPeriod = time.Second
 	// sweepMost is how many entries a sweep reads of each shard at most.
 	sweepMost = 4096
-	// leftAfter is the age at which an entry counts as left behind, if no running instance has it in memory: well above the time of
-	// a transaction, and well below the ten seconds in which every queued attempt ends.
+	// leftAfter is the age at which an entry counts as left behind, if no running instance has it in memory: well above the usual
+	// time of a transaction, and well below the ten seconds in which queued attempts should end.
 	leftAfter = 3 * time.Second
 	// brokenTries is the number of the try at which an entry that can't be settled is refused for good.
 	brokenTries = 5
@@ -75,9 +75,9 @@ type SettlerNeeds struct {
 	Grace    time.Duration                                            // how long after its deadline an order expires; for a Queue that is a Delayer
 	Instance string
 	Batch    int                            // most entries in one transaction; 0: settleBatch
-	Linger   time.Duration                  // how long the first entry of a batch waits for others, since larger batches cost less
-	AckPause time.Duration                  // the pause between two calls of the gate that delete settled entries; larger calls cost less, too
-	Apart    func(entries []model.Entry)    // keeps the buyers of entries that leave the settler's memory unsettled
+	Linger   time.Duration                  // how long it waits for more entries if no more than a batch waits: larger batches cost less
+	AckPause time.Duration                  // the pause after a call of the gate for fewer than Batch settled entries: larger calls cost less, too
+	Apart    func(entries []model.Entry)    // keeps the buyers of entries that are not sure to be settled from memory
 	Wake     func(map[string]model.Outcome) // tells outcomes to such buyers, by their orders' ids
 	Lost     func(gate model.GateRef)       // has a gate replaced that lacks an order, because its stream was lost
 	Now      func() time.Time
@@ -134,8 +134,8 @@ func (s *Settler) Run(ctx context.Context) {
 }
 
 // sweep finds entries that were left behind, and adds those that this instance has to settle: entries of instances that do not
-// run any more, and its own entries that it does not have in memory, because Redis's reply was lost, there was no room, a batch
-// failed or the queue did not deliver them.
+// run any more, and its own entries that it does not have in memory, for example because Redis's reply was lost, there was no
+// room, a batch failed or the queue did not deliver them.
 func (s *Settler) sweep(ctx context.Context) error {
 	s.pending.expect(false)
 	entries, err := s.leftovers(ctx, s.age)
@@ -159,7 +159,7 @@ func (s *Settler) adopt(entries []model.Entry, ours func(e model.Entry) bool) (a
 }
 
 // heir returns the instance that settles an entry: the one that has admitted the attempt, if it runs; or else a running one that
-// follows from the sale and the instances' names, so that all instances choose the same.
+// follows from the sale and the running instances' names, so that instances with the same list choose the same.
 func (s *Settler) heir(e model.Entry, running []string) (heir string) {
 	if e.Instance == s.Instance || slices.Contains(running, e.Instance) {
 		return e.Instance
@@ -187,9 +187,9 @@ func (s *Settler) leftovers(ctx context.Context, age time.Duration) ([]model.Ent
 	return entries, err
 }
 
-// Drain settles all entries that this instance has admitted and that are not settled yet. It returns an error if ctx ends first,
-// a batch fails, or no stream can be read. Call it at a stop, after the last admission and before the stores are closed. With a
-// Queue, Run must have been called before: Drain ends Run's consumers, and also settles the entries that they did not get.
+// Drain settles the unsettled entries that this instance has admitted, as far as the streams can be read. It returns an error if
+// ctx ends first, a batch fails, or no stream can be read. Call it at a stop, after the last admission and before the stores are
+// closed. With a Queue, Run must have been called before: Drain ends Run's consumers, and settles the entries that they did not get.
 func (s *Settler) Drain(ctx context.Context) error {
 	if s.relay != nil {
 		s.relay.stop() // from now on, entries are settled without the broker
@@ -305,7 +305,7 @@ func (s *Settler) dispatch(ctx context.Context, b saleBatch) error {
 }
 
 // patiently settles a batch of a sale, and returns the error. If that takes longer than "patience", it returns nil, and the batch
-// goes on in the background. The sale is then late until the batch ends, so that no other batch of the sale begins.
+// goes on in the background. Until it ends, the sale is in "late", which keeps back further batches of the sale.
 func (s *Settler) patiently(
 	ctx context.Context, gate model.GateRef, patience time.Duration, late *lateSales, settle func() error,
 ) error {
@@ -415,8 +415,8 @@ func (s *Settler) nextAcks() ([]model.Entry, []model.Outcome) {
 
 // settle tries until the entries are settled or found to be broken, or until ctx ends. Before each further try it asks the stream
 // which entries are still there: another instance may have settled some, and entries that were lost with Redis must not become
-// orders after their buyers were told of the loss. It returns the entries that it has settled, with their outcomes; or the broken
-// ones, with model.ErrBroken; or no entries, with an error only if ctx has ended.
+// orders after their buyers were told of the loss. It returns the entries that it has settled, with their outcomes; or those of a
+// broken batch, with model.ErrBroken; or no entries, with an error only if ctx has ended.
 func (s *Settler) settle(ctx context.Context, gate model.GateRef, entries []model.Entry) ([]model.Entry, []model.Outcome, error) {
 	for try := 0; ; try++ {
 		if try > 0 {

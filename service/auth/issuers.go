@@ -30,19 +30,19 @@ const (
 	keysPause = 10 * time.Second
 	keysFresh = time.Hour      // the age at which keys are fetched again, so that withdrawn ones are forgotten
 	keysMost  = 24 * time.Hour // the age up to which keys are used while the issuer is away
-	// keysTimeout bounds a fetch of keys and each other request to an issuer, and maxKeysBytes bounds an answer.
+	// keysTimeout bounds a fetch of keys and each other request to an issuer, and maxKeysBytes bounds an answer that get reads.
 	keysTimeout  = 3 * time.Second
 	maxKeysBytes = 1 << 20
 	// maxKeysWaiting is the most requests that wait for a slow issuer's keys, so that forged tokens can't make all requests wait.
 	maxKeysWaiting = 256
 	leeway         = time.Minute     // how much an issuer's clock may differ from this instance's clock
-	outsideFresh   = 5 * time.Minute // how long a valid token of an issuer is not checked again
+	outsideFresh   = 5 * time.Minute // how long at most a valid token of an issuer is not checked again
 )
 
 // ErrOtherIssuer means that the server at an issuer's address calls itself by another name, such as one with a slash at the end.
 var ErrOtherIssuer = errors.New("another issuer")
 
-// errKnown means that the keys were fetched a moment ago, so that a token that none of them fits is forged.
+// errKnown means that the keys were fetched less than the pause ago, and so are not fetched again.
 var errKnown = errors.New("they were fetched a moment ago")
 
 // algorithms are those by which issuers may sign. HS256 is not one: whoever can check a signature by a shared secret can make it.
@@ -82,7 +82,7 @@ type issuerKeys struct {
 	at    time.Time
 }
 
-// discovery is an issuer's discovery document, or nil for an issuer that has none. A member whose type is not the standard's
+// discovery is an issuer's discovery document, or nil for an issuer with a KeysURL. A member whose type is not the standard's
 // counts as absent: https://openid.net/specs/openid-connect-discovery-1_0.html#ProviderMetadata.
 type discovery map[string]any
 
@@ -92,7 +92,7 @@ func (d discovery) text(member string) string {
 }
 
 // secretIn returns where a client puts its secret in a request for tokens: in the header, which is the usual way, or in the
-// form. The issuer lists the ways that it knows, the preferred one first. If it lists the header before the form, the header is
+// form. Of the ways that the issuer lists, the first counts as preferred. If it lists the header before the form, the header is
 // tried first and then the form, since some issuers list the header but accept only the form.
 func (d discovery) secretIn() oauth2.AuthStyle {
 	ways, _ := d["token_endpoint_auth_methods_supported"].([]any)
@@ -187,8 +187,8 @@ func decode(raw io.Reader, into any) error {
 	return decoder.Decode(into)
 }
 
-// identity returns the user and the role that claims give. The user's claim may be a number. An e-mail address is put into small
-// letters, and is refused if the issuer says that the address is not verified.
+// identity returns the user and the role that claims give. The user's claim may be a number. The address of the claim email is put
+// into small letters, and is refused if the issuer says that it is not verified.
 func (i *issuer) identity(claims map[string]any) (who model.Identity, err error) {
 	user, named := claims[i.of.UserClaim].(string)
 	if number, ok := claims[i.of.UserClaim].(json.Number); ok && !named {
@@ -248,8 +248,8 @@ func (s *Issuers) roleOf(claims map[string]any) model.Role {
 	return role
 }
 
-// ready returns an error if there are no keys, or only keys older than keysMost. It fetches keys again that are older than
-// keysFresh. If that fails, the old keys stay in use.
+// ready fetches the keys if there are none, or only keys older than keysFresh. If that fails, it returns an error, unless there
+// are keys no older than keysMost: these stay in use.
 func (i *issuer) ready(ctx context.Context) (err error) {
 	keys := i.keys.Load()
 	if keys == nil || i.of.Now().Sub(keys.at) >= keysFresh {
@@ -360,7 +360,7 @@ func (i *issuer) fetch(ctx context.Context, into *issuerKeys) error {
 	return nil
 }
 
-// get reads a JSON document, with a token unless that is empty. The error wraps ErrUnavailable if the issuer may answer later.
+// get reads a JSON document, with a token unless that is empty. The error wraps ErrUnavailable for no answer, 429 or 5xx.
 func (i *issuer) get(ctx context.Context, address, token string, into any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {

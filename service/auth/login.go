@@ -30,7 +30,7 @@ type LoginStart struct {
 	AuthorizationURL, ClientID, RedirectURL, Scopes string
 }
 
-// ErrNotAccepted means that an issuer has logged somebody in, but its token does not count here. Another try would not help.
+// ErrNotAccepted means that an issuer has logged somebody in, but its token does not count here.
 var ErrNotAccepted = errors.New("the issuer's token does not count here")
 
 // Start returns where log-ins begin. The error wraps model.ErrUnavailable if the issuer's keys and discovery document can't be
@@ -107,8 +107,8 @@ func shownName(claims map[string]any) string {
 	return cmp.Or(text("preferred_username"), text("name"), text("email"))
 }
 
-// lacks reports whether a claim that the engine uses is missing. An issuer may keep all claims but the subject out of its
-// tokens, and return them at its userinfo endpoint: https://openid.net/specs/openid-connect-core-1_0.html#ScopeClaims.
+// lacks reports whether a claim that the engine uses is missing. An issuer may keep all claims about users but the subject out of
+// its tokens, and return them at its userinfo endpoint: https://openid.net/specs/openid-connect-core-1_0.html#ScopeClaims.
 func (l *Login) lacks(claims map[string]any) bool {
 	byEmail := l.Issuers.UserClaim == "email"
 	return claims[l.Issuers.UserClaim] == nil || byEmail && claims["email_verified"] == nil || shownName(claims) == "" ||

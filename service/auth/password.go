@@ -25,8 +25,8 @@ const (
 )
 
 const (
-	// maxHashings is the most passwords that are hashed at the same time, each on one core with 19 MiB. Purchases need no hashing,
-	// and should keep half of the cores while thousands of users log in.
+	// maxHashings is the most passwords that are hashed at the same time; a new hash takes one core and 19 MiB. Purchases need no
+	// hashing, and should keep half of the cores while thousands of users log in.
 	maxHashings        = 2
 	maxWaitingHashings = 32 // the most passwords that wait for their turn; the last of them waits for about a second
 	// What a stored hash may ask for: enough to raise the cost later, too little to exhaust the host.
@@ -75,7 +75,7 @@ func (p *Passwords) Verify(ctx context.Context, phc, password string) (bool, err
 	return subtle.ConstantTimeCompare(got, want) == 1, nil
 }
 
-// VerifyNothing takes as long as Verify, so that for a name without an account the time of an answer reveals nothing.
+// VerifyNothing takes as long as Verify of a new hash, so that the time of an answer does not tell that a name is unknown.
 func (p *Passwords) VerifyNothing(ctx context.Context, password string) error {
 	_, err := p.Hash(ctx, password)
 	return err

@@ -23,7 +23,7 @@ import (
 // ErrBadToken is wrapped by every error that Tokens.Verify returns.
 var ErrBadToken = errors.New("bad token")
 
-// maxTokenBytes bounds the engine's own tokens, and maxOutsideBytes the tokens of issuers outside; a longer token is not parsed.
+// maxTokenBytes bounds the engine's own tokens, and maxOutsideBytes the tokens of issuers outside; a longer token is refused.
 // Tokens from Sign have some 200 bytes. Tokens of issuers outside may list hundreds of groups.
 const maxTokenBytes, maxOutsideBytes = 4 << 10, 16 << 10
 
@@ -38,8 +38,8 @@ const (
 // program that has the secret may sign as well.
 //
 // A token in the exact form that Sign writes for an identity without a stamp is checked each time, without reflection. That
-// takes half a microsecond and stores nothing, however many buyers there are. Libraries check all other tokens. Such a check
-// takes as long as all else that a refused purchase needs, so its result is cached, but only for a valid token: a flood of
+// takes about half a microsecond and stores nothing, however many buyers there are. Libraries check other tokens. Such a check
+// takes about as long as all else that a refused purchase needs, so its result is cached, but only for a valid token: a flood of
 // invalid tokens cannot evict the valid ones.
 type Tokens struct {
 	// Outside checks the tokens that are not signed by HS256; nil: no such token is accepted. It must be set before the first use.
@@ -53,7 +53,7 @@ type Tokens struct {
 	checked *otter.Cache[string, checkedToken]
 }
 
-// checkedToken is the content of a valid token. The token is valid from notBefore until just before expiresAt.
+// checkedToken is the content of a valid token, which need not be checked again from notBefore until just before expiresAt.
 type checkedToken struct {
 	who                  model.Identity
 	notBefore, expiresAt time.Time
@@ -89,7 +89,7 @@ func (t *Tokens) Stamp(a model.Account) string {
 	return base64.RawURLEncoding.EncodeToString(macOf(t.stamps, a.ID+"\x00"+a.PasswordHash)[:stampBytes]) // an id has no zero byte
 }
 
-// Sign creates a token that expires after ttl, cut to whole seconds. It fails only if Verify would refuse the identity.
+// Sign creates a token that expires after ttl, cut to whole seconds. It fails only if the user's id or the role is not valid.
 func (t *Tokens) Sign(who model.Identity, ttl time.Duration) (token string, expiresAt time.Time, err error) {
 	if err := checkIdentity(who); err != nil {
 		return "", time.Time{}, fmt.Errorf("sign token: %w", err)
@@ -103,7 +103,7 @@ func (t *Tokens) Sign(who model.Identity, ttl time.Duration) (token string, expi
 }
 
 // Verify returns the identity of a token. A token without a role is a buyer's. The error wraps ErrBadToken, and also
-// model.ErrUnavailable if the keys of the token's issuer are missing or too old, and can't be fetched.
+// model.ErrUnavailable if the check needs keys of the token's issuer that can't be fetched.
 func (t *Tokens) Verify(token string) (model.Identity, error) {
 	if who, ok := t.ours(token); ok {
 		return who, nil
@@ -130,8 +130,8 @@ const (
 	ourExpiryDigits = 11  // of a unix time until the year 5138
 )
 
-// ours is the fast way, without a decoder, for the tokens that nearly all buyers have: those that Sign wrote without a stamp. If
-// ok is false, the token has expired or is of another kind, and check decides. No claim is read before the signature is checked.
+// ours is the fast way, without a JSON decoder, for tokens in the form in which Sign writes them without a stamp. If ok is false,
+// the cache or check decides. No claim is read before the signature is checked.
 func (t *Tokens) ours(token string) (who model.Identity, ok bool) {
 	dot := len(token) - ourSignature - 1
 	if len(token) > ourLongest || dot < len(ourHead) || token[dot] != '.' || token[:len(ourHead)] != ourHead {

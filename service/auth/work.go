@@ -17,7 +17,7 @@ import (
 const (
 	workAlgorithm = "SHA-256"
 	workTime      = 30 * time.Minute // how long a challenge is valid: longer than a slow phone needs for the largest one
-	maxWork       = 2048             // characters of a solution; a genuine one has about 450
+	maxWork       = 2048             // characters of a solution; a genuine one has about 400
 )
 
 // Challenge is a proof of work to be done, in the format of ALTCHA. Its solution is the number from 0 to MaxNumber for which

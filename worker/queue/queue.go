@@ -14,7 +14,7 @@ import (
 const (
 	// attempts is the name of the queue in RabbitMQ, and of the topic and the consumer group in Kafka.
 	attempts = "flashsale.attempts"
-	// batchMost is how many messages a consumer hands on at once at most: as many as one transaction settles.
+	// batchMost is how many messages a consumer hands on at once at most: as many as one transaction settles by default.
 	batchMost = 512
 	// deadMost is how many dead letters a Redis list or RabbitMQ keeps: the newest. It also bounds RabbitMQ's wake queue.
 	deadMost = 1000

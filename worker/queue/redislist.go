@@ -25,7 +25,7 @@ const (
 	// A consumer renews its alive key every beatPeriod. The key expires after lifetime; the consumer then counts as dead.
 	beatPeriod = time.Second
 	lifetime   = 5 * beatPeriod
-	// listTTL is how long unused lists are kept. The entries in them were settled from the stream long before.
+	// listTTL is how long unused lists are kept. Their entries are also in the streams until they are settled.
 	listTTL = time.Hour
 	// deadTTL is how long dead letters are kept after the last one, so that somebody can look at them.
 	deadTTL = 7 * 24 * time.Hour
