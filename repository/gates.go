@@ -72,7 +72,7 @@ func (s *Store) tellGateOfSold(tx *gorm.DB, offer model.Offer, b *attemptBatch) 
 
 // GateChanges reads, for a gate that has all changes up to the version "after", about "limit" of the changes that it lacks, in
 // the order of their versions, each version whole. With them the gate has all changes up to the version upTo; more is true if
-// newer changes are left. No change with a lower version can come later: each transaction with changes locks the stock row.
+// newer changes may be left. No change with a lower version can come later: each transaction with changes locks the stock row.
 func (s *Store) GateChanges(ctx context.Context, saleID string, after int64, limit int) (changes []model.GateChange, upTo int64, more bool, err error) {
 	db, what := s.read.WithContext(ctx), "read the changes for the gate of sale "+saleID
 	if upTo, err = cell[int64](db, what, "SELECT gate_version FROM stock WHERE sale_id = ?", saleID); err != nil || upTo <= after {
@@ -85,7 +85,7 @@ func (s *Store) GateChanges(ctx context.Context, saleID string, after int64, lim
 	if err != nil {
 		return nil, 0, false, err
 	}
-	if more = found && last < upTo; more {
+	if more = found; more {
 		upTo = last
 	}
 	changes, err = scan(db, what, func(c *model.GateChange) []any {

@@ -340,6 +340,9 @@ func TestGateChanges(t *testing.T) {
 				var err error
 				page, after, more, err = d.GateChanges(t.Context(), sale.ID, after, limit)
 				check.NoError(t, err)
+				if len(page) > limit+2 { // the version that the limit cuts is whole
+					t.Errorf("limit %d: a page of %d", limit, len(page))
+				}
 				if got = append(got, page...); after != start+6 && (len(page) == 0 || page[len(page)-1].Version != after) {
 					t.Errorf("limit %d: a page up to %d is %+v", limit, after, page)
 				}
