@@ -99,3 +99,36 @@ func TestWaitingListOfARush(t *testing.T) {
 		check.Same(t, "stock", d.parts(t, sale.ID), []int64{0, 1, 0, 0})
 	})
 }
+
+// Those who waited in a line have heard at its end that they lost, so nothing may be sold after it.
+func TestMayChange(t *testing.T) {
+	now := time.UnixMilli(1_800_000_000_000)
+	sale := func(lined model.Lined, status model.SaleStatus, ends time.Duration) (o model.Offer) {
+		o.Status, o.StartsAt, o.EndsAt = status, now.Add(-time.Hour), now.Add(ends)
+		o.Stock.Quota, o.Stock.Available, o.Stock.Lined = 5, 5, lined
+		return o
+	}
+	longer := func(o *model.Offer) { o.EndsAt = now.Add(time.Hour) }
+	more := func(o *model.Offer) { o.Stock.Quota++ }
+	texts := func(o *model.Offer) { o.Title = "new" }
+	type test struct {
+		before model.Offer
+		change func(*model.Offer)
+		want   model.Verdict
+	}
+	check.Each(t, map[string]test{
+		"a line that is over, longer":        {sale(model.InLine, model.SaleLive, -time.Minute), longer, model.Ended},
+		"a line that is over, more units":    {sale(model.InLine, model.SaleLive, -time.Minute), more, model.Ended},
+		"a line that is over, another title": {sale(model.InLine, model.SaleLive, -time.Minute), texts, model.Accepted},
+		"a line that goes on, longer":        {sale(model.InLine, model.SaleLive, time.Minute), longer, model.Accepted},
+		"a line that goes on, more units":    {sale(model.InLine, model.SaleLive, time.Minute), more, model.Accepted},
+		"a rush that is over, longer":        {sale(model.Unlined, model.SaleLive, -time.Minute), longer, model.Accepted},
+		"a rush that is over, more units":    {sale(model.Unlined, model.SaleLive, -time.Minute), more, model.Accepted},
+		"a rush that was closed, longer":     {sale(model.Unlined, model.SaleClosed, time.Minute), longer, model.Accepted},
+		"a rush that was closed, more units": {sale(model.Unlined, model.SaleClosed, time.Minute), more, model.Ended},
+	}, func(t *testing.T, tc test) {
+		after := tc.before
+		tc.change(&after)
+		check.Same(t, "the verdict", mayChange(tc.before, after, now), tc.want)
+	})
+}
