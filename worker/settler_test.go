@@ -34,6 +34,21 @@ func TestNaturalBatches(t *testing.T) {
 	})
 }
 
+// A settle counts as under way until its batch ends or is late: what waits at the gate then need not wait for it.
+func TestBusy(t *testing.T) {
+	for _, long := range []time.Duration{writerPatience / 10, 2 * writerPatience} {
+		testSettler(t, func(t *testing.T, s *settling) {
+			s.ledger.before = func(string, []model.Entry) error { time.Sleep(long); return nil } // of the bubble's clock
+			check.Same(t, "busy without entries", s.Busy(), false)
+			s.admit(entry(saleA, 1, "here"))
+			pass(min(long, writerPatience) - time.Millisecond)
+			check.Same(t, "busy while a batch is under way", s.Busy(), true)
+			pass(time.Millisecond)
+			check.Same(t, "busy after that", s.Busy(), false)
+		})
+	}
+}
+
 func TestBatchesAreBounded(t *testing.T) {
 	testSettler(t, func(t *testing.T, s *settling) {
 		s.admit(entries(2*settleBatch + 10)...)

@@ -47,7 +47,7 @@ type run struct {
 // is the control of each load, and nothing is written.
 func TestBench(t *testing.T) {
 	selected := regexp.MustCompile(os.Getenv("BENCH_ROWS"))
-	b := &run{setting(t, "BENCH_ROUNDS"), setting(t, "BENCH_SECONDS"), filepath.Join(t.TempDir(), "control"), os.Getenv("BENCH_BESIDE")}
+	b := &run{setting(t, "BENCH_ROUNDS", 5), setting(t, "BENCH_SECONDS", 5), filepath.Join(t.TempDir(), "control"), os.Getenv("BENCH_BESIDE")}
 	output(t, "go", "build", "-o", b.control, "./control")
 	report := &Report{StartedAt: time.Now(), Machine: lab.ThisMachine(), Settings: b.settings(t)}
 	for _, row := range rows() {
@@ -79,9 +79,9 @@ func TestBench(t *testing.T) {
 	}
 }
 
-func setting(t *testing.T, name string) int {
+func setting(t *testing.T, name string, otherwise int) int {
 	t.Helper()
-	n, err := strconv.Atoi(cmp.Or(os.Getenv(name), "5"))
+	n, err := strconv.Atoi(cmp.Or(os.Getenv(name), strconv.Itoa(otherwise)))
 	if err != nil || n < 1 {
 		t.Fatalf("%s: want a number from 1, not %q", name, os.Getenv(name))
 	}

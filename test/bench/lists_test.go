@@ -22,35 +22,7 @@ const manyOrders = 1_000_000
 func lists(t *testing.T, _ *run, r *Result) {
 	e := start(t, r, false)
 	sale := e.sale(1, 1)
-	const insert = `INSERT INTO %[1]s.orders (id, sale_id, user_id, quantity, amount_cents, currency, status, source, epoch,
-		idempotency_key, created_at_ms, expires_at_ms)
-		SELECT CONCAT('%[2]s', UPPER(MD5(seq))), '%[2]s', CONCAT('u', LPAD(seq %% 100000, 7, '0')), 1, 990, 'CNY',
-		IF(seq %% 99991 = 0, 'refunded', IF(seq %% 4 = 0, 'paid', 'pending')), 'stream', 1, MD5(seq), %[3]d + seq, %[4]d
-		FROM %[1]s.seq_%[5]d_to_%[6]d`
-	const atOnce = 50_000
-	now := time.Now()
-	database := e.schema()
-	for from := 1; from <= manyOrders; from += atOnce {
-		_, err := e.root.ExecContext(t.Context(), fmt.Sprintf(insert, database, sale, now.Add(-time.Hour).UnixMilli(),
-			now.Add(validity).UnixMilli(), from, from+atOnce-1))
-		check.NoError(t, err)
-	}
-	get := func(path, token string) (body []byte, took time.Duration) {
-		t.Helper()
-		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, e.url+path, nil)
-		check.NoError(t, err)
-		request.Header.Set("Authorization", "Bearer "+token)
-		begun := time.Now()
-		answer, err := http.DefaultClient.Do(request)
-		check.NoError(t, err)
-		body, err = io.ReadAll(answer.Body)
-		took = time.Since(begun)
-		check.NoError(t, err, answer.Body.Close())
-		if answer.StatusCode != http.StatusOK {
-			t.Fatalf("GET %s: %s, %s", path, answer.Status, body)
-		}
-		return body, took
-	}
+	e.insertOrders(sale, "IF(seq % 99991 = 0, 'refunded', IF(seq % 4 = 0, 'paid', 'pending'))", 1, manyOrders, manyOrders/10)
 	ofSale := "/api/v1/admin/sales/" + sale + "/orders"
 	old := "&cursor=" + base64.RawURLEncoding.EncodeToString(fmt.Append(nil, manyOrders/2))
 	operator, slowest := e.Operator(e.url), 0.0
@@ -67,7 +39,7 @@ func lists(t *testing.T, _ *run, r *Result) {
 	} {
 		var times []float64
 		for range 21 {
-			body, took := get(page.path, page.token)
+			body, took := e.get(page.path, page.token)
 			if rows := bytes.Count(body, []byte(`"status":`)); rows != page.rows {
 				t.Fatalf("%s: %d rows, want %d", page.what, rows, page.rows)
 			}
@@ -78,7 +50,7 @@ func lists(t *testing.T, _ *run, r *Result) {
 	}
 	r.most(slowest, 20, "ms a page")
 	for range 3 {
-		body, took := get(ofSale+".csv", operator)
+		body, took := e.get(ofSale+".csv", operator)
 		if rows := bytes.Count(body, []byte("\n")) - 1; rows != manyOrders {
 			t.Fatalf("the export has %d rows", rows)
 		}
@@ -86,4 +58,39 @@ func lists(t *testing.T, _ *run, r *Result) {
 	}
 	r.Unit = "rows/s of CSV"
 	r.least(spreadOf(r.Values).median, 100_000, r.Unit)
+}
+
+// insertOrders writes orders of so many users straight into the table, with the numbers seq between two bounds. status is the SQL
+// of an order's status. The ids of neighbours are far apart, as those of orders are.
+func (e *engine) insertOrders(sale, status string, from, to, users int) {
+	e.t.Helper()
+	const insert = `INSERT INTO %[1]s.orders (id, sale_id, user_id, quantity, amount_cents, currency, status, source, epoch,
+		idempotency_key, created_at_ms, expires_at_ms)
+		SELECT CONCAT('%[2]s', UPPER(MD5(seq))), '%[2]s', CONCAT('u', LPAD(seq %% %[3]d, 7, '0')), 1, 990, 'CNY',
+		%[4]s, 'stream', 1, MD5(seq), %[5]d + seq, %[6]d
+		FROM %[1]s.seq_%[7]d_to_%[8]d`
+	const atOnce = 50_000
+	for now := time.Now(); from <= to; from += atOnce {
+		_, err := e.root.ExecContext(e.t.Context(), fmt.Sprintf(insert, e.schema(), sale, users, status, now.Add(-time.Hour).UnixMilli(),
+			now.Add(validity).UnixMilli(), from, min(to, from+atOnce-1)))
+		check.NoError(e.t, err)
+	}
+}
+
+// get sends a GET, which must succeed, and returns the body and how long the answer took.
+func (e *engine) get(path, token string) (body []byte, took time.Duration) {
+	e.t.Helper()
+	request, err := http.NewRequestWithContext(e.t.Context(), http.MethodGet, e.url+path, nil)
+	check.NoError(e.t, err)
+	request.Header.Set("Authorization", "Bearer "+token)
+	begun := time.Now()
+	answer, err := http.DefaultClient.Do(request)
+	check.NoError(e.t, err)
+	body, err = io.ReadAll(answer.Body)
+	took = time.Since(begun)
+	check.NoError(e.t, err, answer.Body.Close())
+	if answer.StatusCode != http.StatusOK {
+		e.t.Fatalf("GET %s: %s, %s", path, answer.Status, body)
+	}
+	return body, took
 }

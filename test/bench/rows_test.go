@@ -61,6 +61,7 @@ func rows() []row {
 		{"parts alone", partsAlone(false)},
 		{"parts alone, embedded", partsAlone(true)},
 		{"a million orders", lists},
+		{"a long sale: 5 million orders", longSale},
 		{"lab", inTheLab},
 		{"rehearsal", rehearsed},
 		{"path", load{method: "POST", route: "/api/v1/sales/:sale/path"}.measure},

@@ -64,7 +64,7 @@ func (r row) name() string { return fmt.Sprintf("%02d %s", r.number, r.fault) }
 // rows returns all rows in the order of their numbers. Several rows may share a number.
 func rows() []row {
 	list := slices.Concat(redisRows, databaseRows, crashRows, moneyRows, limitRows, attackRows, doorRows, linearRows,
-		marathonRows, neighbourRows, failoverRows, endRows, sizeRows, repeatRows, marketRows, outsideRows, providerRows, lineRows, clusterRows, campaignRows, refundRows, asleepRows, lockedRows)
+		marathonRows, neighbourRows, failoverRows, endRows, sizeRows, repeatRows, marketRows, outsideRows, providerRows, lineRows, clusterRows, campaignRows, refundRows, asleepRows, lockedRows, gatherRows)
 	slices.SortStableFunc(list, func(a, b row) int { return a.number - b.number })
 	return list
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"flashsale/gate"
@@ -30,6 +31,7 @@ type instance struct {
 	gone  chan struct{} // closed when the instance is killed
 	dead  bool          // guarded by turns.mu
 
+	gathers  atomic.Bool      // attempts have gathered at the gate since the last call that settles
 	desks    map[string]*desk // by sale
 	strategy strategy.Strategy
 	settler  *worker.Settler
@@ -172,8 +174,14 @@ func (f front) Add(entries []model.Entry) {
 	i.s.ask(i.name+" settle "+listed(entries, func(e model.Entry) string { return i.s.name(e.ID) }), func() { i.settler.Add(entries) })
 }
 
-// Busy is false, so that no attempt waits for the clock.
-func (front) Busy() bool { return false }
+// Busy is asked when the gate may wait for more attempts, and it waits if the answer is true.
+func (f front) Busy() bool {
+	busy := f.i.settler.Busy()
+	if busy {
+		f.i.gathers.Store(true)
+	}
+	return busy
+}
 
 // running returns the names of the instances that run.
 func (s *sim) running() (names []string) {

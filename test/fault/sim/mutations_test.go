@@ -36,8 +36,8 @@ func TestMutations(t *testing.T) {
 		symptom string
 		first   uint64
 	}{
-		noCondition: {"the stock of", 42}, noID: {"two orders under one key", 18},
-		noLimit: {"and may have", 123}, beforeCommit: {"was told that there is an order", 0},
+		noCondition: {"the stock of", 42}, noID: {"two orders under one key", 52},
+		noLimit: {"and may have", 128}, beforeCommit: {"was told that there is an order", 0},
 	} {
 		t.Run(string(m), func(t *testing.T) {
 			t.Parallel()

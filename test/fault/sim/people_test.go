@@ -89,15 +89,19 @@ type buyer struct {
 }
 
 // gather starts the buyers and the operator. Some buyers are the same user as the one before, with the same keys or
-// others.
+// others. In every third world all come within a moment, so that attempts come while others are settled.
 func (s *sim) gather() {
 	rng := rand.New(rand.NewPCG(s.seed, 2))
+	within := s.plan.span * 2 / 3
+	if s.seed%3 == 0 {
+		within = 50 * time.Millisecond
+	}
 	var last *buyer
 	for n := range s.plan.crowd {
 		b := &buyer{
 			s: s, name: fmt.Sprintf("b%02d", n), user: fmt.Sprintf("u%02d", n), sale: s.sales[rng.IntN(len(s.sales))],
 			rng: rand.New(rand.NewPCG(s.seed, uint64(100+n))), keys: []string{"k1", "k2"}, async: rng.IntN(4) == 0,
-			delay: time.Duration(rng.Int64N(int64(s.plan.span) * 2 / 3)),
+			delay: time.Duration(rng.Int64N(int64(within))),
 		}
 		if last != nil && rng.IntN(4) == 0 {
 			b.user, b.sale = last.user, last.sale

@@ -178,8 +178,11 @@ func (s *sim) step() {
 
 // decide draws the fate of a call and carries it out.
 func (s *sim) decide(c *call) {
-	fate := s.fate(c)
-	s.note("%s: %s", c.label, fate)
+	fate, gathering := s.fate(c), ""
+	if c.store == inDatabase && strings.Contains(c.label, " settler: settle ") && c.from.gathers.Swap(false) {
+		gathering = whileGathering
+	}
+	s.note("%s: %s%s", c.label, fate, gathering)
 	if fate == hangs {
 		c.stuck = true
 		return
@@ -240,6 +243,9 @@ const (
 	odd     fate = "refused by the store"
 	drops   fate = "never arrives"
 )
+
+// whileGathering follows, in the trace, the fate of a settle if the gate has waited for more attempts while it was under way.
+const whileGathering = ", while attempts gather"
 
 // fate draws the fate of a call. When the faults are over, every call happens.
 func (s *sim) fate(c *call) fate {

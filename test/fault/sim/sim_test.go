@@ -57,7 +57,8 @@ func number(t *testing.T, name string) (n uint64, set bool) {
 	return n, true
 }
 
-// TestSeeds runs the worlds of many seeds, several at once.
+// TestSeeds runs the worlds of many seeds, several at once. In some of them attempts gather at the gate while a settle is under way
+// that succeeds, fails, loses its answer or hangs.
 func TestSeeds(t *testing.T) {
 	if seed, one := number(t, "SEED"); one {
 		trace, err := simulate(t, seed, sound)
@@ -72,11 +73,24 @@ func TestSeeds(t *testing.T) {
 		last = seeds
 	}
 	var next atomic.Uint64
+	gathered := map[fate]*atomic.Int64{happens: {}, fails: {}, loses: {}, hangs: {}}
+	t.Cleanup(func() { // after the lines below
+		for f, n := range gathered {
+			t.Logf("%s%s: %d settles", f, whileGathering, n.Load())
+			if n.Load() == 0 && last >= seeds {
+				t.Errorf("no settle %s%s", f, whileGathering)
+			}
+		}
+	})
 	for n := range runtime.GOMAXPROCS(0) {
 		t.Run(fmt.Sprint("line ", n), func(t *testing.T) {
 			t.Parallel()
 			for seed := next.Add(1); seed <= last; seed = next.Add(1) {
-				if _, err := simulate(t, seed, sound); err != nil {
+				trace, err := simulate(t, seed, sound)
+				for f, n := range gathered {
+					n.Add(int64(strings.Count(strings.Join(trace, "\n")+"\n", ": "+string(f)+whileGathering+"\n")))
+				}
+				if err != nil {
 					t.Errorf("seed %d: %v\nagain, with all that happened: SEED=%d go test -C test/fault -run TestSeeds ./sim", seed, err, seed)
 				}
 			}
