@@ -53,8 +53,8 @@ type Assets struct {
 // the lab has several.
 var NewAssets = sync.OnceValues(func() (*Assets, error) {
 	sources := map[string][]byte{}
-	for folder, module := range map[string]string{shopWords: "words.js", consoleWords: "console-words.js"} {
-		words, err := wordsModule(folder)
+	for module := range wordModules {
+		words, err := wordsModule(module)
 		if err != nil {
 			return nil, err
 		}
