@@ -24,15 +24,12 @@ const (
 	consoleWords = "words/console"
 )
 
-// wordModules are the modules with words: the texts of a folder whose keys match.
-var wordModules = map[string]struct {
-	folder string
-	keys   *regexp.Regexp
-}{
-	"words.js": {shopWords, regexp.MustCompile("")}, "console-words.js": {consoleWords, regexp.MustCompile("")},
-	"embed-words.js": {shopWords, regexp.MustCompile(`^((ended|ends|holding|offline|pay|refused|starts|state|units|yours)(_.*)?|` +
+// wordModules are the modules with words. Each has the texts of a folder whose keys match an expression.
+var wordModules = map[string]struct{ folder, keys string }{
+	"words.js": {shopWords, ""}, "console-words.js": {consoleWords, ""},
+	"embed-words.js": {shopWords, `^((holding|offline|pay|refused|starts|state|units|yours)(_.*)?|` +
 		`(back|buy|connection|enter|paused|sold_out)_(broken|draw|line|list|more|to_sale|wait)|` +
-		`ask_again|back|buy|connecting|days|instead_of|left|limit|live|no_answer|quantity|see_orders|started)$`)},
+		`ask_again|back|buy|connecting|days|ended_at|ends_in|instead_of|left|limit|live|no_answer|quantity|see_orders|started)$`},
 }
 
 // symbols are written before an amount. A currency without a symbol has its code after the amount.
@@ -90,18 +87,12 @@ func wordsModule(name string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	keys := regexp.MustCompile(wordModules[name].keys)
 	for _, texts := range all {
-		maps.DeleteFunc(texts, func(key, _ string) bool { return !wordModules[name].keys.MatchString(key) })
+		maps.DeleteFunc(texts, func(key, _ string) bool { return !keys.MatchString(key) })
 	}
-	texts, err := json.Marshal(all)
-	if err != nil {
-		return nil, err
-	}
-	signs, err := json.Marshal(symbols)
-	if err != nil {
-		return nil, err
-	}
-	return fmt.Appendf(nil, "import { learn } from \"./i18n.js\";\nlearn(%s, %s);\n", texts, signs), nil
+	texts, err := json.Marshal([]any{all, symbols})
+	return fmt.Appendf(nil, "import { learn } from \"./i18n.js\";\nlearn(...%s);\n", texts), err
 }
 
 // money writes an amount, as i18n.js does.
