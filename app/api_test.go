@@ -193,7 +193,7 @@ func everyRoute(t *pace.Trial) {
 	operator.get(desk + "/orders.csv")
 	for _, file := range []string{
 		teapot.ShortURL + "/qr.svg", "/api", "/openapi.yaml", "/openapi.json", "/robots.txt",
-		"/favicon.ico",
+		"/favicon.ico", "/embed.js",
 	} {
 		s.anyone().get(file)
 	}

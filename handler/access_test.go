@@ -36,7 +36,7 @@ var access = map[model.Role][]string{
 		"GET /api/v1/sales/:sale/events", "GET /api/v1/sales/:sale/line", "POST /api/v1/sessions", "POST /api/v1/sessions/code",
 		"GET /api/v1/time", "POST /api/v1/users", "GET /assets/:name", "GET /campaigns/:campaign", "GET /console",
 		"GET /console/campaigns/:campaign", "GET /console/endpoints", "GET /console/lab", "GET /console/payments",
-		"GET /console/sales/:sale", "GET /console/staff", "GET /favicon.ico", "GET /healthz", "GET /lab/reports/:report",
+		"GET /console/sales/:sale", "GET /console/staff", "GET /embed.js", "GET /favicon.ico", "GET /healthz", "GET /lab/reports/:report",
 		"GET /login", "GET /openapi.json", "GET /openapi.yaml", "GET /orders", "GET /pay/:payment", "POST /pay/:payment",
 		"GET /readyz", "GET /robots.txt", "GET /s/:code", "GET /s/:code/qr.svg", "GET /sales/:sale",
 	},

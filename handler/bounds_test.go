@@ -43,7 +43,7 @@ const (
 // routes that cost most are also limited at nginx.
 func TestAnonymousRoutesAreDecided(t *testing.T) {
 	decided := map[string]cost{
-		"GET /healthz": inMemory, "GET /readyz": allStores, "GET /assets/:name": inMemory,
+		"GET /healthz": inMemory, "GET /readyz": allStores, "GET /assets/:name": inMemory, "GET /embed.js": inMemory,
 		"GET /console": inMemory, "GET /console/sales/:sale": inMemory, "GET /console/campaigns/:campaign": inMemory, "GET /console/payments": inMemory,
 		"GET /console/endpoints": inMemory, "GET /console/staff": inMemory, "GET /console/lab": inMemory,
 		"POST /api/v1/payments/callback": signature, "POST /api/v1/payments/notices": signature, "GET /.well-known/jwks.json": inMemory,

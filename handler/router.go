@@ -93,7 +93,7 @@ func Router(a *API) (http.Handler, error) {
 	all.GET("/readyz", a.Health.ready())
 	all.GET("/assets/:name", gin.WrapH(a.Assets))
 	for _, path := range []string{
-		"/console", "/console/sales/:sale", "/console/campaigns/:campaign", "/console/payments", "/console/endpoints", "/console/staff", "/console/lab",
+		"/embed.js", "/console", "/console/sales/:sale", "/console/campaigns/:campaign", "/console/payments", "/console/endpoints", "/console/staff", "/console/lab",
 	} {
 		all.GET(path, a.Pages.always())
 	}

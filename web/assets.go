@@ -28,6 +28,7 @@ const (
 	forever = "public, max-age=31536000, immutable"
 	// assetPolicy is for an asset that a browser shows on its own, such as a picture.
 	assetPolicy = "default-src 'none'"
+	anyOrigin   = "Access-Control-Allow-Origin" // "*" lets pages of shops load the element of embed.js
 )
 
 // contentTypes are the content types of the assets. The system's own table differs from machine to machine.
@@ -53,8 +54,8 @@ type Assets struct {
 // the lab has several.
 var NewAssets = sync.OnceValues(func() (*Assets, error) {
 	sources := map[string][]byte{}
-	for folder, module := range map[string]string{shopWords: "words.js", consoleWords: "console-words.js"} {
-		words, err := wordsModule(folder)
+	for module := range wordModules {
+		words, err := wordsModule(module)
 		if err != nil {
 			return nil, err
 		}
@@ -119,7 +120,7 @@ func (a *Assets) add(sources map[string][]byte, name string, within []string) er
 	a.bodies[name] = body
 	a.names[name] = strings.TrimSuffix(name, extension) + "." + hex.EncodeToString(hash[:hashBytes]) + extension
 	a.served[a.names[name]] = prepared.New(http.StatusOK, http.Header{
-		"Content-Type": {contentType}, "Cache-Control": {forever}, "Content-Security-Policy": {assetPolicy},
+		"Content-Type": {contentType}, "Cache-Control": {forever}, "Content-Security-Policy": {assetPolicy}, anyOrigin: {"*"},
 	}, body)
 	return nil
 }
@@ -131,6 +132,14 @@ func (a *Assets) URL(name string) (string, error) {
 		return "", fmt.Errorf("there is no asset %s", name)
 	}
 	return assetsPath + served, nil
+}
+
+// loader returns a module that loads another with all that it needs at once, and that has the same address in every version.
+func (a *Assets) loader(name string) (module []byte) {
+	for _, needed := range append(slices.Clone(a.needs[name]), name) {
+		module = fmt.Appendf(module, "import \".%s%s\";\n", assetsPath, a.names[needed])
+	}
+	return module
 }
 
 // ServeHTTP answers with an asset, with 304 if the client has the asset, or with 404 if there is none of that name.

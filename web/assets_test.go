@@ -49,6 +49,7 @@ func TestAssetsAreServed(t *testing.T) {
 			wantHeader(t, w, http.StatusOK, map[string]string{
 				"Content-Type": contentType, "Content-Encoding": encoding, "Vary": "Accept-Encoding",
 				"Cache-Control": "public, max-age=31536000, immutable", "Content-Security-Policy": "default-src 'none'",
+				"Access-Control-Allow-Origin": "*",
 			})
 			if encoding == "" {
 				check.Same(t, name, w.Body.String(), string(a.bodies[name]))
@@ -91,6 +92,32 @@ func TestAssetsReferToServedNames(t *testing.T) {
 	check.Same(t, "an asset refers to another", references > 0, true)
 	if needs := a.needs["sale.js"]; !slices.Contains(needs, "words.js") || !slices.Contains(needs, "purchase.js") || slices.Contains(needs, "sale.js") {
 		t.Errorf("sale.js needs %q", needs)
+	}
+}
+
+// A page of any origin loads the element for shops by /embed.js, with all its modules at once. It is light.
+func TestEmbedIsServed(t *testing.T) {
+	const light = 30 << 10 // compressed, as browsers get it
+	a := check.Must(NewAssets())
+	loader := ask(t, pagesOf(t), "/embed.js")
+	wantHeader(t, loader, http.StatusOK, map[string]string{
+		"Content-Type": "text/javascript; charset=utf-8", "Cache-Control": pageMaxAge, "Access-Control-Allow-Origin": "*",
+	})
+	size, loaded := loader.Body.Len(), []string{}
+	for line := range strings.Lines(loader.Body.String()) {
+		url, _ := strings.CutPrefix(strings.TrimSuffix(line, "\";\n"), `import ".`)
+		module := ask(t, a, url, "Accept-Encoding", "gzip")
+		wantHeader(t, module, http.StatusOK, map[string]string{"Content-Encoding": "gzip", "Access-Control-Allow-Origin": "*"})
+		size += module.Body.Len()
+		loaded = append(loaded, url)
+	}
+	for _, name := range append(slices.Clone(a.needs["embed.js"]), "embed.js") {
+		check.Same(t, name+" is loaded", slices.Contains(loaded, check.Must(a.URL(name))), true)
+	}
+	check.Same(t, "the page's own words are loaded", slices.Contains(a.needs["embed.js"], "words.js"), false)
+	t.Logf("%d bytes in %d modules", size, len(loaded))
+	if size > light {
+		t.Errorf("%d bytes, at most %d", size, light)
 	}
 }
 

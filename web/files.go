@@ -35,7 +35,9 @@ func filesOf(assets *Assets) map[string]*prepared.Answer {
 		header := http.Header{"Content-Type": {contentType}, "Content-Security-Policy": {filePolicy}, "Cache-Control": {maxAge}}
 		return prepared.Plain(http.StatusOK, header, body)
 	}
+	embed := http.Header{"Content-Type": {contentTypes[".js"]}, "Content-Security-Policy": {filePolicy}, "Cache-Control": {pageMaxAge}, anyOrigin: {"*"}}
 	return map[string]*prepared.Answer{
+		"/embed.js":     prepared.Plain(http.StatusOK, embed, assets.loader("embed.js")),
 		"/robots.txt":   file(contentTypes[".txt"], fileMaxAge, robots),
 		"/favicon.ico":  file(contentTypes[".svg"], fileMaxAge, assets.bodies["mark.svg"]),
 		"/openapi.yaml": file("application/yaml", pageMaxAge, openAPI),

@@ -7,6 +7,7 @@ import (
 	"html/template"
 	"maps"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +23,14 @@ const (
 	shopWords    = "words/shop"
 	consoleWords = "words/console"
 )
+
+// wordModules are the modules with words. Each has the texts of a folder whose keys match an expression.
+var wordModules = map[string]struct{ folder, keys string }{
+	"words.js": {shopWords, ""}, "console-words.js": {consoleWords, ""},
+	"embed-words.js": {shopWords, `^((holding|offline|pay|refused|starts|state|units|yours)(_.*)?|` +
+		`(back|buy|connection|enter|paused|sold_out)_(broken|draw|line|list|more|to_sale|wait)|` +
+		`ask_again|back|buy|connecting|days|ended_at|ends_in|instead_of|left|limit|live|no_answer|quantity|see_orders|started)$`},
+}
 
 // symbols are written before an amount. A currency without a symbol has its code after the amount.
 var symbols = map[string]string{"CNY": "¥", "EUR": "€", "GBP": "£", "USD": "$"}
@@ -72,21 +81,18 @@ func (w words) say(key string, values ...any) (template.HTML, error) {
 	return template.HTML(b.String()), nil //nolint:gosec // escaped above
 }
 
-// wordsModule returns a JavaScript module with a folder's words and the symbols of currencies.
-func wordsModule(folder string) ([]byte, error) {
-	all, err := readWords(folder)
+// wordsModule returns one of wordModules, which also has the symbols of currencies.
+func wordsModule(name string) ([]byte, error) {
+	all, err := readWords(wordModules[name].folder)
 	if err != nil {
 		return nil, err
 	}
-	texts, err := json.Marshal(all)
-	if err != nil {
-		return nil, err
+	keys := regexp.MustCompile(wordModules[name].keys)
+	for _, texts := range all {
+		maps.DeleteFunc(texts, func(key, _ string) bool { return !keys.MatchString(key) })
 	}
-	signs, err := json.Marshal(symbols)
-	if err != nil {
-		return nil, err
-	}
-	return fmt.Appendf(nil, "export const words = %s;\nexport const symbols = %s;\n", texts, signs), nil
+	texts, err := json.Marshal([]any{all, symbols})
+	return fmt.Appendf(nil, "import { learn } from \"./i18n.js\";\nlearn(...%s);\n", texts), err
 }
 
 // money writes an amount, as i18n.js does.

@@ -91,7 +91,7 @@ func TestWordsAreThoseOfThePages(t *testing.T) {
 func consoleFiles() func(name string) bool {
 	a := check.Must(NewAssets())
 	shop := []string{"base.css", "arrow.svg", "lang.js", "mark.svg", "picture.svg"}
-	for _, script := range []string{"sales.js", "line.js", "campaign.js", "orders.js", "login.js"} {
+	for _, script := range []string{"sales.js", "line.js", "campaign.js", "orders.js", "login.js", "embed.js"} {
 		shop = append(append(shop, script), a.needs[script]...)
 	}
 	return func(name string) bool {
@@ -99,6 +99,30 @@ func consoleFiles() func(name string) bool {
 			return strings.HasPrefix(name, "console")
 		}
 		return !slices.Contains(shop, name)
+	}
+}
+
+// The element for shops has the texts that its modules name, and no text that they don't.
+func TestWordsOfTheElement(t *testing.T) {
+	a := check.Must(NewAssets())
+	var b strings.Builder
+	for _, name := range append(slices.Clone(a.needs["embed.js"]), "embed.js") {
+		if name != "embed-words.js" {
+			b.Write(a.bodies[name])
+		}
+	}
+	source, has := b.String(), string(a.bodies["embed-words.js"])
+	computed := regexp.MustCompile(`^(state|yours|pay_within|enter|refused)_`) // by codes of the API
+	for key := range check.Must(readWords(shopWords))["en"] {
+		switch {
+		case strings.Contains(source, `["`+key+`"`) || regexp.MustCompile(`say\([^()]*"`+key+`"`).MatchString(source):
+			check.Same(t, "the element has "+key, strings.Contains(has, `"`+key+`":`), true)
+		case strings.Contains(has, `"`+key+`":`) && !computed.MatchString(key):
+			check.Same(t, "the element's "+key+" is named", strings.Contains(source, `"`+key+`"`) || strings.HasSuffix(key, "_wait"), true)
+		}
+	}
+	for _, key := range []string{"state_open", "yours_late_more", "pay_within_hours", "enter_list", "sold_out_wait", "paused_wait", "refused_sold_out"} {
+		check.Same(t, "the element has "+key, strings.Contains(has, `"`+key+`":`), true)
 	}
 }
 

@@ -3,9 +3,9 @@
 
 import { at, show } from "./dom.js";
 import { money, number, say } from "./i18n.js";
-import { change, joinCampaign, stateOf } from "./sale.js";
-import { unpaid } from "./order.js";
-import { passing } from "./store.js";
+import { orderOf } from "./order.js";
+import { change, joinCampaign } from "./sale.js";
+import { stateOf } from "./sale-words.js";
 import { priceOf, whole as sum } from "./whole.js";
 
 const list = at("variants");
@@ -70,7 +70,7 @@ function draw(sales, busy) {
     variant.dataset.state = state;
     find("input").checked = sale.id === id;
     // A sale that is sold out or has ended can be chosen only by a buyer who has an order there, to see the order.
-    find("input").disabled = over && sale.id !== id && !passing.read(`order ${sale.id}`) && !unpaid().some((order) => order.sale_id === sale.id);
+    find("input").disabled = over && sale.id !== id && !orderOf(sale.id);
     find(".price").textContent = money(sale.price_cents, sale.currency);
     show(find(".price"), !alike);
     say(find(".left"), over || state === "paused" ? `state_${state}` : "some_left", { left: number(sale.available) });

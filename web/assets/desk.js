@@ -4,11 +4,9 @@ import "./page.js";
 import { enter } from "./account.js";
 import { changed, pause, session } from "./api.js";
 import { now } from "./clock.js";
-import { words } from "./console-words.js";
+import "./console-words.js";
 import { at, show } from "./dom.js";
-import { dateTime, hush, knows, learn, locale, number, reason, say } from "./i18n.js";
-
-learn(words);
+import { dateTime, hush, knows, locale, number, reason, say } from "./i18n.js";
 
 const staff = ["viewer", "support", "operator"];
 

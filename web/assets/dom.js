@@ -1,8 +1,21 @@
 // Small functions for elements that all pages use.
 
+// mostChoices bounds a list of quantities.
+const mostChoices = 99;
+
 export const at = (id) => document.getElementById(id);
 
 export const show = (element, yes) => { element.hidden = !yes; };
+
+// fill gives a list the quantities from 1 to n, and keeps the one that is chosen.
+export function fill({ options }, n) {
+  while (options.length > Math.min(n, mostChoices)) {
+    options.remove(options.length - 1);
+  }
+  while (options.length < Math.min(n, mostChoices)) {
+    options.add(new Option(options.length + 1));
+  }
+}
 
 // enable enables or disables a button. A disabled button keeps the focus, and still gets clicks: each listener has to
 // check enabled().

@@ -1,12 +1,15 @@
 // Words, amounts and times in the language of the page. The words are in web/words, one file for each language. The
 // server writes the same words into the pages.
 
-import { symbols, words } from "./words.js";
+const words = {};
+const symbols = {};
 
-// learn adds words to those that all pages have.
-export function learn(more) {
+// learn adds words in each language, and the symbols of currencies. The modules of words call it, so each page imports those that
+// it needs.
+export function learn(more, signs) {
+  Object.assign(symbols, signs);
   for (const [name, texts] of Object.entries(more)) {
-    Object.assign(words[name], texts);
+    words[name] = { ...words[name], ...texts };
   }
 }
 
@@ -14,7 +17,11 @@ export function learn(more) {
 // in another language.
 const values = new WeakMap();
 
-export const language = () => document.documentElement.lang;
+// language is the language of the page or, on a page of a shop in a language that has no words here, English.
+export function language() {
+  const [tag] = document.documentElement.lang.split("-");
+  return tag in words ? tag : "en";
+}
 
 // setLanguage switches the page to a language. The choice is stored as plain text, for lang.js.
 export function setLanguage(to) {

@@ -10,6 +10,7 @@ import { dateTime, duration, hush, number, reason, say } from "./i18n.js";
 import { isFleeting, patience } from "./purchase.js";
 import { commitmentOf, rank, seedOf, verifyInclusion } from "./ranks.js";
 import { join, redraw } from "./sale.js";
+import { isLined, kindOf } from "./sale-words.js";
 import { lasting } from "./store.js";
 import { solve } from "./work.js";
 
@@ -55,14 +56,14 @@ let working = false; // the work for an entry is being done
 let busy = false; // an entry is being made or looked for
 
 const called = () => mine?.state === "called";
-const kind = () => (sale.mode === "rush" ? "list" : sale.mode);
+const kind = () => kindOf(sale);
 const started = () => now() >= Date.parse(sale.starts_at);
 
 // form returns what the page offers in place of the purchase: {hidden}, or the button as {word, places, enabled, busy}. It
 // returns null if the buyer may buy.
 function form(said, state) {
   sale = said;
-  lined ||= Boolean(sale.in_line || (sale.waiting_list && state === "sold_out"));
+  lined ||= isLined(sale, state);
   const opens = Date.parse(sale.entries_at ?? 0);
   if (!lined || called()) {
     return null;

@@ -1,10 +1,9 @@
-// The actions of a buyer on an order, for all pages that show orders, and what this browser knows of orders that are to be paid.
+// A buyer's orders: how they are read and paid, and what this browser knows of orders that are to be paid.
 
 import { call, session } from "./api.js";
 import { now } from "./clock.js";
-import { ask } from "./dialog.js";
 import { leave } from "./go.js";
-import { lasting } from "./store.js";
+import { lasting, passing } from "./store.js";
 
 export const payable = (order) => order.status === "pending" && now() < Date.parse(order.expires_at);
 
@@ -21,16 +20,16 @@ export function noted(order) {
   return order;
 }
 
+// remember stores which order of a sale this tab shows; null: none.
+export const remember = (saleID, orderID) => passing.write(`order ${saleID}`, orderID);
+
+// orderOf returns the id of the order of a sale that this tab shows or, if it shows none, of the newest that can be paid.
+export const orderOf = (saleID) => passing.read(`order ${saleID}`) ?? unpaid().findLast((order) => order.sale_id === saleID)?.id;
+
 export const reread = async (order) => noted((await call("GET", `/orders/${order.id}`)).data);
 
 // pay opens the page of the payment. It throws a Refusal if the order can't be paid.
 export async function pay(order) {
   const { data } = await call("POST", `/orders/${order.id}/payments`);
   leave(data.pay_url);
-}
-
-// cancel asks for a confirmation and returns the cancelled order, or null if the buyer keeps the order. It throws a Refusal if
-// the order can't be cancelled.
-export async function cancel(order) {
-  return (await ask()) ? noted((await call("DELETE", `/orders/${order.id}`)).data) : null;
 }

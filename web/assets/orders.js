@@ -4,10 +4,11 @@
 import "./page.js";
 import { enter } from "./account.js";
 import { call, changed, look, session } from "./api.js";
+import { cancel } from "./cancel.js";
 import { everySecond, now, sync } from "./clock.js";
 import { at, enable, enabled, show } from "./dom.js";
 import { dateTime, duration, hush, money, number, reason, say } from "./i18n.js";
-import { cancel, noted, pay, payable, reread } from "./order.js";
+import { noted, pay, payable, reread } from "./order.js";
 
 // atOnce is how many orders are fetched at a time.
 const atOnce = 20;

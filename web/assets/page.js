@@ -1,6 +1,7 @@
 // What every page has: the switch of the language, the account, the number of orders to pay, and a replacement for pictures that
 // can't be loaded.
 
+import "./words.js";
 import "./account.js";
 import { changed } from "./api.js";
 import { everySecond } from "./clock.js";

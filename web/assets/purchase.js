@@ -19,7 +19,7 @@ const fleeting = ["network", "rate_limited", "too_frequent", "unavailable", "int
 const punctual = 3000;
 
 // lifetime is how long, in milliseconds, a reload may continue an attempt. Later, the buyer may not remember the click.
-export const lifetime = 10 * 60_000;
+const lifetime = 10 * 60_000;
 
 // The hidden paths by sale and user, as {path, until}, and the requests for them.
 const paths = new Map();
@@ -53,6 +53,15 @@ const place = (saleID) => `attempt ${saleID}`;
 export function unanswered(saleID) {
   const kept = passing.read(place(saleID));
   return kept && kept.user === session()?.id && now() < kept.at + lifetime ? kept : null;
+}
+
+// wish stores what the buyer has clicked on, as {id, quantity}, since a log-in at the shop's issuer leaves the page; null: nothing.
+// wished returns it for the lifetime of an attempt.
+export const wish = (asked) => passing.write("wish", asked && { ...asked, at: now() });
+
+export function wished() {
+  const asked = passing.read("wish");
+  return asked && now() < asked.at + lifetime ? asked : null;
 }
 
 // begin stores an attempt before anything of it is sent.

@@ -1,18 +1,12 @@
 // This module draws the page of a sale from the data of sale.js.
 
 import { session } from "./api.js";
-import { now } from "./clock.js";
-import { at, enable, show } from "./dom.js";
-import { dateTime, duration, hush, money, number, say } from "./i18n.js";
+import { at, enable, fill, show } from "./dom.js";
+import { hush, number, say } from "./i18n.js";
 import { payable } from "./order.js";
-
-// mostChoices bounds the list of quantities.
-const mostChoices = 99;
+import { buttonOf, clockOf, leftOf, orderWords } from "./sale-words.js";
 
 const goodNews = ["started", "back", "cancelled"];
-
-const starts = (sale) => Date.parse(sale.starts_at);
-const ends = (sale) => Date.parse(sale.ends_at);
 
 // quantity returns the quantity that the buyer has chosen.
 export const quantity = (sale) => (sale.limit_per_user > 1 ? Number(at("quantity").value) : 1);
@@ -22,7 +16,7 @@ export function drawSale(view) {
   const { sale, state, stage, order } = view;
   at("stock").max = sale.quota;
   at("stock").value = sale.available;
-  say(at("left"), "left", { left: number(sale.available), quota: number(sale.quota) });
+  say(at("left"), ...leftOf(sale));
   at("state").dataset.state = state;
   say(at("state"), `state_${state}`);
   drawClock(sale, state);
@@ -37,14 +31,11 @@ export function drawSale(view) {
 }
 
 function drawClock(sale, state) {
-  if (state === "upcoming") {
-    say(at("clock"), "starts_at", { time: () => dateTime(starts(sale)) });
-  } else if (state === "ended" && now() < ends(sale)) {
-    hush(at("clock")); // the operator has closed the sale
-  } else if (state === "ended") {
-    say(at("clock"), "ended_at", { time: () => dateTime(ends(sale)) });
+  const words = clockOf(sale, state);
+  if (words) {
+    say(at("clock"), ...words);
   } else {
-    say(at("clock"), "ends_in", { time: () => duration(ends(sale) - now()) });
+    hush(at("clock"));
   }
 }
 
@@ -52,7 +43,9 @@ function drawClock(sale, state) {
 // many units the buyer's call or the campaign allows. limit has the words for the limit, if they are not those of a single sale.
 function drawForm({ sale, state, stage, told, cool, instead, most, limit }) {
   say(at("limit"), ...(limit ?? ["limit", { n: number(sale.limit_per_user) }]));
-  drawChoices(instead?.hidden ? 0 : most ?? sale.limit_per_user);
+  const choices = instead?.hidden ? 0 : most ?? sale.limit_per_user;
+  show(at("choice"), choices > 1);
+  fill(at("quantity"), choices);
   show(at("buy"), (!instead?.hidden || told) && (stage === "choose" || stage === "asking"));
   show(at("button"), !instead?.hidden);
   show(at("terms"), !instead?.hidden);
@@ -60,26 +53,11 @@ function drawForm({ sale, state, stage, told, cool, instead, most, limit }) {
   at("button").setAttribute("aria-busy", String(stage === "asking" || Boolean(instead?.busy)));
   if (instead?.word) {
     say(at("button"), instead.word, instead.places);
-  } else if (state === "upcoming") {
-    say(at("button"), "starts_in", { time: () => duration(starts(sale) - now()) });
-  } else if (state === "open") {
-    say(at("button"), "buy", { amount: money(sale.price_cents * quantity(sale), sale.currency) });
   } else {
-    say(at("button"), `state_${state}`);
+    say(at("button"), ...buttonOf(sale, state, quantity(sale)));
   }
   show(at("early"), state === "upcoming" && !instead);
   at("early").classList.toggle("away", session() !== null); // hidden, but it keeps its place: nothing moves
-}
-
-function drawChoices(most) {
-  const options = at("quantity").options;
-  show(at("choice"), most > 1);
-  while (options.length > Math.min(most, mostChoices)) {
-    options.remove(options.length - 1);
-  }
-  while (options.length < Math.min(most, mostChoices)) {
-    options.add(new Option(options.length + 1));
-  }
 }
 
 function drawNotice(told) {
@@ -92,19 +70,15 @@ function drawNotice(told) {
 }
 
 function drawOrder(sale, order) {
-  const late = order.status === "pending" && !payable(order);
-  const word = late ? "yours_late" : `yours_${order.status}`;
-  const expires = Date.parse(order.expires_at);
-  const amount = money(order.amount_cents, order.currency);
-  say(at("yours-title"), word, { time: () => dateTime(expires) });
-  say(at("yours-more"), `${word}_more`, { left: () => duration(expires - now()) });
-  const { variant } = sale;
-  say(at("yours-units"), variant ? "units_of" : "units", { variant, n: number(order.quantity), price: money(sale.price_cents, sale.currency) });
+  const { status, title, more, units, amount } = orderWords(order, sale);
+  say(at("yours-title"), ...title);
+  say(at("yours-more"), ...more);
+  say(at("yours-units"), ...units);
   at("yours-amount").textContent = amount;
   say(at("yours-pay"), "pay", { amount });
   show(at("yours-pay"), payable(order));
   show(at("yours-cancel"), payable(order));
-  say(at("yours-back"), order.status === "pending" && !late ? "buy_more" : "back_to_sale");
+  say(at("yours-back"), status === "pending" ? "buy_more" : "back_to_sale");
   show(at("yours-back"), !payable(order) || sale.limit_per_user > order.quantity);
-  at("yours").dataset.status = late ? "late" : order.status;
+  at("yours").dataset.status = status;
 }

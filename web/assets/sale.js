@@ -4,32 +4,17 @@
 import "./page.js";
 import { enter } from "./account.js";
 import { changed, look, pause, session } from "./api.js";
+import { cancel } from "./cancel.js";
 import { check, everySecond, now, sync } from "./clock.js";
 import { at, enable, enabled } from "./dom.js";
-import { hush, number, reason, say, wordOf } from "./i18n.js";
-import { cancel, noted, pay, payable, reread, unpaid } from "./order.js";
-import { begin, fetchPath, finish, isFleeting, lifetime, unanswered } from "./purchase.js";
+import { hush, reason, say, wordOf } from "./i18n.js";
+import { noted, orderOf, pay, payable, remember, reread } from "./order.js";
+import { calm, coolDown, freshAfter, jitter, lookAgain } from "./pace.js";
+import { begin, fetchPath, finish, isFleeting, unanswered, wish, wished } from "./purchase.js";
 import { drawSale, quantity } from "./sale-view.js";
+import { newsOf, refusalOf, stateOf } from "./sale-words.js";
 import { copies } from "./share.js";
 import { watch } from "./stock.js";
-import { passing } from "./store.js";
-
-// coolDown is how long the button is disabled after a click, in milliseconds.
-const coolDown = 1000;
-
-// jitter spreads the first requests of the buyers who wait for the start, in milliseconds.
-const jitter = 300;
-
-// calm is how long, in milliseconds, an answer may take before the page shows that it waits. Most answers are quicker,
-// so the page does not flicker.
-const calm = 250;
-
-// lookAgain is how often, in milliseconds, the page reads a sale whose stream is broken, and an order whose time to pay
-// is over.
-const lookAgain = 5000;
-
-// freshAfter is how long, in milliseconds, caches may show an old sale.
-const freshAfter = 1000;
 
 const source = at("sale").dataset.source; // the path of the sale, or of the campaign, in the API
 let id = at("sale").dataset.id; // of the sale; empty while no sale of a campaign is chosen
@@ -79,37 +64,26 @@ function choose() {
 
 const starts = () => Date.parse(sale.starts_at);
 
-// stateOf returns the state of a sale at this moment.
-export function stateOf({ state: said, available, starts_at: start, ends_at: end }) {
-  if (now() >= Date.parse(end)) {
-    return "ended";
-  }
-  if (said === "upcoming" && now() >= Date.parse(start)) {
-    return available > 0 ? "open" : "sold_out";
-  }
-  return said;
-}
-
 // turn sets the new state, and a notice about it for a buyer who waits.
 function turn(to) {
   const from = state;
   const before = told;
   state = to;
-  told = null;
+  told = newsOf(from, to, sale);
   if (to === "paused") {
-    told = ["paused_wait"];
-  } else if (line?.lined()) {
+    return;
+  }
+  if (line?.lined()) {
     told = before?.[0] === "cancelled" ? before : null; // line.js says the rest
-  } else if (to === "sold_out") {
-    told = [line ? "sold_out_list" : "sold_out_wait"];
+  } else if (to === "sold_out" && line) {
+    told = ["sold_out_list"];
   } else if (to === "open" && from === "upcoming") {
-    told = ["started"];
     if (session() && id) {
       pause(Math.random() * jitter).then(() => fetchPath(id)).catch(() => {}); // the click tries again
     }
   } else if (to === "open" && from === "sold_out") {
     // A buyer who has just cancelled an order keeps the notice of that: the units that are back may be those of that order.
-    told = before?.[0] === "cancelled" ? before : ["back", { left: number(sale.available) }];
+    told = before?.[0] === "cancelled" ? before : told;
     if (document.hidden) {
       document.title = `● ${document.title}`;
     }
@@ -179,14 +153,11 @@ async function refused(attempt, refusal) {
     say(at("hold-more"), "no_answer");
     move("stuck");
     return;
-  } else if (refusal.code === "sold_out" && sale.available > 0 && sale.available < attempt.quantity) {
-    told = ["refused_too_few", { left: number(sale.available) }];
-  } else if (refusal.code === "sold_out" && sale.campaign_id && line) {
-    told = ["choose_another"];
-  } else if (refusal.code === "sold_out" && line) {
-    told = ["sold_out_list"];
   } else {
-    told = [wordOf(refusal)];
+    told = refusalOf(refusal, sale, attempt.quantity);
+    if (line && told[0] === "refused_sold_out") {
+      told = [sale.campaign_id ? "choose_another" : "sold_out_list"];
+    }
   }
   move("choose");
 }
@@ -199,14 +170,14 @@ function keep(bought, stay = false) {
     return;
   }
   order = noted(bought);
-  passing.write(`order ${id}`, order.id);
+  remember(id, order.id);
   hush(at("yours-error"));
   move("yours", stay);
 }
 
 function leaveOrder(word) {
   order = null;
-  passing.remove(`order ${id}`);
+  remember(id, null);
   told = word ? [word] : null;
   move("choose");
 }
@@ -243,7 +214,7 @@ at("button").addEventListener("click", async () => {
     draw();
   }, coolDown);
   draw();
-  passing.write("wish", { id, quantity: quantity(sale), at: now() }); // a log-in at the shop's issuer leaves the page
+  wish({ id, quantity: quantity(sale) }); // a log-in at the shop's issuer leaves the page
   if (entering) {
     await line.enter(quantity(sale), (...words) => {
       told = words;
@@ -253,15 +224,15 @@ at("button").addEventListener("click", async () => {
   } else if (session() || await enter("why_buy")) {
     buy(unanswered(id) ?? begin(id, quantity(sale)));
   }
-  passing.remove("wish");
+  wish(null);
 });
 
 // goOn does what the buyer asked for before a log-in elsewhere.
 function goOn() {
-  const wish = passing.read("wish");
-  passing.remove("wish");
-  if (wish?.id === id && session() && stage === "choose" && now() < wish.at + lifetime) {
-    at("quantity").value = wish.quantity;
+  const asked = wished();
+  wish(null);
+  if (asked?.id === id && session() && stage === "choose") {
+    at("quantity").value = asked.quantity;
     at("button").click();
   }
 }
@@ -355,14 +326,12 @@ function stocks(list, time) {
   draw();
 }
 
-const unpaidHere = () => unpaid().findLast((one) => one.sale_id === id);
-
 // resume continues where the page was left, or where another tab is: with an attempt that has no answer, or with an order. If the focus is to stay,
 // an attempt is sent again only after the buyer's click.
 async function resume(stay = false) {
   const of = id;
   const attempt = unanswered(of);
-  const orderID = passing.read(`order ${of}`) ?? unpaidHere()?.id;
+  const orderID = orderOf(of);
   if (attempt && stay) {
     say(at("hold-more"), "no_answer");
     move("stuck", stay);
@@ -422,7 +391,7 @@ changed.addEventListener("session", () => {
   rereadOrder();
 });
 addEventListener("storage", () => {
-  if (stage === "choose" && unpaidHere()) {
+  if (stage === "choose" && orderOf(id)) {
     resume(true);
   }
 });

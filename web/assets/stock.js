@@ -2,7 +2,7 @@
 // stream again by itself. This module opens a stream again that the browser gives up, as after an error of the server, or that
 // is silent for too long.
 
-import { pause } from "./api.js";
+import { address, pause } from "./api.js";
 
 // silence is how long, in milliseconds, a stream may be silent before it is opened again. The server sends something
 // every 15 seconds.
@@ -16,17 +16,17 @@ const longestPause = 15_000;
 // watch calls a function of hear for each event of the stream of a sale or a campaign: stock({available, quota, state, now}),
 // line(state) with the public state of a sale's line, or stocks({sales, now}). It calls line("connecting", "live" or "broken")
 // when the connection changes. A hidden page has no stream, unless patient() says that the buyer waits for stock: a browser has
-// few connections for all its tabs.
-export function watch(path, { hear, line, patient }) {
+// few connections for all its tabs. If there is a signal, its abort ends the stream.
+export function watch(path, { hear, line, patient, signal }) {
   let source = null;
   let failures = 0;
   let timer = 0;
 
   function open() {
-    if (source) {
+    if (source || signal?.aborted) {
       return;
     }
-    const mine = new EventSource(`/api/v1${path}/events`);
+    const mine = new EventSource(address(`/api/v1${path}/events`));
     source = mine;
     mine.addEventListener("open", () => { // a stream that was opened again may send no event
       line("live");
@@ -79,7 +79,8 @@ export function watch(path, { hear, line, patient }) {
       close();
       line("connecting");
     }
-  });
+  }, { signal });
+  signal?.addEventListener("abort", close);
   line("connecting");
   open();
 }

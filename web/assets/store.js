@@ -3,6 +3,9 @@
 
 const memory = new Map();
 
+// prefix tells our keys from those of a shop on whose page this module runs.
+const prefix = new URL(import.meta.url).origin === location.origin ? "" : "flashsale ";
+
 // lasting keeps values until they are removed, passing at most until the tab is closed. Stored values survive a reload.
 export const lasting = area("localStorage");
 export const passing = area("sessionStorage");
@@ -15,7 +18,7 @@ function area(name) {
   return {
     read(key) {
       try {
-        return JSON.parse(window[name].getItem(key));
+        return JSON.parse(window[name].getItem(prefix + key));
       } catch {
         return memory.get(at(key)) ?? null;
       }
@@ -23,7 +26,7 @@ function area(name) {
     write(key, value) {
       memory.set(at(key), value);
       try {
-        window[name].setItem(key, JSON.stringify(value));
+        window[name].setItem(prefix + key, JSON.stringify(value));
       } catch {
         // memory has it
       }
@@ -31,7 +34,7 @@ function area(name) {
     remove(key) {
       memory.delete(at(key));
       try {
-        window[name].removeItem(key);
+        window[name].removeItem(prefix + key);
       } catch {
         // it was only in memory
       }
