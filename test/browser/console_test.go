@@ -435,6 +435,44 @@ func TestConsoleOlderNews(t *testing.T) {
 	}
 }
 
+// A copy of a sale begins with its values, at the next full hour if the sale has started. What was changed survives a reload. A
+// sale of a campaign has no copy of its own.
+func TestConsoleDuplicate(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	w := s.open(desktop, "/console/sales/"+s.sale(fields{"limit_per_user": 3, "parts": 2, "waiting_list": true}))
+	w.operate()
+	w.see("#line", "Live")
+	w.click("#duplicate")
+	w.see("#form-title", "New sale")
+	copied := texts{"#price_cents": "9.90", "#original_price_cents": "49.90", "#quota": "10", "#limit_per_user": "3", "#parts": "2", "#waiting_list": "true", "#pay_timeout_seconds": "10"}
+	w.keeps(copied)
+	w.keeps(texts{"#title": "Teapot"})
+	w.fill("#title", "Teapot, once more")
+	w.visit(w.path())
+	w.see("#form-title", "New sale")
+	w.keeps(copied)
+	w.keeps(texts{"#title": "Teapot, once more"})
+	w.click("#form-send")
+	w.sees(texts{"h1": "Teapot, once more", "#line": "Live", "#state": "Coming", "#tile-time .note": "until the start"})
+	s.hasSales(2)
+
+	id, sales := s.campaign(nil)
+	w.visit("/console/sales/" + sales[0])
+	w.see("#line", "Live")
+	w.lacks("#duplicate")
+	w.visit("/console/campaigns/" + id)
+	w.see("#line", "Live")
+	w.click("#duplicate")
+	w.see("#campaign-form-title", "New campaign")
+	w.keeps(texts{`[id="campaign-sales[2].variant"]`: "EU 43", `[id="campaign-sales[2].price_cents"]`: "219.00", `[id="campaign-sales[2].limit_per_user"]`: "", "#campaign-limit_per_user": "2"})
+	w.click("fieldset:nth-of-type(1) button")
+	w.fill("#campaign-title", "Running shoe, again")
+	w.click("#campaign-form-send")
+	w.sees(texts{"h1": "Running shoe, again", "#line": "Live", "#state": "Coming", "#variants": "EU 42"})
+	w.has("variants", 2)
+}
+
 // Several clicks and keys on the button that makes a sale make one sale. An operator who repeats a request without an
 // answer gets the sale that the first request made.
 func TestConsoleMakesOneSale(t *testing.T) {

@@ -1,12 +1,13 @@
 // The console's page of a campaign: the figures of its variants, live, and the actions of an operator on all or one of them.
 
 import { call } from "./api.js";
-import { drafted, mostVariants, oneMore, open } from "./campaign-form.js";
+import { campaignCopy, drafted, mostVariants, oneMore, open } from "./campaign-form.js";
 import { confirm } from "./confirm.js";
 import { element, older, onClick, put, row, stateOf, word } from "./desk.js";
 import { at, show } from "./dom.js";
 import { save } from "./download.js";
 import { draw as drawFigures } from "./figures.js";
+import { visit } from "./go.js";
 import { money, number, say } from "./i18n.js";
 import { done as tellDone, facts, focusAction, head, id, offer, relisten, run, withStock } from "./subject.js";
 import { priceOf, whole } from "./whole.js";
@@ -124,6 +125,12 @@ function edit() {
   open(campaign, (made) => done("edit", made));
 }
 
+at("duplicate").addEventListener("click", duplicate);
+
+function duplicate() {
+  open(null, (made) => visit(`/console/campaigns/${made.id}`), campaignCopy(campaign));
+}
+
 at("add").addEventListener("click", add);
 
 function add() {
@@ -155,6 +162,8 @@ const read = run(`/admin/campaigns/${id}`, {
   opened() {
     if (drafted(campaign) && at("campaign-form").hidden) {
       edit();
+    } else if (drafted(null, campaign) && at("campaign-form").hidden) {
+      duplicate();
     } else if (another.drafted(null) && at("variant-form").hidden) {
       add();
     }

@@ -5,8 +5,9 @@ import { now } from "./clock.js";
 import { confirm } from "./confirm.js";
 import { older, stateOf } from "./desk.js";
 import { at, show } from "./dom.js";
-import { Mistake, local, moment, whole, zone } from "./fields.js";
+import { Mistake, copyOf, local, moment, whole, zone } from "./fields.js";
 import { draw as drawFigures } from "./figures.js";
+import { visit } from "./go.js";
 import { dateTime, money, number, say } from "./i18n.js";
 import { drafted, open } from "./sale-form.js";
 import { done as tellDone, facts, focusAction, head, id, offer, run, withStock } from "./subject.js";
@@ -46,6 +47,7 @@ function draw() {
     pause: !over && !ofAll && sale.status === "live", // a rehearsal can't be paused
     resume: !over && !ofAll && sale.status === "paused",
     add: !over && !ofAll,
+    duplicate: !sale.campaign_id,
     extend: !sale.campaign_id && (!over || now() >= Date.parse(sale.ends_at)), // not if an operator has closed the sale
     close: !over && (!sale.campaign_id || sale.mode === "rush"), // whoever is called may choose any sale of the campaign
     lengthen: inLine?.called > 0,
@@ -140,6 +142,12 @@ function edit() {
   open(sale, (made) => done("edit", made));
 }
 
+at("duplicate").addEventListener("click", duplicate);
+
+function duplicate() {
+  open(null, (made) => visit(`/console/sales/${made.id}`), copyOf(sale));
+}
+
 function hear(figures) {
   if (older(figures, sale)) {
     return;
@@ -158,6 +166,8 @@ const fresh = run(`/admin/sales/${id}`, {
   opened() {
     if (drafted(sale) && at("form").hidden) {
       edit();
+    } else if (drafted(null, sale) && at("form").hidden) {
+      duplicate();
     }
   },
 });
