@@ -30,6 +30,7 @@ type campaign struct {
 	EndsAt       time.Time `json:"ends_at"`
 	LimitPerUser int       `json:"limit_per_user"`
 	Mode         string
+	ShortURL     string `json:"short_url"`
 	Sales        []operatorSale
 }
 
@@ -70,6 +71,47 @@ func TestShortLinkOfACampaignsLine(t *testing.T) {
 	check.Same(t, "link", s.anyone().call("GET", path, nil).want(http.StatusFound).header.Get("Location"), "/sales/"+made.ID)
 	check.Same(t, "page", s.anyone().call("GET", "/sales/"+made.ID, nil).want(http.StatusFound).header.Get("Location"), "/campaigns/"+made.ID+"#"+made.ID)
 	s.anyone().call("GET", path+"/qr.svg", nil).want(http.StatusOK)
+}
+
+// A campaign has what a sale has: a short link, a QR code, the orders of its sales, as a list and as a sheet, and live figures.
+func TestCampaignHasWhatASaleHas(t *testing.T) {
+	t.Parallel()
+	s := usual(t)
+	made, other := s.createCampaign(2, nil), s.createSale(fields{"quota": 5})
+	path := made.ShortURL[strings.Index(made.ShortURL, "/s/"):]
+	check.Same(t, "link", s.anyone().call("GET", path, nil).want(http.StatusFound).header.Get("Location"), "/campaigns/"+made.ID)
+	s.anyone().call("GET", path+"/qr.svg", nil).want(http.StatusOK)
+	s.anyone().call("GET", "/s/"+made.Sales[0].ID, nil).refused(http.StatusNotFound, "not_found") // a sale's id is no code
+
+	ann, bob := s.buyer("ann"), s.buyer("bob")
+	var want []string
+	for i, sale := range []string{made.Sales[0].ID, made.Sales[1].ID, made.Sales[0].ID} {
+		want = append(want, []*client{ann, ann, bob}[i].buy(sale, 1).ID)
+	}
+	ann.buy(other.ID, 1)
+	slices.Reverse(want)
+	orders := func(query string) (ids []string) {
+		var list struct{ Orders []order }
+		s.operator().get(adminCampaigns + "/" + made.ID + "/orders" + query).read(&list)
+		for _, o := range list.Orders {
+			ids = append(ids, o.ID)
+		}
+		return ids
+	}
+	check.Same(t, "orders", orders(""), want)
+	check.Same(t, "orders of ann", orders("?q=ann"), want[1:])
+	check.Same(t, "paid orders", orders("?status=paid"), nil)
+	sheet := s.operator().get(adminCampaigns + "/" + made.ID + "/orders.csv").want(http.StatusOK)
+	check.Same(t, "name of the sheet", sheet.header.Get("Content-Disposition"), `attachment; filename="orders-`+made.ID+`.csv"`)
+	check.Same(t, "rows of the sheet", strings.Count(string(sheet.body), "\n"), 4)
+
+	available := map[string]int64{}
+	live := s.operator().listen(adminCampaigns + "/" + made.ID + "/live")
+	hearUntil(live, "both sales have figures", func(f figures) bool {
+		available[f.SaleID] = f.Available
+		return len(available) == 2
+	})
+	check.Same(t, "available", available, map[string]int64{made.Sales[0].ID: 8, made.Sales[1].ID: 9})
 }
 
 // A user has the limit of a campaign over all of its sales, with every strategy; hybrid, the default, has servers.

@@ -15,6 +15,7 @@ import (
 
 // figures are the part of a sale's live figures that the tests look at.
 type figures struct {
+	SaleID    string           `json:"sale_id"`
 	Now       time.Time        `json:"now"`
 	State     string           `json:"state"`
 	Quota     int64            `json:"quota"`

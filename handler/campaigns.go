@@ -20,7 +20,7 @@ type Campaigns struct {
 // get answers with a campaign's JSON.
 func (s *Campaigns) get() gin.HandlerFunc {
 	return s.eachCampaign(func(sales []model.Offer) *prepared.Answer {
-		return salesJSON(viewCampaign(sales, s.Catalog.Now(), s.saleView))
+		return salesJSON(viewCampaign(s.Offers, sales, s.saleView))
 	})
 }
 

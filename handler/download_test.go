@@ -81,7 +81,7 @@ func TestExportOrders(t *testing.T) {
 			}
 			for _, f := range l.asked {
 				f.Cursor = ""
-				check.Same(t, "filter", f, model.OrderFilter{SaleID: benchSale, Status: model.OrderPaid, UserID: "ann", Limit: maxPage})
+				check.Same(t, "filter", f, model.OrderFilter{SaleIDs: []string{benchSale}, Status: model.OrderPaid, UserID: "ann", Limit: maxPage})
 			}
 		})
 	}

@@ -119,18 +119,11 @@ func (s *Streams) leave() {
 	s.running.Done()
 }
 
-// ofSale streams a sale's stock and line as server-sent events: at the beginning (unless the client has the figures already),
-// after changes, and at each heartbeat.
-func (s *Streams) ofSale(c *gin.Context) {
-	if offer, ok := s.offer(c); ok {
-		s.answer(c, offer.ID)
-	}
-}
-
-// ofCampaign streams the stock of all sales of a campaign, as ofSale does.
-func (s *Streams) ofCampaign(c *gin.Context) {
-	if sales, ok := s.campaign(c); ok {
-		s.answer(c, sales[0].Campaign.ID)
+// ofSales streams the stock of the route's sales and their line as server-sent events: at the beginning (unless the client has
+// the figures already), after changes, and at each heartbeat.
+func (s *Streams) ofSales(c *gin.Context) {
+	if _, id, ok := s.sales(c); ok {
+		s.answer(c, id)
 	}
 }
 

@@ -22,18 +22,24 @@ type Live struct {
 	Instances func(ctx context.Context) map[string]model.Instance
 }
 
-// figures streams a sale's figures as server-sent events: as soon as they are read, and then every second.
+// figures streams the figures of each of the route's sales: as soon as they are read, and then every second.
 func (l *Live) figures(c *gin.Context) {
-	offer, ok := l.offer(c)
+	sales, _, ok := l.sales(c)
 	if !ok {
 		return
 	}
-	newest, leave := l.Service.Follow(offer.ID)
-	defer leave()
+	followed := make([]*service.Newest[*service.SaleFigures], len(sales))
+	for i, offer := range sales {
+		newest, leave := l.Service.Follow(offer.ID)
+		defer leave()
+		followed[i] = newest
+	}
 	l.Consoles.stream(c, func() (frames []byte, changed <-chan struct{}) {
-		figures, changed := newest.Get()
-		if figures != nil { // nil until the first reading
-			frames = appendEvent(nil, "figures", viewFigures(figures))
+		for _, newest := range followed { // all have the same period, so the changes of the last one set the pace
+			var figures *service.SaleFigures
+			if figures, changed = newest.Get(); figures != nil { // nil until the first reading
+				frames = appendEvent(frames, "figures", viewFigures(figures))
+			}
 		}
 		return frames, changed
 	})
@@ -41,6 +47,7 @@ func (l *Live) figures(c *gin.Context) {
 
 // figuresView holds the figures of a sale for the console. If a store does not answer, its figures keep their last values.
 type figuresView struct {
+	SaleID    string                      `json:"sale_id"`
 	Now       stamp                       `json:"now"`
 	State     model.SaleState             `json:"state"`
 	Status    model.SaleStatus            `json:"status"` // as the operator set it
@@ -104,7 +111,7 @@ type instanceView struct {
 func viewFigures(f *service.SaleFigures) figuresView {
 	stock := f.Offer.Stock
 	v := figuresView{
-		Now: stamp(f.Now), State: f.Offer.State(f.Now, stock.Free()), Status: f.Offer.Status, Revision: f.Offer.Revision,
+		SaleID: f.Offer.ID, Now: stamp(f.Now), State: f.Offer.State(f.Now, stock.Free()), Status: f.Offer.Status, Revision: f.Offer.Revision,
 		Quota: stock.Quota, Available: stock.Free(), Held: stock.Held, Paid: stock.Paid,
 		Purchases: map[model.Verdict]int64{},
 		Orders:    f.Books.Orders, Units: f.Books.Units, BooksAt: optional(f.BooksAt),

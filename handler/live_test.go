@@ -106,7 +106,7 @@ func TestViewFigures(t *testing.T) {
 			},
 		},
 	}
-	const want = `{"now":"2027-01-15T08:00:00.123Z","state":"open","status":"live","revision":7,"quota":13,"available":10,"held":1,"paid":2,` +
+	const want = `{"sale_id":"S","now":"2027-01-15T08:00:00.123Z","state":"open","status":"live","revision":7,"quota":13,"available":10,"held":1,"paid":2,` +
 		`"requests":48,"purchases":{"rate_limited":7,"sold_out":41},"orders":{"paid":1},"units":{"paid":2,"pending":1},` +
 		`"books_at":"2027-01-15T07:59:59.123Z","ok":true,"database":{"reachable":true},` +
 		`"gate":{"reachable":true,"epoch":3,"open":true,"left":9,"inflight":2,"stream":1},` +
@@ -117,7 +117,7 @@ func TestViewFigures(t *testing.T) {
 	wrong := *full
 	wrong.Books.BuyersUnits = 4
 	check.Same(t, "ok with books that do not balance", viewFigures(&wrong).OK, false)
-	const nothing = `{"now":"2027-01-15T08:00:00.123Z","state":"open","status":"live","revision":7,"quota":13,"available":10,"held":1,"paid":2,` +
+	const nothing = `{"sale_id":"S","now":"2027-01-15T08:00:00.123Z","state":"open","status":"live","revision":7,"quota":13,"available":10,"held":1,"paid":2,` +
 		`"requests":0,"purchases":{},"orders":{},"units":{},"books_at":null,"ok":false,"database":{"reachable":false},` +
 		`"gate":{"reachable":false,"epoch":0,"open":false,"left":0,"inflight":0,"stream":0},"drift":0,"drift_at":null,` +
 		`"stages":{},"instances":[]}`

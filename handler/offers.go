@@ -3,7 +3,6 @@ package handler
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -36,6 +35,17 @@ func (f *Offers) campaign(c *gin.Context) ([]model.Offer, bool) {
 	defer cancel()
 	sales, err := f.Catalog.Campaign(ctx, c.Param("campaign"))
 	return sales, found(c, len(sales) > 0, err)
+}
+
+// sales returns the sales of the route's campaign and the id of that campaign, or the route's sale alone with its id. If there is
+// none, sales ends the request as found does.
+func (f *Offers) sales(c *gin.Context) (list []model.Offer, id string, ok bool) {
+	if id = c.Param("campaign"); id != "" {
+		list, ok = f.campaign(c)
+		return list, id, ok
+	}
+	offer, ok := f.offer(c)
+	return []model.Offer{offer}, offer.ID, ok
 }
 
 // found reports whether a look-up has found what the route names. Otherwise it ends the request: NotFound, or Unavailable if
@@ -117,16 +127,18 @@ type campaignView[S any] struct {
 	EndsAt       stamp           `json:"ends_at"`
 	LimitPerUser int             `json:"limit_per_user"`
 	Mode         model.Mode      `json:"mode"`
+	ShortURL     string          `json:"short_url"`
 	Sales        []S             `json:"sales"`
 }
 
 // viewCampaign shows a campaign, whose sales must not be empty.
-func viewCampaign[S any](sales []model.Offer, now time.Time, view func(model.Offer) S) campaignView[S] {
+func viewCampaign[S any](f *Offers, sales []model.Offer, view func(model.Offer) S) campaignView[S] {
 	first := sales[0]
 	return campaignView[S]{
 		ID: first.Campaign.ID, Title: first.Campaign.Title, Description: first.Campaign.Description, ImageURL: first.Campaign.ImageURL,
-		Currency: first.Currency, State: model.CampaignState(sales, now), StartsAt: stamp(first.StartsAt), EndsAt: stamp(first.EndsAt),
-		LimitPerUser: first.Campaign.LimitPerUser, Mode: first.Mode, Sales: each(sales, view),
+		Currency: first.Currency, State: model.CampaignState(sales, f.Catalog.Now()), StartsAt: stamp(first.StartsAt), EndsAt: stamp(first.EndsAt),
+		LimitPerUser: first.Campaign.LimitPerUser, Mode: first.Mode, ShortURL: f.PublicURL() + "/s/" + first.Campaign.ID,
+		Sales: each(sales, view),
 	}
 }
 
@@ -134,5 +146,5 @@ func (f *Offers) viewOperatorCampaign(sales []model.Offer) any {
 	if len(sales) == 0 {
 		return nil
 	}
-	return viewCampaign(sales, f.Catalog.Now(), f.operatorSaleView)
+	return viewCampaign(f, sales, f.operatorSaleView)
 }

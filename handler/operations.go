@@ -13,17 +13,10 @@ type Operations struct {
 	Service *service.Sales
 }
 
-// ofSale answers with a page of a sale's operations.
-func (o *Operations) ofSale(c *gin.Context) {
-	if offer, ok := o.offer(c); ok {
-		o.answer(c, offer.ID)
-	}
-}
-
-// ofCampaign answers with a page of what operators did to a campaign as a whole.
-func (o *Operations) ofCampaign(c *gin.Context) {
-	if sales, ok := o.campaign(c); ok {
-		o.answer(c, sales[0].Campaign.ID)
+// ofSales answers with a page of the operations on the route's sale, or on its campaign as a whole.
+func (o *Operations) ofSales(c *gin.Context) {
+	if _, id, ok := o.sales(c); ok {
+		o.answer(c, id)
 	}
 }
 

@@ -51,8 +51,8 @@ func (o *Orders) list(c *gin.Context) {
 	})
 }
 
-func (o *Orders) listOfSale(c *gin.Context) {
-	f, ok := o.ofSale(c)
+func (o *Orders) listOfSales(c *gin.Context) {
+	f, _, ok := o.ofSales(c)
 	if !ok {
 		return
 	}
@@ -62,32 +62,32 @@ func (o *Orders) listOfSale(c *gin.Context) {
 	})
 }
 
-// ofSale returns a filter for the route's sale and the query's status. If there is no such sale or status, or the database does
-// not answer, ofSale ends the request, and ok is false.
-func (o *Orders) ofSale(c *gin.Context) (f model.OrderFilter, ok bool) {
-	offer, ok := o.offer(c)
+// ofSales returns a filter for the sales of the route and the query's status, and the id of the sale or the campaign. If there are
+// no such sales or status, or the database does not answer, ofSales ends the request, and ok is false.
+func (o *Orders) ofSales(c *gin.Context) (f model.OrderFilter, id string, ok bool) {
+	sales, id, ok := o.sales(c)
 	if !ok {
-		return f, false
+		return f, id, false
 	}
 	status := model.OrderStatus(c.Query("status"))
 	if status != "" && !slices.Contains(model.StoredStatuses, status) {
 		refuseInvalid(c, &service.Invalid{Field: "status", Reason: notAChoice, Value: "pending, paid, cancelled, expired, refunded"})
-		return f, false
+		return f, id, false
 	}
-	return model.OrderFilter{SaleID: offer.ID, Status: status}, true
+	return model.OrderFilter{SaleIDs: each(sales, func(o model.Offer) string { return o.ID }), Status: status}, id, true
 }
 
-// export sends the orders of a sale as CSV, page by page, since there may be a million. The answer breaks off when the sender of
+// export sends the orders of a sale or a campaign as CSV, page by page, since there may be a million. The answer breaks off when the sender of
 // the request may no longer see orders.
 func (o *Orders) export(c *gin.Context) {
-	f, ok := o.ofSale(c)
+	f, id, ok := o.ofSales(c)
 	if !ok {
 		return
 	}
 	ctx, cancel := context.WithTimeout(c.Request.Context(), exportLimit)
 	defer cancel()
 	out := &download{c: c, closing: o.Consoles.closing, header: http.Header{
-		"Content-Type": {"text/csv; charset=utf-8"}, "Content-Disposition": {`attachment; filename="orders-` + f.SaleID + `.csv"`},
+		"Content-Type": {"text/csv; charset=utf-8"}, "Content-Disposition": {`attachment; filename="orders-` + id + `.csv"`},
 		"Cache-Control": {"no-store"},
 	}}
 	var page bytes.Buffer

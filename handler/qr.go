@@ -23,20 +23,20 @@ const (
 	maxQRCodes = 1000
 )
 
-// Links are the short links of sales, and their QR codes.
+// Links are the short links of sales and campaigns, and their QR codes.
 type Links struct {
 	Service   *service.Sales
 	PublicURL func() string
 }
 
-// qrCode answers with a sale's short link as a QR code.
+// qrCode answers with a short link as a QR code.
 func (l *Links) qrCode() gin.HandlerFunc {
 	kept := otter.Must(&otter.Options[string, *prepared.Answer]{MaximumSize: maxQRCodes})
 	return func(c *gin.Context) {
 		code := c.Param("code")
 		made, ok := kept.GetIfPresent(code)
 		if !ok {
-			if _, ok := l.sale(c); !ok {
+			if _, ok := l.page(c); !ok {
 				return
 			}
 			svg, err := drawQR(l.PublicURL() + "/s/" + code)
@@ -79,13 +79,19 @@ func drawQR(link string) (string, error) {
 }
 
 func (l *Links) follow(c *gin.Context) {
-	if id, ok := l.sale(c); ok {
-		c.Redirect(http.StatusFound, "/sales/"+id)
+	if path, ok := l.page(c); ok {
+		c.Redirect(http.StatusFound, path)
 	}
 }
 
-// sale returns the id of the sale that the route's short code leads to. If there is none, it ends the request as found does.
-func (l *Links) sale(c *gin.Context) (id string, ok bool) {
-	id, err := l.Service.ByCode(c.Request.Context(), c.Param("code"))
-	return id, found(c, id != "", err)
+// page returns the path of the page that the route's code leads to: the short code of a sale, or the id of a campaign. If there is
+// none, it ends the request as found does.
+func (l *Links) page(c *gin.Context) (path string, ok bool) {
+	code := c.Param("code")
+	id, err := l.Service.ByCode(c.Request.Context(), code)
+	if id != "" || err != nil {
+		return "/sales/" + id, found(c, id != "", err)
+	}
+	sales, err := l.Service.Catalog.Campaign(c.Request.Context(), code)
+	return "/campaigns/" + code, found(c, len(sales) > 0, err)
 }

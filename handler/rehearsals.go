@@ -52,10 +52,7 @@ func (h *Rehearsals) list(c *gin.Context) {
 // get answers with one rehearsal and its report.
 func (h *Rehearsals) get(c *gin.Context) {
 	id, _ := strconv.ParseInt(c.Param("rehearsal"), 10, 64) // 0, which no rehearsal has, if it is no number
-	r, ok, err := h.Store.Rehearsal(c.Request.Context(), id)
-	verdict := model.Accepted
-	if !ok {
-		verdict = model.NotFound
+	if r, ok, err := h.Store.Rehearsal(c.Request.Context(), id); found(c, ok, err) {
+		c.JSON(http.StatusOK, h.view(r))
 	}
-	answer(c, http.StatusOK, h.view(r), verdict, err)
 }

@@ -118,7 +118,7 @@ func Router(a *API) (http.Handler, error) {
 
 	memory := api.Group("", instance, address)
 	shown := memory.Group("", shadows)
-	shown.GET("/sales/:sale/events", a.Streams.ofSale) // no deadline: a stream has no end
+	shown.GET("/sales/:sale/events", a.Streams.ofSales) // no deadline: a stream has no end
 	// Caches may keep the answers of these routes. Most come from memory; a handler that asks a store sets a limit itself.
 	shared := memory.Group("")
 	if len(d.Limits.Origins) > 0 {
@@ -130,7 +130,7 @@ func Router(a *API) (http.Handler, error) {
 	shared.GET("/sales/:sale/line", a.Lines.get())
 	shared.GET("/sales/:sale/draw.json", a.Lines.draw()) // no deadline: the proof may be long
 	shared.GET("/campaigns/:campaign", a.Campaigns.get())
-	shown.GET("/campaigns/:campaign/events", a.Streams.ofCampaign)
+	shown.GET("/campaigns/:campaign/events", a.Streams.ofSales)
 	memory.POST("/sales/:sale/:path/orders", login, middleware.RequireBuyer, path, shadows, counter, a.Purchases.purchase)
 
 	public := memory.Group("", deadline)
@@ -156,17 +156,21 @@ func Router(a *API) (http.Handler, error) {
 	console := api.Group("/admin", strangers, login, viewers, operatorLimit, ofIDs) // no deadline: streams and exports may take long
 	console.GET("/sales/:sale/live", a.Live.figures)
 	console.GET("/sales/:sale/orders.csv", a.Orders.export)
+	console.GET("/campaigns/:campaign/live", a.Live.figures)
+	console.GET("/campaigns/:campaign/orders.csv", a.Orders.export)
 	console.GET("/lab/events", a.Lab.there, a.Lab.events)
 
 	viewer := console.Group("", deadline)
 	viewer.GET("/sales", a.Sales.listAll)
+	viewer.GET("/sales/:sale", a.Sales.getForOperators)
 	viewer.GET("/sales/:sale/audit", a.Sales.audit)
-	viewer.GET("/sales/:sale/orders", a.Orders.listOfSale)
-	viewer.GET("/sales/:sale/operations", a.Operations.ofSale)
+	viewer.GET("/sales/:sale/orders", a.Orders.listOfSales)
+	viewer.GET("/sales/:sale/operations", a.Operations.ofSales)
 	viewer.GET("/campaigns", a.Campaigns.list)
 	viewer.GET("/campaigns/:campaign", a.Campaigns.getForOperators)
+	viewer.GET("/campaigns/:campaign/orders", a.Orders.listOfSales)
 	viewer.GET("/campaigns/:campaign/sales.csv", a.Campaigns.export)
-	viewer.GET("/campaigns/:campaign/operations", a.Operations.ofCampaign)
+	viewer.GET("/campaigns/:campaign/operations", a.Operations.ofSales)
 	viewer.GET("/stats", a.Live.stats)
 	viewer.GET("/lab", a.Lab.there, a.Lab.show)
 	viewer.GET("/rehearsals", a.Rehearsals.list)

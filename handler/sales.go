@@ -60,6 +60,12 @@ func (s *Sales) get() gin.HandlerFunc {
 	}
 }
 
+func (s *Sales) getForOperators(c *gin.Context) {
+	if offer, ok := s.offer(c); ok {
+		c.JSON(http.StatusOK, s.operatorSaleView(offer))
+	}
+}
+
 func (s *Sales) create(c *gin.Context) {
 	body := struct {
 		termsBody

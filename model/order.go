@@ -60,10 +60,11 @@ const (
 
 // OrderFilter selects orders; an empty id or status selects all.
 type OrderFilter struct {
-	ID, UserID, SaleID string
-	Status             OrderStatus
-	Cursor             string // returned with the previous page; empty for the first page
-	Limit              int
+	ID, UserID string
+	SaleIDs    []string // at most MaxVariants
+	Status     OrderStatus
+	Cursor     string // returned with the previous page; empty for the first page
+	Limit      int
 }
 
 // Release is the return of one order's units to the stock.

@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -108,31 +109,36 @@ func (s *Store) Orders(ctx context.Context, f model.OrderFilter) (list []model.O
 }
 
 // orderNumbers returns a query for the numbers of orders that f selects, the highest first. The only index that begins with the
-// sale has the status next, so the query for all orders of a sale has one part for each status.
+// sale has the status next, so the query for orders of sales has one part for each sale and status.
 func (s *Store) orderNumbers(f model.OrderFilter, below int64, limit int) (query string, args []any) {
-	index, statuses := "", []model.OrderStatus{f.Status}
+	index, sales, statuses := "", [][]string{f.SaleIDs}, []model.OrderStatus{f.Status}
 	switch { // without the index, the databases sometimes read all orders of a sale, or all newer orders
 	case f.ID != "":
 		index = s.index("orders_id")
 	case f.UserID != "":
 		index = s.index("orders_user")
-	case f.SaleID != "":
-		if index = s.index("orders_status"); f.Status == "" {
+	case len(f.SaleIDs) > 0:
+		index, sales = s.index("orders_status"), slices.Collect(slices.Chunk(f.SaleIDs, 1))
+		if f.Status == "" {
 			statuses = model.StoredStatuses
 		}
 	}
-	for i, status := range statuses {
-		where := ""
-		for _, c := range []struct{ column, value string }{
-			{"id", f.ID}, {"user_id", f.UserID}, {"sale_id", f.SaleID}, {"status", string(status)},
-		} {
-			if c.value != "" {
-				where, args = where+c.column+" = ? AND ", append(args, c.value)
+	for _, ids := range sales {
+		for _, status := range statuses {
+			where, part := "", len(args)
+			add := func(condition string, value any, chosen bool) {
+				if chosen {
+					where, args = where+condition+" AND ", append(args, value)
+				}
 			}
+			add("id = ?", f.ID, f.ID != "")
+			add("user_id = ?", f.UserID, f.UserID != "")
+			add("sale_id IN ?", ids, len(ids) > 0)
+			add("status = ?", string(status), status != "")
+			query += fmt.Sprintf(" UNION ALL SELECT number FROM (SELECT number FROM orders%s WHERE %snumber < ? ORDER BY number DESC LIMIT ?) AS part%d",
+				index, where, part)
+			args = append(args, below, limit)
 		}
-		query += fmt.Sprintf(" UNION ALL SELECT number FROM (SELECT number FROM orders%s WHERE %snumber < ? ORDER BY number DESC LIMIT ?) AS part%d",
-			index, where, i)
-		args = append(args, below, limit)
 	}
 	return strings.TrimPrefix(query, " UNION ALL ") + " ORDER BY number DESC LIMIT ?", append(args, limit)
 }

@@ -265,20 +265,28 @@ func TestOrdersPages(t *testing.T) {
 		for i := 0; i < n; i += 5 {
 			all[i] = d.cancel(t, all[i])
 		}
+		campaign := []string{sales[0].ID, sales[1].ID}
+		for len(campaign) < model.MaxVariants {
+			campaign = append(campaign, model.NewSaleID())
+		}
 		check.Each(t, map[string]model.OrderFilter{
 			"all":                              {},
 			"of a user":                        {UserID: "user1"},
-			"of a sale":                        {SaleID: sales[1].ID},
+			"of a sale":                        {SaleIDs: []string{sales[1].ID}},
+			"of a campaign":                    {SaleIDs: campaign},
+			"of a campaign in a status":        {SaleIDs: campaign, Status: model.OrderCancelled},
+			"of a user in a campaign":          {SaleIDs: campaign, UserID: "user1"},
+			"one order of a campaign":          {SaleIDs: campaign, ID: all[7].ID},
 			"in a status":                      {Status: model.OrderCancelled},
 			"one order":                        {ID: all[7].ID},
-			"of a sale in a status":            {SaleID: sales[0].ID, Status: model.OrderCancelled},
-			"one order of another sale":        {ID: all[7].ID, SaleID: "another"},
+			"of a sale in a status":            {SaleIDs: []string{sales[0].ID}, Status: model.OrderCancelled},
+			"one order of another sale":        {ID: all[7].ID, SaleIDs: []string{"another"}},
 			"of an unknown user":               {UserID: "nobody"},
-			"of a user and a sale in a status": {UserID: "user0", SaleID: sales[0].ID, Status: model.OrderPending},
+			"of a user and a sale in a status": {UserID: "user0", SaleIDs: []string{sales[0].ID}, Status: model.OrderPending},
 		}, func(t *testing.T, filter model.OrderFilter) {
 			var want []string
 			for _, o := range all {
-				if o.UserID == cmp.Or(filter.UserID, o.UserID) && o.SaleID == cmp.Or(filter.SaleID, o.SaleID) &&
+				if o.UserID == cmp.Or(filter.UserID, o.UserID) && (filter.SaleIDs == nil || slices.Contains(filter.SaleIDs, o.SaleID)) &&
 					o.Status == cmp.Or(filter.Status, o.Status) && o.ID == cmp.Or(filter.ID, o.ID) {
 					want = append(want, o.ID)
 				}
@@ -339,7 +347,7 @@ func TestHole56_OrdersPagesAreCheap(t *testing.T) {
 			"older ones of a user": {model.OrderFilter{UserID: "user0", Cursor: old}, "orders_user (user_id=? AND number<?)"},
 		}, func(t *testing.T, tc row) {
 			if tc.filter.Limit = page; tc.filter.UserID != "user0" {
-				tc.filter.SaleID = sales[0].ID
+				tc.filter.SaleIDs = []string{sales[0].ID}
 			}
 			before := lone.rowsRead(t)
 			_, _, err := lone.Orders(t.Context(), tc.filter)

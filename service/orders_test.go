@@ -182,7 +182,7 @@ func TestListByWords(t *testing.T) {
 	sale := openOffer().ID
 	there, none := purchaseIDs.Derive("ann", sale, "k"), purchaseIDs.Derive("ann", sale, "other")
 	filter := func(id, user string) model.OrderFilter {
-		return model.OrderFilter{ID: id, UserID: user, SaleID: sale, Status: model.OrderPaid, Cursor: "c", Limit: 7}
+		return model.OrderFilter{ID: id, UserID: user, SaleIDs: []string{sale}, Status: model.OrderPaid, Cursor: "c", Limit: 7}
 	}
 	type test struct {
 		words string

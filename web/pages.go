@@ -82,7 +82,7 @@ var fixed = map[string]page{
 	"/api":                {Name: "api"},
 	"/console":            {Name: "console", Title: "Console", Console: "sales"},
 	"/console/sales/":     {Name: "console-sale", Title: "Console", Console: "sale", Styles: []string{"uplot.css"}},
-	"/console/campaigns/": {Name: "console-campaign", Title: "Console", Console: "campaign"},
+	"/console/campaigns/": {Name: "console-campaign", Title: "Console", Console: "campaign", Styles: []string{"uplot.css"}},
 	"/console/payments":   {Name: "console-payments", Title: "Payments", Console: "payments"},
 	"/console/endpoints":  {Name: "console-endpoints", Title: "Endpoints", Console: "endpoints"},
 	"/console/staff":      {Name: "console-staff", Title: "Staff", Console: "staff"},

@@ -225,7 +225,7 @@ func (r *run) books(ctx context.Context, saleID string) (b books, err error) {
 	}
 	b.audit = audit
 	for cursor := ""; ; {
-		page, next, err := r.stores.Database.Orders(ctx, model.OrderFilter{SaleID: saleID, Cursor: cursor, Limit: orderPage})
+		page, next, err := r.stores.Database.Orders(ctx, model.OrderFilter{SaleIDs: []string{saleID}, Cursor: cursor, Limit: orderPage})
 		if err != nil {
 			return b, err
 		}

@@ -270,7 +270,11 @@ func TestConsoleCampaign(t *testing.T) {
 	buyer.see("#yours-title", "Yours until")
 	w.sees(texts{"#tile-available .value": "12", "#tile-held .value": "1", "#variants tr:nth-child(2) td:nth-child(4)": "1"})
 	buyer.click("#yours-pay", `button[value="pay"]`)
-	w.sees(texts{"#tile-held .value": "0", "#tile-paid .value": "1", "#variants tr:nth-child(2) td:nth-child(5)": "1"})
+	w.sees(texts{
+		"#tile-held .value": "0", "#tile-paid .value": "1", "#variants tr:nth-child(2) td:nth-child(5)": "1",
+		"#tile-sold .value": "1", "#tile-revenue .value": "¥219.00", "#tile-time .note": "until the end",
+	})
+	w.asASale(id)
 	buyer.visit("/campaigns/" + id)
 	buyer.see("#line", "Live")
 
@@ -297,6 +301,9 @@ func TestConsoleCampaign(t *testing.T) {
 	w.see("#notice", "The variant is added")
 	w.has("variants", 3)
 	buyer.see(".variant:nth-of-type(3)", "EU 43")
+	added := js[string](w, `document.querySelector("#variants tr:nth-child(3) a").href.split("/").at(-1)`)
+	s.buy(added, s.buyer("ben"), 1)
+	w.see("#variants tr:nth-child(3) td:nth-child(4)", "1") // the stream has begun anew
 
 	w.click("#edit")
 	w.lacks("#campaign-currency", "#campaign-more")
@@ -305,7 +312,7 @@ func TestConsoleCampaign(t *testing.T) {
 	w.click("#campaign-form-send")
 	w.sees(texts{"h1": "Trail shoe", "#limit": "At most 3 in all", "#log": "Trail shoe"})
 
-	lines := w.download("campaign-"+id+".csv", func() { w.click("#csv") })
+	lines := w.download("campaign-"+id+".csv", "#sheet", "#sheet-told")
 	check.Same(t, "rows of the sheet", len(lines), 4)
 	check.Same(t, "title and size", []string{lines[1][0], lines[3][13]}, []string{"Trail shoe", "EU 43"})
 
@@ -321,6 +328,26 @@ func TestConsoleCampaign(t *testing.T) {
 	w.gone("#pause", "#resume", "#add", "#close", "#variants button")
 	w.click(".bar nav a")
 	w.sees(texts{"#campaigns": "Trail shoe", "#campaigns .state": "Over", "#none": "There is no sale yet"})
+}
+
+// asASale looks at what the page of a campaign, in which one unit was sold and paid, has as that of a sale: the curves, the orders,
+// the short link with its QR code, and the engine's figures.
+func (w *window) asASale(id string) {
+	w.t.Helper()
+	w.sees(texts{
+		"#books": "Paid\t1\t1", "#verdicts": "Sold", "#stock-chart .legend": "12", "#rate-chart .legend": "Sold out",
+		"#orders tr:first-child td:first-child": "EU 42", "#orders .state": "Paid", "#short": "/s/" + id,
+	})
+	w.becomes("the short link has a picture", `document.getElementById("qr").naturalWidth > 0`)
+	w.click("#short")
+	w.sees(texts{"h1": "Running shoe", "#left": "12 of 13 left"})
+	w.visit("/console/campaigns/" + id)
+	w.see("#line", "Live")
+	lines := w.download("orders-"+id+".csv", "#csv", "#csv-told")
+	check.Same(w.t, "rows of the orders", len(lines), 2)
+	w.click(`#views [href="#engine"]`)
+	w.sees(texts{"#tile-requests .note": "1 in all", "#tile-gate .value": "Open", "#tile-drift .value": "0", "#instances td:nth-child(4)": "1"})
+	w.click(`#views [href="#overview"]`)
 }
 
 // A campaign is made by the form, with mistakes at first. A viewer sees it and may not change it.
@@ -392,8 +419,12 @@ func TestConsoleCampaignScreens(t *testing.T) {
 	w.see(`[id="campaign-sales[1].quota-error"]`, "")
 	w.show("console-campaign-form")
 	w.visit("/console/campaigns/" + id)
-	w.sees(texts{"#line": "Live", "#log": "Created"})
+	w.sees(texts{"#line": "Live", "#log": "Created", "#orders": "EU 36", "#books td.n": "1"})
 	w.show("console-campaign")
+	w.click(`#views [href="#engine"]`)
+	w.see("#tile-gate", "Open")
+	w.show("console-campaign-engine")
+	w.click(`#views [href="#overview"]`)
 	w.click("#add", "#variant-form-send")
 	w.see("#variant-quota-error", "")
 	w.show("console-campaign-add")

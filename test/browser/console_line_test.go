@@ -24,7 +24,10 @@ func TestConsoleOfALine(t *testing.T) {
 	w.see("#call_seconds-error", "from 5 to 604,800")
 	w.fill("#call_seconds", "300")
 	w.click("#form-send")
-	w.sees(texts{"#line": "Live", "#tile-entered .value": "0", "#tile-entered .note": "Entries are open", "#tile-gate": "Not used", "#tile-no_show .note": "No call has ended yet"})
+	w.sees(texts{"#line": "Live", "#tile-entered .value": "0", "#tile-entered .note": "Entries are open", "#tile-no_show .note": "No call has ended yet"})
+	w.click(`#views [href="#engine"]`)
+	w.see("#tile-gate", "Not used")
+	w.click(`#views [href="#overview"]`)
 	sale := w.path()[len("/console/sales/"):]
 
 	bot, ann, ben := s.buyer("bot"), s.buyer("ann"), s.buyer("ben")

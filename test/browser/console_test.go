@@ -67,18 +67,19 @@ func TestConsole(t *testing.T) {
 	w.sees(texts{"#sales-title": "All sales", "#none": "There is no sale yet", "#instances": "hybrid"})
 
 	sale := w.create()
-	w.sees(texts{"#line": "Live", "#tile-available .value": "20", "#tile-gate": "Open"})
+	w.sees(texts{"#line": "Live", "#tile-available .value": "20", "#tile-time .note": "until the end"})
+	w.lacks("#tile-gate", "#stages", "#instances")
 	buyer := s.open(phone, "/sales/"+sale)
 	buyer.see("#line", "Live")
 	buyer.buyAs("ben")
 	buyer.see("#yours-pay", "¥12.50")
 	w.sees(texts{
-		"#tile-available .value": "19", "#tile-held .value": "1", "#tile-requests .note": "1 in all",
-		"#verdicts": "Sold", "#books": "To be paid\t1\t1", "#orders .state": "To be paid",
+		"#tile-available .value": "19", "#tile-held .value": "1", "#tile-sold .value": "1", "#tile-revenue .value": "¥0.00",
+		"#tile-revenue .note": "¥12.50 to be paid", "#verdicts": "Sold", "#books": "To be paid\t1\t1", "#orders .state": "To be paid",
 	})
 	buyer.click("#yours-pay", `button[value="pay"]`)
 	buyer.see("[role=status]", "Paid. Thank you")
-	w.sees(texts{"#tile-paid .value": "1", "#orders .state": "Paid"})
+	w.sees(texts{"#tile-paid .value": "1", "#tile-revenue .value": "¥12.50", "#orders .state": "Paid"})
 	w.becomes("the short link has a picture", `document.getElementById("qr").naturalWidth > 0 &&
 		document.getElementById("qr-download").download.endsWith(".svg")`)
 
@@ -100,6 +101,7 @@ func TestConsole(t *testing.T) {
 	}
 
 	w.findOrders(s, sale, ann)
+	w.seesEngine()
 
 	w.confirm("#close", "it cannot be opened again")
 	w.see("#state", "Over")
@@ -108,6 +110,21 @@ func TestConsole(t *testing.T) {
 	w.see("#log", "Closed")
 	w.click(".bar nav a")
 	w.sees(texts{"#sales": "Two teapots", "#sales .state": "Over"})
+}
+
+// seesEngine looks at the view for engineers, which a reload keeps, and goes back to the overview.
+func (w *window) seesEngine() {
+	w.t.Helper()
+	w.click(`#views [href="#engine"]`)
+	w.lacks("#owner", "#orders", "#stock-chart")
+	engine := texts{"#tile-gate .value": "Open", "#tile-drift .value": "0", "#tile-drift .note": "the books balance", "#stages": "deduct", "#instances": "hybrid"}
+	w.sees(engine)
+	js[bool](w, `location.reload(), true`)
+	w.sees(engine)
+	w.lacks("#owner", "#unbalanced")
+	js[bool](w, `history.back(), true`)
+	w.sees(texts{"#owner": "Revenue", "#stock-chart .legend": "Available"})
+	w.gone("#engine")
 }
 
 // create makes a sale by the form, with mistakes at first, and returns its id.
@@ -233,22 +250,22 @@ func (w *window) findOrders(s *server, sale, ann string) {
 
 	js[bool](w, `document.getElementById("status").value = "", document.getElementById("status").dispatchEvent(new Event("change"))`)
 	w.has("orders", 3)
-	lines := w.download("orders-"+sale+".csv", func() { w.click("#csv") })
+	lines := w.download("orders-"+sale+".csv", "#csv", "#csv-told")
 	if all := fmt.Sprint(lines); len(lines) != 4 || lines[0][0] != "order_id" || !strings.Contains(all, mine) || !strings.Contains(all, "refunded") {
 		w.t.Errorf("the file holds %q", lines)
 	}
 }
 
-// download takes the step that saves a file in CSV, waits for the page to say that it is saved, and returns its rows.
-func (w *window) download(name string, step func()) (lines [][]string) {
+// download clicks on a button that saves a file in CSV, waits for an element to say that it is saved, and returns its rows.
+func (w *window) download(name, button, told string) (lines [][]string) {
 	w.t.Helper()
 	folder := w.t.TempDir()
 	w.must(chromedp.CallBrowser(w.ctx, downloads.SetDownloadBehavior, downloads.SetDownloadBehaviorParams{
 		Behavior: downloads.SetDownloadBehaviorBehaviorAllow, DownloadPath: folder,
 		BrowserContextID: chromedp.FromContext(w.ctx).BrowserContextID,
 	}))
-	step()
-	w.see("#csv-told", "is downloaded")
+	w.click(button)
+	w.see(told, "is downloaded")
 	w.until("the file is there", func() (string, bool) {
 		content, err := os.ReadFile(filepath.Join(folder, name))
 		if err == nil {
@@ -316,7 +333,7 @@ func TestConsoleHeals(t *testing.T) {
 	sale := s.sale(nil)
 	w := s.open(desktop, "/console/sales/"+sale, brokenRoad...)
 	w.operate()
-	w.sees(texts{"#line": "Live", "#tile-available .value": "10"})
+	w.sees(texts{"#line": "Live", "#tile-available .value": "10", "#books": "Paid"}) // the first figures have come
 	road.closed(func(r *http.Request) bool { return strings.HasPrefix(r.URL.Path, "/api/") })
 	w.see("#line", "Not live since")
 	w.becomes("the old figures are greyed out", `document.getElementById("figures").matches(".stale")`)
@@ -351,7 +368,7 @@ func TestConsoleServerStandsStill(t *testing.T) {
 	s := serve(t)
 	w := s.open(desktop, "/console/sales/"+s.sale(nil))
 	w.operate()
-	w.see("#tile-available .value", "10")
+	w.see("#books", "Paid") // the first figures have come
 	s.instance.Signal(syscall.SIGSTOP)
 	defer s.instance.Signal(syscall.SIGCONT)
 	w.see("#line", "Not live since")
@@ -399,13 +416,13 @@ func TestConsoleOlderNews(t *testing.T) {
 	campaign, _ := s.campaign(nil)
 	var repeats atomic.Int64
 	road.meet(fate{repeats: &repeats}, func(r *http.Request) bool {
-		return strings.HasSuffix(r.URL.Path, "/live") || strings.HasSuffix(r.URL.Path, "/events")
+		return strings.HasSuffix(r.URL.Path, "/live")
 	})
 	w := s.open(desktop, "/console")
 	w.operate()
 	for page, events := range map[string]int64{ // after the action
 		"/console/sales/" + s.sale(nil):  3,
-		"/console/campaigns/" + campaign: 1, // its stream tells changes only
+		"/console/campaigns/" + campaign: 3,
 	} {
 		w.visit(page)
 		w.sees(texts{"#line": "Live", "#state": "On sale now"})
@@ -416,6 +433,44 @@ func TestConsoleOlderNews(t *testing.T) {
 		w.see("#state", "Paused")
 		w.lacks("#pause")
 	}
+}
+
+// A copy of a sale begins with its values, at the next full hour if the sale has started. What was changed survives a reload. A
+// sale of a campaign has no copy of its own.
+func TestConsoleDuplicate(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	w := s.open(desktop, "/console/sales/"+s.sale(fields{"limit_per_user": 3, "parts": 2, "waiting_list": true}))
+	w.operate()
+	w.see("#line", "Live")
+	w.click("#duplicate")
+	w.see("#form-title", "New sale")
+	copied := texts{"#price_cents": "9.90", "#original_price_cents": "49.90", "#quota": "10", "#limit_per_user": "3", "#parts": "2", "#waiting_list": "true", "#pay_timeout_seconds": "10"}
+	w.keeps(copied)
+	w.keeps(texts{"#title": "Teapot"})
+	w.fill("#title", "Teapot, once more")
+	w.visit(w.path())
+	w.see("#form-title", "New sale")
+	w.keeps(copied)
+	w.keeps(texts{"#title": "Teapot, once more"})
+	w.click("#form-send")
+	w.sees(texts{"h1": "Teapot, once more", "#line": "Live", "#state": "Coming", "#tile-time .note": "until the start"})
+	s.hasSales(2)
+
+	id, sales := s.campaign(nil)
+	w.visit("/console/sales/" + sales[0])
+	w.see("#line", "Live")
+	w.lacks("#duplicate")
+	w.visit("/console/campaigns/" + id)
+	w.see("#line", "Live")
+	w.click("#duplicate")
+	w.see("#campaign-form-title", "New campaign")
+	w.keeps(texts{`[id="campaign-sales[2].variant"]`: "EU 43", `[id="campaign-sales[2].price_cents"]`: "219.00", `[id="campaign-sales[2].limit_per_user"]`: "", "#campaign-limit_per_user": "2"})
+	w.click("fieldset:nth-of-type(1) button")
+	w.fill("#campaign-title", "Running shoe, again")
+	w.click("#campaign-form-send")
+	w.sees(texts{"h1": "Running shoe, again", "#line": "Live", "#state": "Coming", "#variants": "EU 42"})
+	w.has("variants", 2)
 }
 
 // Several clicks and keys on the button that makes a sale make one sale. An operator who repeats a request without an

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/oauth2-proxy/mockoidc"
 
@@ -197,6 +198,40 @@ func TestSalesFollow(t *testing.T) {
 	w.see(".card .state", "Paused")
 	w.click(".card a")
 	w.see("h1", "Teapot")
+}
+
+// A long list shows some sales, and more on a click. Only what is on the screen is fetched again, one by one.
+func TestManySales(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	campaign, sizes := s.campaign(fields{"starts_at": time.Now().Add(-time.Hour)})
+	sales := make([]string, 60)
+	for i := range sales {
+		sales[i] = s.sale(fields{"title": fmt.Sprint("Teapot ", i), "starts_at": time.Now().Add(-time.Hour + time.Duration(i+1)*time.Second)})
+	}
+	w := s.open(phone, "/")
+	shows := func(want int) {
+		t.Helper()
+		w.becomes(fmt.Sprint(want, " cards"), fmt.Sprintf(`[...document.querySelectorAll(".card")].filter((card) => card.checkVisibility()).length === %d`, want))
+	}
+	shows(24)
+	card := func(id string) string { return fmt.Sprintf(`.card[data-id=%q] `, id) }
+	ann := s.buyer("ann")
+	s.buy(sizes[0], ann, 1)
+	s.buy(sales[1], ann, 1)
+	w.sees(texts{card(campaign) + ".left": "13 of 14 left", card(sales[1]) + ".left": "9 of 10 left"})
+	w.click("#more")
+	shows(48)
+	w.becomes("the focus is on the first of them", `document.activeElement.textContent === "Teapot 23"`)
+	s.buy(sales[23], ann, 1)
+	w.see(card(sales[23])+".left", "9 of 10 left")
+	w.click("#more")
+	shows(61)
+	w.lacks("#more")
+	w.becomes("the whole list is seldom fetched", `{
+		const fetched = performance.getEntriesByType("resource").map(({name}) => new URL(name).pathname);
+		fetched.filter((path) => path === "/api/v1/sales").length * 10 < fetched.filter((path) => /^.api.v1.(sales|campaigns)\/./.test(path)).length;
+	}`)
 }
 
 // Where the shop has an issuer and nobody registers, a buyer logs in there and comes back to the page, where the purchase goes on

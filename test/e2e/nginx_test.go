@@ -265,7 +265,7 @@ func TestNginxForgedAddresses(t *testing.T) {
 // nginx passes events on at once, uncompressed, although no header of the instance asks for that.
 func TestNginxBuffersNoStream(t *testing.T) {
 	d := openDoor(t, line(newStream(t).URL, ""))
-	for _, path := range []string{"/api/v1/sales/S/events", "/api/v1/admin/sales/S/live", "/api/v1/admin/lab/events"} {
+	for _, path := range []string{"/api/v1/sales/S/events", "/api/v1/admin/sales/S/live", "/api/v1/admin/campaigns/S/live", "/api/v1/admin/lab/events"} {
 		s := from(t, shop.Address(1)).stream(d.URL + path)
 		event, err := bufio.NewReader(s.body).ReadString('\n')
 		if err != nil || event != streamed || s.header.Get("Content-Type") != "text/event-stream" {

@@ -1,10 +1,9 @@
 // The forms for a campaign with its variants, and for one more variant.
 
-import { now } from "./clock.js";
 import { at, show } from "./dom.js";
 import {
-  amount, cents, checkPrices, checkTimes, currency, description, local, moment, mostCents, mostEach, mostMinutes, mostParts, mostUnits,
-  ofLine, picture, title, usualLine, whole,
+  amount, cents, checkPrices, checkTimes, copyOf, currency, description, local, moment, mostCents, mostEach, mostMinutes, mostParts, mostUnits,
+  ofLine, picture, title, usualLine, usualTimes, whole,
 } from "./fields.js";
 import { formOf } from "./form.js";
 import { say } from "./i18n.js";
@@ -13,8 +12,6 @@ import { say } from "./i18n.js";
 const longestTitle = 130;
 const longestVariant = 60;
 export const mostVariants = 64;
-
-const hour = 3600_000;
 
 // Fields of one variant. A variant without a limit has the campaign's limit.
 const ofVariant = {
@@ -73,16 +70,27 @@ function arrange(lists) {
   }));
 }
 
-// began makes a row for each variant that was typed before a reload, and at least one. The variants of an existing campaign are
-// not in the form.
-function began(typed, existing) {
+// began makes a row for each variant of the original, or more if more were typed before a reload, and at least one. The variants
+// of an existing campaign are not in the form.
+function began(typed, existing, original) {
   show(at("campaign-sales"), !existing);
   if (existing) {
     arrange([]);
     return;
   }
-  const typedRows = Object.keys(typed).map((name) => Number(name.match(/^sales\[(\d+)\]/)?.[1] ?? 0));
+  const typedRows = Object.keys({ ...original, ...typed }).map((name) => Number(name.match(/^sales\[(\d+)\]/)?.[1] ?? 0));
   arrange(Array.from({ length: Math.max(0, ...typedRows) + 1 }, () => names.map(() => "")));
+}
+
+// campaignCopy returns what a copy of a campaign begins with. Its first variant has the terms that are common to all.
+export function campaignCopy({ sales, ...campaign }) {
+  const copy = { ...sales[0], ...copyOf({ entries_at: sales[0].entries_at, ...campaign }) };
+  sales.forEach((sale, i) => {
+    names.filter((name) => name !== "limit_per_user" || sale[name] !== campaign[name]).forEach((name) => {
+      copy[`sales[${i}].${name}`] = sale[name];
+    });
+  });
+  return copy;
 }
 
 // nested moves the values of the variants, such as sales[0].quota, into a list of objects, sales.
@@ -101,8 +109,7 @@ function nested(flat) {
 }
 
 function usual(existing) {
-  const next = Math.ceil(now() / hour) * hour;
-  return existing ? {} : { ...usualLine, currency: "CNY", limit_per_user: 1, pay_timeout_seconds: 1800, parts: 1, starts_at: next, ends_at: next + hour };
+  return existing ? {} : { ...usualLine, currency: "CNY", limit_per_user: 1, pay_timeout_seconds: 1800, parts: 1, ...usualTimes() };
 }
 
 const { open, drafted, keep } = formOf({

@@ -54,7 +54,7 @@ export function chart(figure, series) {
     hooks: { setCursor: [({ cursor }) => tell(cursor.idx ?? data[0].length - 1)] },
   }, data, place);
 
-  new ResizeObserver(() => plot.setSize({ width: place.clientWidth, height })).observe(place);
+  new ResizeObserver(() => place.clientWidth > 0 && plot.setSize({ width: place.clientWidth, height })).observe(place); // 0: the view is not shown
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => plot.redraw(false));
 
   return {

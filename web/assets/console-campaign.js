@@ -1,25 +1,21 @@
 // The console's page of a campaign: the figures of its variants, live, and the actions of an operator on all or one of them.
 
-import { call, pause } from "./api.js";
-import { drafted, mostVariants, oneMore, open } from "./campaign-form.js";
-import { everySecond, sync } from "./clock.js";
+import { call } from "./api.js";
+import { campaignCopy, drafted, mostVariants, oneMore, open } from "./campaign-form.js";
 import { confirm } from "./confirm.js";
-import { refresh as refreshLog, start as startLog } from "./console-log.js";
-import { attend, element, older, onClick, put, repeat, row, sayWindow, stateOf, word } from "./desk.js";
+import { element, older, onClick, put, row, stateOf, word } from "./desk.js";
 import { at, show } from "./dom.js";
 import { save } from "./download.js";
-import { follow } from "./feed.js";
-import { money, number, reason, say } from "./i18n.js";
+import { draw as drawFigures } from "./figures.js";
+import { visit } from "./go.js";
+import { money, number, say } from "./i18n.js";
+import { done as tellDone, facts, focusAction, head, id, offer, relisten, run, withStock } from "./subject.js";
 import { priceOf, whole } from "./whole.js";
 
-// period is how often the campaign is read again, in milliseconds. The stream sends neither how many units are held or paid, nor
-// what other operators change.
-const period = 2000;
-
-const id = location.pathname.split("/").at(-1);
 const variants = at("variants");
-let campaign = null;
 const another = oneMore(id);
+let campaign = null;
+let figures = new Map(); // the last figures of each sale, by its id
 
 const known = (saleID) => campaign?.sales.find((sale) => sale.id === saleID);
 
@@ -27,43 +23,33 @@ function take(said) {
   if (said.sales.some((sale) => older(sale, known(sale.id)))) {
     return;
   }
-  campaign = said;
-  document.title = `${campaign.title} · Flashsale`;
-  at("title-shown").textContent = campaign.title;
-  at("shop-link").href = `/campaigns/${id}`;
+  const more = campaign && said.sales.some(({ id: saleID }) => !known(saleID));
+  campaign = { ...said, sales: said.sales.map((sale) => withStock(sale, known(sale.id))) };
+  if (more) { // the stream sends nothing of a variant that was added after it began
+    figures = new Map();
+    relisten();
+  }
+  head(campaign, `/campaigns/${id}`);
   at("line-link").href = `/console/sales/${id}`;
   show(at("line-link"), campaign.mode !== "rush");
   draw();
 }
 
-// draw shows the campaign, and the actions that are possible.
+// draw shows the campaign without its live figures, and the actions that are possible.
 function draw() {
-  if (!campaign) {
-    return;
-  }
   const { sales } = campaign;
-  const all = whole(sales, stateOf);
-  const sum = (name) => sales.reduce((n, sale) => n + sale[name], 0);
-  const over = all.state === "ended";
-  at("state").dataset.state = all.state;
-  say(at("state"), `state_${all.state}`);
-  show(at("state"), true);
-  sayWindow(at("window"), campaign);
+  const { state } = whole(sales, stateOf);
+  const over = state === "ended";
+  facts(campaign, state, sales);
   at("price").textContent = priceOf(sales);
   say(at("limit"), "limit_all", { n: number(campaign.limit_per_user) });
-  for (const [name, units] of Object.entries({ available: all.available, held: sum("held"), paid: sum("paid") })) {
-    at(`tile-${name}`).querySelector(".value").textContent = number(units);
-    say(at(`tile-${name}`).querySelector(".note"), "note_quota", { n: number(all.quota) });
-  }
   put(variants, sales.map(lineOf), "none_yet");
-  const focused = document.activeElement;
-  show(at("pause"), !over && sales.some((sale) => sale.status === "live"));
-  show(at("resume"), !over && sales.some((sale) => sale.status === "paused"));
-  show(at("add"), !over && sales.length < mostVariants);
-  show(at("close"), !over);
-  if (at("actions").contains(focused) && focused.hidden) {
-    focusAction();
-  }
+  offer({
+    pause: !over && sales.some((sale) => sale.status === "live"),
+    resume: !over && sales.some((sale) => sale.status === "paused"),
+    add: !over && sales.length < mostVariants,
+    close: !over,
+  });
 }
 
 function lineOf(sale) {
@@ -92,18 +78,11 @@ function lineOf(sale) {
   ], [2, 3, 4, 5, 6, 7], [6, 7]);
 }
 
-// focusAction moves the focus to an action when the button that had it is gone.
-function focusAction() {
-  at("actions").querySelector("button:not([hidden])").focus();
-}
-
 // done shows the changed campaign and a notice.
 function done(name, made, places) {
   if (made) {
     take(made);
-    say(at("notice"), `done_${name}`, places);
-    show(at("notice"), true);
-    refreshLog();
+    tellDone(name, places);
   }
 }
 
@@ -146,77 +125,48 @@ function edit() {
   open(campaign, (made) => done("edit", made));
 }
 
+at("duplicate").addEventListener("click", duplicate);
+
+function duplicate() {
+  open(null, (made) => visit(`/console/campaigns/${made.id}`), campaignCopy(campaign));
+}
+
 at("add").addEventListener("click", add);
 
 function add() {
   another.open(null, (made) => done("add_variant", made));
 }
 
-onClick(at("csv"), at("csv-error"), () => save(`/admin/campaigns/${id}/sales.csv`, `campaign-${id}.csv`, at("csv-told")));
+onClick(at("sheet"), at("sheet-error"), () => save(`/admin/campaigns/${id}/sales.csv`, `campaign-${id}.csv`, at("sheet-told")));
 
-function line(said) {
-  at("line").dataset.line = said;
-  at("figures").classList.toggle("stale", said === "broken");
-  show(at("line"), true);
-  say(at("line"), { connecting: "connecting", live: "live", broken: "connection_broken" }[said]);
-}
-
-function hear(event, { sales }) {
-  if (event !== "stocks") {
-    return; // the line's own page shows it
-  }
-  for (const { id: saleID, state, quota, available, ...stock } of sales) {
-    const sale = known(saleID);
-    if (sale && !older(stock, sale)) { // the revision stays as it is: the status comes only with an answer
-      Object.assign(sale, { state, quota, available });
-    }
-  }
-  draw();
-}
-
-const read = async () => (await call("GET", `/admin/campaigns/${id}`)).data;
-
-async function refresh() {
-  try {
-    take(await read());
-  } catch {
-    // line() has shown whether there is a connection
-  }
-  await refreshLog();
-}
-
-async function first(signal) {
-  while (!campaign && !signal.aborted) {
-    try {
-      take(await read());
-    } catch (refusal) {
-      if (refusal.status === 404) {
-        show(at("unknown"), true);
-        show(at("desk"), false);
-        return;
-      }
-      line("broken");
-      await pause(period);
-    }
-  }
-}
-
-attend(async (signal) => {
-  line("connecting");
-  await first(signal);
-  if (!campaign || signal.aborted) {
+// hear keeps the figures of one sale. Those of all sales come one after the other, and are shown together.
+function hear(said) {
+  const sale = known(said.sale_id);
+  if (!sale || older(said, sale)) {
     return;
   }
-  startLog(`/admin/campaigns/${id}/operations`);
-  repeat(signal, period, refresh);
-  follow(`/campaigns/${id}/events`, { signal, hear, line }).catch((refusal) => {
-    line("broken");
-    reason(at("line"), refusal);
-  });
-  if (drafted(campaign) && at("campaign-form").hidden) {
-    edit();
-  } else if (another.drafted(null) && at("variant-form").hidden) {
-    add();
+  const { state, status, revision, quota, available, held, paid } = said;
+  Object.assign(sale, { state, status, revision, quota, available, held, paid });
+  figures.set(sale.id, said);
+  if (figures.size === campaign.sales.length) {
+    draw();
+    drawFigures([...figures.values()]);
+    figures = new Map();
   }
+}
+
+const read = run(`/admin/campaigns/${id}`, {
+  take,
+  hear,
+  draw,
+  opened() {
+    if (drafted(campaign) && at("campaign-form").hidden) {
+      edit();
+    } else if (drafted(null, campaign) && at("campaign-form").hidden) {
+      duplicate();
+    } else if (another.drafted(null) && at("variant-form").hidden) {
+      add();
+    }
+  },
+  labelOf: (saleID) => known(saleID)?.variant ?? "",
 });
-sync().then(() => everySecond(draw));

@@ -1,4 +1,4 @@
-// The orders of a sale: filter, search, pages, refunds, cancellations, and a file with all orders.
+// The orders of a sale or a campaign: filter, search, pages, refunds, cancellations, and a file with all orders.
 
 import { call } from "./api.js";
 import { confirm } from "./confirm.js";
@@ -11,8 +11,10 @@ import { hush, money, number, reason, say } from "./i18n.js";
 const atOnce = 50;
 
 const error = at("orders-error");
-let saleID = "";
+let source = "";
+let subject = "";
 let changed = () => {};
+let labelOf = () => "";
 let cursor = "";
 let asked = ""; // the filter of the orders that are shown
 let unfolded = false; // older orders are shown
@@ -24,10 +26,13 @@ for (const status of ["", "pending", "paid", "cancelled", "expired", "refunded"]
   at("status").append(option);
 }
 
-// start shows the orders of a sale. It calls ended() after each refund or cancellation.
-export function start(id, ended) {
-  saleID = id;
+// start shows the orders of the sale or the campaign that the API has at a path. It calls ended() after each refund or
+// cancellation. label(saleID) returns what an order of a sale is labelled with.
+export function start(path, id, ended, label) {
+  source = path;
+  subject = id;
   changed = ended;
+  labelOf = label;
   search();
 }
 
@@ -50,7 +55,7 @@ async function search() {
 
 async function page(from) {
   const mine = ++turn;
-  const { data } = await call("GET", `/admin/sales/${saleID}/orders?${asked}&limit=${atOnce}&cursor=${encodeURIComponent(from)}`);
+  const { data } = await call("GET", `${source}/orders?${asked}&limit=${atOnce}&cursor=${encodeURIComponent(from)}`);
   if (mine === turn) {
     draw(data, from === "");
   }
@@ -77,6 +82,10 @@ function lineOf(order) {
   state.className = "state";
   state.dataset.state = order.status;
   who.append(element("span", "id long", order.id), element("span", "quiet below", order.user_id));
+  const label = labelOf(order.sale_id);
+  if (label) {
+    who.append(element("span", "below", label));
+  }
   how.append(state, element("span", "quiet below narrow-only", amount));
   const line = row([
     who, how, number(order.quantity), amount, order.created_at ? stamp(order.created_at) : "–",
@@ -128,4 +137,4 @@ onClick(at("orders-more"), error, () => {
   return page(cursor);
 });
 
-onClick(at("csv"), error, () => save(`/admin/sales/${saleID}/orders.csv?${asked}`, `orders-${saleID}.csv`, at("csv-told")));
+onClick(at("csv"), error, () => save(`${source}/orders.csv?${asked}`, `orders-${subject}.csv`, at("csv-told")));

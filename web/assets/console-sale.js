@@ -1,29 +1,16 @@
 // The console's page of one sale: its live figures, and the actions of an operator.
 
-import { call, pause } from "./api.js";
-import { everySecond, now, sync } from "./clock.js";
+import { call } from "./api.js";
+import { now } from "./clock.js";
 import { confirm } from "./confirm.js";
-import { refresh as refreshLog, start as startLog } from "./console-log.js";
-import { refresh as refreshOrders, start as startOrders } from "./console-orders.js";
-import { attend, older, repeat, sayWindow, stateOf } from "./desk.js";
+import { older, stateOf } from "./desk.js";
 import { at, show } from "./dom.js";
-import { follow } from "./feed.js";
-import { Mistake, local, moment, whole, zone } from "./fields.js";
-import { draw as drawFigures, forget } from "./figures.js";
+import { Mistake, copyOf, local, moment, whole, zone } from "./fields.js";
+import { draw as drawFigures } from "./figures.js";
+import { visit } from "./go.js";
+import { dateTime, money, number, say } from "./i18n.js";
 import { drafted, open } from "./sale-form.js";
-import { dateTime, money, number, reason, say } from "./i18n.js";
-import { copies } from "./share.js";
-
-// period is how often the sale, its orders and its log are read again, in milliseconds: the stream does not send all
-// that other operators change.
-const period = 5000;
-
-// late is the age of the last figures, in milliseconds, after which they do not count as live. They come once a second.
-const late = 5000;
-
-// impliedBy gives the status that a state implies. It is used until the stream sends the status, which is not in the
-// public data of a sale.
-const impliedBy = { open: "live", sold_out: "live", paused: "paused" };
+import { done as tellDone, facts, focusAction, head, id, offer, run, withStock } from "./subject.js";
 
 // mostUnits is the largest quota.
 const mostUnits = 100_000_000;
@@ -33,73 +20,46 @@ const longestExtension = 24 * 3600;
 const mostUsers = 1000;
 const longestReason = 200;
 
-const id = location.pathname.split("/").at(-1);
 let sale = null;
-let heard = null; // the time of the last figures, by the server's clock
 let inLine = null; // the last figures of the sale's line, if it has one
-let arrived = Infinity; // when the last figures came, by performance.now()
 
 function take(said) {
   if (older(said, sale)) {
     return;
   }
-  sale = { status: sale?.status ?? impliedBy[said.state], ...said };
-  document.title = `${sale.title} · Flashsale`;
-  at("title-shown").textContent = sale.title;
-  at("shop-link").href = `/${sale.campaign_id === id ? "campaigns" : "sales"}/${id}`; // the line of a campaign is on the campaign's page
+  sale = withStock(said, sale);
+  head(sale, `/${sale.campaign_id === id ? "campaigns" : "sales"}/${id}`); // the line of a campaign is on the campaign's page
   show(at("campaign-link"), sale.campaign_id);
   at("campaign-link").href = `/console/campaigns/${sale.campaign_id}`;
-  at("short").href = at("short").textContent = sale.short_url;
-  const code = `${new URL(sale.short_url).pathname}/qr.svg`; // a path on this server, whatever the public URL is
-  if (at("qr").getAttribute("src") !== code) {
-    at("qr").src = at("qr-download").href = code;
-    at("qr-download").download = `sale-${id}.svg`;
-  }
   draw();
 }
 
-// draw shows the sale without its figures, and the actions that are possible.
+// draw shows the sale without its live figures, and the actions that are possible.
 function draw() {
-  if (!sale) {
-    return;
-  }
-  if (performance.now() - arrived > late && at("line").dataset.line === "live") {
-    line("broken");
-  }
   const state = stateOf(sale);
-  at("state").dataset.state = state;
-  say(at("state"), `state_${state}`);
-  show(at("state"), true);
-  sayWindow(at("window"), sale);
+  facts(sale, state, [sale]);
   at("price").textContent = money(sale.price_cents, sale.currency);
   say(at("limit"), "limit", { n: number(sale.limit_per_user) });
   const over = state === "ended";
   const ofAll = sale.campaign_id === sale.id; // the line of a campaign, which is paused and closed with its sales
-  const focused = document.activeElement;
-  show(at("pause"), !over && !ofAll && sale.status === "live"); // a rehearsal can't be paused
-  show(at("resume"), !over && !ofAll && sale.status === "paused");
-  show(at("add"), !over && !ofAll);
-  show(at("extend"), !sale.campaign_id && (!over || now() >= Date.parse(sale.ends_at))); // not if an operator has closed the sale
-  show(at("close"), !over && (!sale.campaign_id || sale.mode === "rush")); // whoever is called may choose any sale of the campaign
-  show(at("lengthen"), inLine?.called > 0);
-  show(at("void"), inLine?.phase === "entering");
-  if (at("actions").contains(focused) && focused.hidden) {
-    focusAction();
-  }
-}
-
-// focusAction moves the focus to an action when the button that had it is gone.
-function focusAction() {
-  at("actions").querySelector("button:not([hidden])").focus();
+  show(at("owner"), !ofAll); // it sells nothing itself
+  offer({
+    pause: !over && !ofAll && sale.status === "live", // a rehearsal can't be paused
+    resume: !over && !ofAll && sale.status === "paused",
+    add: !over && !ofAll,
+    duplicate: !sale.campaign_id,
+    extend: !sale.campaign_id && (!over || now() >= Date.parse(sale.ends_at)), // not if an operator has closed the sale
+    close: !over && (!sale.campaign_id || sale.mode === "rush"), // whoever is called may choose any sale of the campaign
+    lengthen: inLine?.called > 0,
+    void: inLine?.phase === "entering",
+  });
 }
 
 // done shows the changed sale and a notice.
 function done(name, made) {
   if (made) {
     take(made);
-    say(at("notice"), `done_${name}`);
-    show(at("notice"), true);
-    refreshLog();
+    tellDone(name);
   }
   if (at(name).hidden) {
     focusAction();
@@ -182,84 +142,32 @@ function edit() {
   open(sale, (made) => done("edit", made));
 }
 
-function line(word) {
-  at("line").dataset.line = word;
-  at("figures").classList.toggle("stale", word === "broken");
-  show(at("line"), true);
-  if (word === "live") {
-    say(at("line"), "live");
+at("duplicate").addEventListener("click", duplicate);
+
+function duplicate() {
+  open(null, (made) => visit(`/console/sales/${made.id}`), copyOf(sale));
+}
+
+function hear(figures) {
+  if (older(figures, sale)) {
     return;
   }
-  if (heard && word === "broken") {
-    say(at("line"), "not_live", { time: () => dateTime(heard, "medium") });
-  } else {
-    say(at("line"), word === "broken" ? "connection_broken" : "connecting");
-  }
-  forget();
+  inLine = figures.line ?? null;
+  const { state, status, revision, quota, available, held, paid } = figures;
+  Object.assign(sale, { state, status, revision, quota, available, held, paid });
+  draw();
+  drawFigures([figures]);
 }
 
-function hear(event, figures) {
-  if (event === "figures") {
-    heard = Date.parse(figures.now);
-    arrived = performance.now();
-    if (at("line").dataset.line !== "live") {
-      line("live");
+const fresh = run(`/admin/sales/${id}`, {
+  take,
+  hear,
+  draw,
+  opened() {
+    if (drafted(sale) && at("form").hidden) {
+      edit();
+    } else if (drafted(null, sale) && at("form").hidden) {
+      duplicate();
     }
-    if (older(figures, sale)) {
-      return;
-    }
-    inLine = figures.line ?? null;
-    const { state, status, revision, quota, available } = figures;
-    Object.assign(sale, { state, status, revision, quota, available });
-    draw();
-    drawFigures(figures);
-  }
-}
-
-// fresh reads the sale without caches, which may have it as it was before a change on this page.
-const fresh = async () => (await call("GET", `/sales/${id}`, { headers: { "Cache-Control": "no-cache" } })).data;
-
-async function refresh() {
-  try {
-    take(await fresh());
-  } catch {
-    // line() has shown whether there is a connection
-  }
-  await Promise.all([refreshOrders(), refreshLog()]);
-}
-
-async function first(signal) {
-  while (!sale && !signal.aborted) {
-    try {
-      take(await fresh());
-    } catch (refusal) {
-      if (refusal.status === 404) {
-        show(at("unknown"), true);
-        show(at("desk"), false);
-        return;
-      }
-      line("broken");
-      await pause(period);
-    }
-  }
-}
-
-attend(async (signal) => {
-  line("connecting");
-  await first(signal);
-  if (!sale || signal.aborted) {
-    return;
-  }
-  startOrders(id, refreshLog);
-  startLog(`/admin/sales/${id}/operations`);
-  repeat(signal, period, refresh);
-  follow(`/admin/sales/${id}/live`, { signal, hear, line }).catch((refusal) => {
-    line("broken");
-    reason(at("line"), refusal);
-  });
-  if (drafted(sale) && at("form").hidden) {
-    edit();
-  }
+  },
 });
-copies(at("copy"), at("short"));
-sync().then(() => everySecond(draw));

@@ -78,18 +78,18 @@ async function someCampaigns(from) {
 }
 
 function drawSale(line, sale) {
-  drawLine(line, `/console/sales/${sale.id}`, sale, { ...sale, state: stateOf(sale) });
+  drawLine(line, `/console/sales/${sale.id}`, sale, { ...sale, state: stateOf(sale) }, [sale]);
   line.querySelector(".price").textContent = priceOf([sale]);
 }
 
 function drawCampaign(line, campaign) {
   const { sales } = campaign;
-  drawLine(line, `/console/campaigns/${campaign.id}`, campaign, whole(sales, stateOf));
+  drawLine(line, `/console/campaigns/${campaign.id}`, campaign, whole(sales, stateOf), sales);
   line.querySelector(".price").textContent = priceOf(sales);
   line.querySelector(".kinds").textContent = number(sales.length);
 }
 
-function drawLine(line, path, { title, starts_at, ends_at, limit_per_user: limit }, { state, available, quota }) {
+function drawLine(line, path, { title, starts_at, ends_at, limit_per_user: limit }, { state, available, quota }, sales) {
   const find = (selector) => line.querySelector(selector);
   find("a").href = path;
   find("a").textContent = title;
@@ -99,6 +99,7 @@ function drawLine(line, path, { title, starts_at, ends_at, limit_per_user: limit
   find(".left").textContent = number(available);
   find("progress").max = quota;
   find("progress").value = available;
+  find(".sold").textContent = number(sales.reduce((n, { held, paid }) => n + held + paid, 0));
   find(".quota").textContent = number(quota);
   find(".limit").textContent = number(limit);
 }

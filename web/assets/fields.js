@@ -15,6 +15,8 @@ const mostWork = 10_000_000; // hashes
 const longestDescription = 2000;
 const longestAddress = 500;
 
+const hour = 3600_000;
+
 // Mistake is an error in a typed value: the key of its word, and the values of the places in the word.
 export class Mistake extends Error {
   constructor(word, places) {
@@ -124,6 +126,22 @@ export function checkTimes(values, fine, existing) {
     return [["ends_at", new Mistake("wrong_order")]];
   }
   return fine("ends_at") && !existing && Date.parse(values.ends_at) <= now() ? [["ends_at", new Mistake("wrong_past")]] : [];
+}
+
+// nextHour returns the next full hour.
+const nextHour = () => Math.ceil(now() / hour) * hour;
+
+// usualTimes are the times of something new.
+export const usualTimes = () => ({ starts_at: nextHour(), ends_at: nextHour() + hour });
+
+// copyOf returns what a copy of a sale or a campaign begins with. If the original has started, the copy starts at the next full
+// hour, and lasts as long.
+export function copyOf({ entries_at: entries, ...original }) {
+  const starts = Date.parse(original.starts_at);
+  if (starts > now()) {
+    return entries ? { ...original, entries_at: entries } : original;
+  }
+  return { ...original, starts_at: nextHour(), ends_at: nextHour() + Date.parse(original.ends_at) - starts };
 }
 
 // ofLine are the fields of a line, as formOf wants them. usualLine has the values of fields that the API leaves out of an answer.

@@ -1,9 +1,10 @@
-// The live figures of a sale: figures, charts and tables, drawn from the events of its stream.
+// The live figures of a sale, or of the sales of a campaign: tiles, charts and tables.
 
 import { chart } from "./chart.js";
+import { now as time } from "./clock.js";
 import { coded, element, milliseconds, put, row } from "./desk.js";
 import { at, show } from "./dom.js";
-import { dateTime, number, say } from "./i18n.js";
+import { dateTime, duration, money, number, say } from "./i18n.js";
 import { drawInstances } from "./instances.js";
 
 // The statuses of the orders and refusals in the database. All of them are always listed, so that nothing moves.
@@ -28,10 +29,12 @@ export function forget() {
   last = null;
 }
 
-export function draw(now) {
+// draw shows the figures of a sale, or of the sales of a campaign.
+export function draw(list) {
+  const now = sumOf(list);
   const { perSecond, verdicts } = compare(now, last);
   last = now;
-  drawTiles(now, perSecond, verdicts);
+  drawEngine(now, perSecond, verdicts);
   drawLine(now.line);
   drawCharts(now, verdicts);
   put(at("verdicts"), Object.entries(now.purchases).sort((a, b) => b[1] - a[1]).map(([verdict, count]) => row(
@@ -45,6 +48,52 @@ export function draw(now) {
   drawInstances(now.instances);
 }
 
+// sumOf returns the figures of several sales as those of one sale. Stages are of the instances, not of a sale, and the sales of a
+// campaign have the same line.
+function sumOf(list) {
+  const [first] = list;
+  if (list.length === 1) {
+    return first;
+  }
+  const sum = (pick) => list.reduce((n, figures) => n + pick(figures), 0);
+  const every = (pick) => list.every(pick);
+  const oldest = (name) => (every((figures) => figures[name]) ? list.map((figures) => figures[name]).sort()[0] : null);
+  const sums = (name) => {
+    const all = {};
+    for (const [key, n] of list.flatMap((figures) => Object.entries(figures[name] ?? {}))) {
+      all[key] = (all[key] ?? 0) + n;
+    }
+    return all;
+  };
+  const units = (names) => Object.fromEntries(names.map((name) => [name, sum((figures) => figures[name])]));
+  const inLine = first.line && ["reserved", "called", "spent", "lapsed"].map((name) => [name, sum(({ line }) => line?.[name] ?? 0)]);
+  return {
+    ...first,
+    ...units(["quota", "available", "held", "paid", "requests", "drift"]),
+    now: list.map(({ now }) => now).sort().at(-1),
+    state: every(({ state }) => state === "ended") ? "ended" : "open",
+    line: inLine && { ...first.line, ...Object.fromEntries(inLine) },
+    purchases: sums("purchases"),
+    orders: sums("orders"),
+    units: sums("units"),
+    books_at: oldest("books_at"),
+    drift_at: oldest("drift_at"),
+    ok: every(({ ok }) => ok),
+    database: { reachable: every(({ database }) => database.reachable) },
+    gate: {
+      reachable: every(({ gate }) => gate.reachable),
+      open: every(({ gate }) => gate.open),
+      epoch: Math.max(...list.map(({ gate }) => gate.epoch)),
+      left: sum(({ gate }) => gate.left),
+      inflight: sum(({ gate }) => gate.inflight),
+      stream: sum(({ gate }) => gate.stream),
+    },
+    instances: first.instances.map((instance) => ({
+      ...instance, requests: sum(({ instances }) => instances.find((other) => other.id === instance.id)?.requests ?? 0),
+    })),
+  };
+}
+
 // compare returns the requests per second since the previous figures: in all, and by verdict. Both are null for the first
 // figures, and if the sum has fallen: then an instance has stopped or restarted, and its counts are gone.
 function compare(now, before) {
@@ -56,14 +105,30 @@ function compare(now, before) {
   return { perSecond: (now.requests - before.requests) / seconds, verdicts: Object.fromEntries(verdicts) };
 }
 
-function drawTiles(now, perSecond, verdicts) {
-  const share = (units) => Math.round((100 * units) / now.quota);
-  const sold = verdicts && (verdicts.accepted ?? 0);
+// drawOwner shows what was sold of a sale, or of the sales of a campaign, and how much time is left.
+export function drawOwner({ starts_at: starts, ends_at: ends }, state, sales) {
+  const sum = (pick) => sales.reduce((n, sale) => n + pick(sale), 0);
+  const units = (name) => sum((sale) => sale[name]);
+  const revenue = (name) => money(sum((sale) => sale[name] * sale.price_cents), sales[0].currency);
+  const [quota, held, paid] = [units("quota"), units("held"), units("paid")];
+  const share = (n) => ({ n: quota ? Math.round((100 * n) / quota) : 0 });
+  tile("sold", number(held + paid), "note_quota", { n: number(quota) });
+  tile("paid", number(paid), "note_share", share(paid));
+  tile("revenue", revenue("paid"), "note_unpaid", { amount: revenue("held") });
+  tile("available", number(units("available")), "note_quota", { n: number(quota) });
+  tile("held", number(held), "note_share", share(held));
+  if (state === "ended") {
+    tile("time", "–", "note_over");
+  } else if (state === "upcoming") {
+    tile("time", duration(Date.parse(starts) - time()), "note_until_start");
+  } else {
+    tile("time", duration(Date.parse(ends) - time()), "note_until_end");
+  }
+}
+
+function drawEngine(now, perSecond, verdicts) {
   tile("requests", rate(perSecond), "note_in_all", { n: number(now.requests) });
-  tile("admitted", rate(sold), "note_in_all", { n: number(now.purchases.accepted ?? 0) });
-  tile("available", number(now.available), "note_quota", { n: number(now.quota) });
-  tile("held", number(now.held), "note_share", { n: share(now.held) });
-  tile("paid", number(now.paid), "note_share", { n: share(now.paid) });
+  tile("admitted", rate(verdicts && (verdicts.accepted ?? 0)), "note_in_all", { n: number(now.purchases.accepted ?? 0) });
   const { reachable, open, epoch, left, inflight, stream } = now.gate;
   tile("queue", reachable ? number(stream) : "–", "note_inflight", { n: reachable ? number(inflight) : "–" });
   tile("gate", null, now.line ? "note_no_gate" : "note_gate", { epoch: number(epoch), left: reachable ? number(left) : "–" });
@@ -72,6 +137,7 @@ function drawTiles(now, perSecond, verdicts) {
   at("tile-gate").dataset.tone = reachable && (open || now.line || now.state === "ended") ? "good" : "warn";
   at("tile-drift").dataset.tone = now.books_at && !now.ok ? "bad" : now.drift === 0 ? "good" : "warn";
   show(at("database-away"), !now.database.reachable);
+  show(at("unbalanced"), now.books_at && !now.ok);
 }
 
 // gateWord returns the key of the word for the gate's state. A sale in line uses no gate.

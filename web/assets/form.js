@@ -9,15 +9,16 @@ import { hush, reason, say } from "./i18n.js";
 import { newKey, passing } from "./store.js";
 
 // formOf returns the form whose elements have ids with a prefix, as {open, drafted, keep}. scope names the thing to which
-// something new is added, such as a campaign, so that what was typed is restored only in the form of the same thing.
+// something new is added, such as a campaign, so that what was typed is restored only in the form of the same thing. A copy is
+// something new that begins with the values of an original.
 //
 // fields has for each field read(typed), which converts the typed text or throws a Mistake, and write(value), which formats a
 // value. fields may change while the form is open. In the following, existing is what is changed, or null for something new.
 // usual(existing) returns the values of something new, or the values of existing that the API leaves out. address(existing)
 // returns the method and path to which the form is sent. words are the keys of {create, edit, send, save}. fits(name, existing)
 // reports whether existing has a field. check(values, fine, existing) returns pairs of a name and a Mistake; fine(...names)
-// reports whether these fields were read without a mistake. body(values) makes the body. The form calls began(typed, existing)
-// with the restored values before it is shown.
+// reports whether these fields were read without a mistake. body(values) makes the body. The form calls began(typed, existing,
+// original) with the restored values before it is shown.
 export function formOf({
   prefix = "", scope = "", fields, usual, address, words, fits = () => true, check = () => [], body = (values) => values, began = () => {},
 }) {
@@ -25,6 +26,7 @@ export function formOf({
   const form = part("form");
   const send = part("form-send"); // disabled while a request is on its way, so that a second click sends nothing
   let edited = null; // what is changed; null for something new
+  let copied = null; // the original of what is new; null unless it is a copy
   let before = {}; // the values of the fields when the form was opened
   let onSaved = null;
   let opener = null; // the element that had the focus
@@ -32,21 +34,22 @@ export function formOf({
     say(option, option.dataset.say);
   }
 
-  const draftOf = (existing) => `draft ${prefix}${scope}${existing?.id ?? "new"}`;
+  const draftOf = (existing, original) => `draft ${prefix}${scope}${existing?.id ?? (original ? `copy of ${original.id}` : "new")}`;
 
   // drafted returns, by field, what was typed and not sent: for existing, or for something new if that is null. It returns null
   // if there is nothing.
-  const drafted = (existing) => passing.read(draftOf(existing));
+  const drafted = (existing, original) => passing.read(draftOf(existing, original));
 
-  // open shows the form for existing, or for something new if that is null. It calls saved() with what the server has made or
-  // changed. What was typed before a reload is restored.
-  function open(existing, saved) {
+  // open shows the form for existing, or for something new if that is null, which may be a copy of an original. It calls saved()
+  // with what the server has made or changed. What was typed before a reload is restored.
+  function open(existing, saved, original = null) {
     edited = existing;
+    copied = original;
     onSaved = saved;
     opener = document.activeElement;
-    const shown = { ...usual(existing), ...existing };
-    const typed = drafted(existing) ?? {};
-    began(typed, existing);
+    const shown = { ...usual(existing), ...original, ...existing };
+    const typed = drafted(existing, original) ?? {};
+    began(typed, existing, original);
     before = {};
     for (const [name, { write }] of Object.entries(fields)) {
       before[name] = name in shown ? write(shown[name]) : "";
@@ -70,7 +73,7 @@ export function formOf({
   const changed = () => names().filter((name) => part(name).value !== before[name]);
 
   function close() {
-    passing.remove(draftOf(edited));
+    passing.remove(draftOf(edited, copied));
     passing.remove("asked");
     show(form, false);
     opener.focus();
@@ -148,7 +151,7 @@ export function formOf({
   });
 
   // keep stores what was typed or chosen, so that it survives a reload.
-  const keep = () => passing.write(draftOf(edited), Object.fromEntries(changed().map((name) => [name, part(name).value])));
+  const keep = () => passing.write(draftOf(edited, copied), Object.fromEntries(changed().map((name) => [name, part(name).value])));
 
   form.addEventListener("input", keep);
   part("form-leave").addEventListener("click", () => enabled(send) && close());

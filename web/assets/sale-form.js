@@ -1,16 +1,13 @@
 // The form for a new sale, or for the changes of an existing one.
 
-import { now } from "./clock.js";
 import {
   amount, cents, checkPrices, checkTimes, currency, description, local, moment, mostCents, mostEach, mostMinutes, mostParts, mostUnits,
-  ofLine, picture, title, usualLine, whole,
+  ofLine, picture, title, usualLine, usualTimes, whole,
 } from "./fields.js";
 import { formOf } from "./form.js";
 
 // The engine's bound, so that a mistake is shown before anything is sent.
 const longestTitle = 200;
-
-const hour = 3600_000;
 
 // ofCampaign are the fields that a sale of a campaign takes from the campaign, or does not have. ofItsLine are the only fields
 // that can be changed in the sale that has the campaign's line.
@@ -35,9 +32,8 @@ const fields = {
 };
 
 function usual(existing) {
-  const next = Math.ceil(now() / hour) * hour;
   const missing = { ...usualLine, waiting_list: false };
-  return existing ? missing : { ...missing, currency: "CNY", limit_per_user: 1, pay_timeout_seconds: 1800, parts: 1, starts_at: next, ends_at: next + hour };
+  return existing ? missing : { ...missing, currency: "CNY", limit_per_user: 1, pay_timeout_seconds: 1800, parts: 1, ...usualTimes() };
 }
 
 export const { open, drafted } = formOf({

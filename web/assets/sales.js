@@ -11,7 +11,24 @@ import { priceOf, whole } from "./whole.js";
 // take more connections than a browser has.
 const period = 3000;
 
+// atOnce is how many cards are shown at first, and how many more after each click on the button. A list that is no longer is
+// fetched as a whole.
+const atOnce = 24;
+
+// wholeEvery says how often the whole of a longer list is fetched, in periods: for new sales, and those that are over. In all other
+// periods, only the sales on the screen are fetched.
+const wholeEvery = 20;
+
 let cards = []; // what the cards show: each a sale, or a campaign as a whole
+let shown = atOnce; // how many cards are shown
+let turn = 0; // counts the periods
+
+const seen = new Set(); // the ids of the cards on the screen
+const screen = new IntersectionObserver((changes) => {
+  for (const { target, isIntersecting } of changes) {
+    seen[isIntersecting ? "add" : "delete"](target.dataset.id);
+  }
+});
 
 // group returns the sales, with one entry for all sales of a campaign. The title of a campaign's sale ends with the variant.
 function group(sales) {
@@ -56,6 +73,7 @@ function cardOf(sale) {
     find("img").src = sale.image_url;
   }
   at("sales").append(card);
+  screen.observe(card);
   return card;
 }
 
@@ -79,18 +97,43 @@ function draw(sale) {
   find("progress").value = sale.available;
 }
 
+// arrange shows as many cards as are to be shown.
+function arrange() {
+  const list = [...at("sales").children];
+  list.forEach((card, i) => show(card, i < shown));
+  show(at("more"), list.length > shown);
+}
+
+async function wholeList() {
+  cards = group((await look("/sales")).sales);
+  const there = new Set(cards.map((card) => card.id));
+  for (const card of document.querySelectorAll(".card")) {
+    if (!there.has(card.dataset.id)) {
+      screen.unobserve(card);
+      seen.delete(card.dataset.id);
+      card.remove();
+    }
+  }
+  show(at("none"), cards.length === 0);
+  cards.forEach(draw);
+  arrange();
+}
+
+// one fetches the sale or the campaign of a card.
+async function one(card) {
+  const said = await look(card.path);
+  Object.assign(card, group(said.sales ?? [said])[0]);
+  draw(card);
+}
+
 async function refresh() {
   if (!document.hidden) {
     try {
-      cards = group((await look("/sales")).sales);
-      const there = new Set(cards.map((card) => card.id));
-      for (const card of document.querySelectorAll(".card")) {
-        if (!there.has(card.dataset.id)) {
-          card.remove();
-        }
+      if (cards.length <= atOnce || ++turn % wholeEvery === 0) {
+        await wholeList();
+      } else {
+        await Promise.all(cards.filter(({ id }) => seen.has(id)).map(one));
       }
-      show(at("none"), cards.length === 0);
-      cards.forEach(draw);
     } catch {
       // The last figures stay. The next refresh tries again.
     }
@@ -98,6 +141,15 @@ async function refresh() {
   setTimeout(refresh, period);
 }
 
+at("more").addEventListener("click", () => {
+  const next = at("sales").children[shown];
+  shown += atOnce;
+  arrange();
+  next.querySelector("a").focus();
+});
+
+arrange();
+document.querySelectorAll(".card").forEach((card) => screen.observe(card));
 await sync();
 refresh();
-everySecond(() => cards.forEach(draw));
+everySecond(() => cards.filter(({ id }) => seen.has(id)).forEach(draw));

@@ -439,7 +439,7 @@ func (s *sim) takeBack(rng *rand.Rand, sale string) {
 	var first string
 	err := s.call("operator", "looks for a paid order", rng.IntN(len(s.places)), func(ctx context.Context, i *instance) error {
 		list, err := ask(ctx, i.database("operator").reads("paid orders"), func() ([]model.Order, error) {
-			list, _, err := s.db.Orders(free(ctx), model.OrderFilter{SaleID: sale, Status: model.OrderPaid, Limit: 1})
+			list, _, err := s.db.Orders(free(ctx), model.OrderFilter{SaleIDs: []string{sale}, Status: model.OrderPaid, Limit: 1})
 			return list, err
 		})
 		if len(list) > 0 {
