@@ -60,7 +60,7 @@ const (
 
 // OrderFilter selects orders; empty fields select all.
 type OrderFilter struct {
-	ID, UserID, SaleID string
+	ID, UserID, SaleID string // of the order's id, the whole or a beginning that contains the sale's id
 	Status             OrderStatus
 	Cursor             string // returned with the previous page; empty for the first page
 	Limit              int

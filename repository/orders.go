@@ -123,9 +123,10 @@ func (s *Store) orderNumbers(f model.OrderFilter, below int64, limit int) (query
 	}
 	for i, status := range statuses {
 		where := ""
-		for _, c := range []struct{ column, value string }{
-			{"id", f.ID}, {"user_id", f.UserID}, {"sale_id", f.SaleID}, {"status", string(status)},
-		} {
+		if f.ID != "" {
+			where, args = "id >= ? AND id < ? AND ", append(args, f.ID, f.ID+behindSale)
+		}
+		for _, c := range []struct{ column, value string }{{"user_id", f.UserID}, {"sale_id", f.SaleID}, {"status", string(status)}} {
 			if c.value != "" {
 				where, args = where+c.column+" = ? AND ", append(args, c.value)
 			}

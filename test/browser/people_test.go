@@ -125,6 +125,34 @@ func TestOrders(t *testing.T) {
 	w.see("#notice", "not among yours")
 }
 
+// Buyer and support see the same short number of an order, and support finds the order by it.
+func TestOrderNumber(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	sale := s.sale(nil)
+	id := s.buy(sale, s.buyer("ann"), 1)
+	number := id[16:24]
+	s.buy(sale, s.buyer("bob"), 1)
+	w := s.open(phone, "/orders#"+id)
+	w.see("#outside", "Log in to see your orders")
+	w.logInAs("ann")
+	w.see(".order dl", number)
+	w.visit("/sales/" + sale)
+	w.see("#yours-number", "Order "+number)
+	w.speak("zh")
+	w.see("#yours-number", "订单号 "+number)
+	w.click("#yours-pay")
+	w.see("main", "订单号 "+number)
+
+	desk := s.open(desktop, "/console/sales/"+sale)
+	desk.operate()
+	desk.has("orders", 2)
+	desk.write("#q", strings.ToLower(number))
+	desk.click("#search-send")
+	desk.has("orders", 1)
+	desk.see("#orders", number)
+}
+
 // A declined payment leaves the order as it is, and the page does not speak of a failure after a later payment.
 func TestDecline(t *testing.T) {
 	t.Parallel()

@@ -76,7 +76,7 @@ function lineOf(order) {
   const state = coded("status", order.status);
   state.className = "state";
   state.dataset.state = order.status;
-  who.append(element("span", "id long", order.id), element("span", "quiet below", order.user_id));
+  who.append(element("strong", "id", order.number), element("span", "id long quiet below", order.id), element("span", "quiet below", order.user_id));
   how.append(state, element("span", "quiet below narrow-only", amount));
   const line = row([
     who, how, number(order.quantity), amount, order.created_at ? stamp(order.created_at) : "–",

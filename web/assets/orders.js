@@ -57,16 +57,16 @@ function draw({ order, card }) {
   say(find(".state"), `status_${late ? "expired" : order.status}`);
   say(find(".units"), "units", { n: number(order.quantity), price });
   find(".amount").textContent = amount;
-  drawTimes(find("dl"), order);
+  drawTerms(find("dl"), order);
   say(find(".pay"), "pay", { amount });
   say(find(".cancel"), "cancel_order");
   show(find(".actions"), payable(order));
 }
 
-// drawTimes shows the times of an order. Only an expiry that is still to come is counted down.
-function drawTimes(list, order) {
+// drawTerms shows the number and the times of an order. Only an expiry that is still to come is counted down.
+function drawTerms(list, order) {
   const expires = Date.parse(order.expires_at);
-  const lines = [["at_created", order.created_at]];
+  const lines = [["number"], ["at_created", order.created_at]];
   if (order.paid_at) {
     lines.push(["at_paid", order.paid_at]);
   } else if (order.expires_at && order.status !== "cancelled") {
@@ -77,8 +77,8 @@ function drawTimes(list, order) {
   }
   lines.forEach(([word, time], i) => {
     const [term, value] = [list.children[2 * i], list.children[2 * i + 1]];
-    say(term, word);
-    value.textContent = dateTime(Date.parse(time)) + (word === "at_expires" ? ` (${duration(expires - now())})` : "");
+    say(term, word === "number" ? "order" : word);
+    value.textContent = time ? dateTime(Date.parse(time)) + (word === "at_expires" ? ` (${duration(expires - now())})` : "") : order.number;
   });
 }
 

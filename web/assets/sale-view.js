@@ -101,6 +101,7 @@ function drawOrder(sale, order) {
   const { variant } = sale;
   say(at("yours-units"), variant ? "units_of" : "units", { variant, n: number(order.quantity), price: money(sale.price_cents, sale.currency) });
   at("yours-amount").textContent = amount;
+  say(at("yours-number"), "order_number", { number: order.number });
   say(at("yours-pay"), "pay", { amount });
   show(at("yours-pay"), payable(order));
   show(at("yours-cancel"), payable(order));
