@@ -94,6 +94,12 @@ export function dateTime(at, timeStyle = "short") {
   return new Intl.DateTimeFormat(locale(), form).format(moment);
 }
 
+// zoned is dateTime with the time zone, for moments that others may have named in theirs, such as the start of a sale.
+export function zoned(at) {
+  const parts = new Intl.DateTimeFormat(locale(), { timeZoneName: "short" }).formatToParts(new Date(at));
+  return `${dateTime(at)} ${parts.find(({ type }) => type === "timeZoneName").value}`;
+}
+
 // locale returns the browser's form of the page's language, such as en-GB.
 export function locale() {
   return navigator.languages.find((tag) => tag.split("-")[0] === language()) ?? language();

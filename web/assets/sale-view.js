@@ -3,7 +3,7 @@
 import { session } from "./api.js";
 import { now } from "./clock.js";
 import { at, enable, show } from "./dom.js";
-import { dateTime, duration, hush, money, number, say } from "./i18n.js";
+import { dateTime, duration, hush, money, number, say, zoned } from "./i18n.js";
 import { payable } from "./order.js";
 
 // mostChoices bounds the list of quantities.
@@ -38,11 +38,11 @@ export function drawSale(view) {
 
 function drawClock(sale, state) {
   if (state === "upcoming") {
-    say(at("clock"), "starts_at", { time: () => dateTime(starts(sale)) });
+    say(at("clock"), "starts_at", { time: () => zoned(starts(sale)) });
   } else if (state === "ended" && now() < ends(sale)) {
     hush(at("clock")); // the operator has closed the sale
   } else if (state === "ended") {
-    say(at("clock"), "ended_at", { time: () => dateTime(ends(sale)) });
+    say(at("clock"), "ended_at", { time: () => zoned(ends(sale)) });
   } else {
     say(at("clock"), "ends_in", { time: () => duration(ends(sale) - now()) });
   }
@@ -52,7 +52,8 @@ function drawClock(sale, state) {
 // many units the buyer's call or the campaign allows. limit has the words for the limit, if they are not those of a single sale.
 function drawForm({ sale, state, stage, told, cool, instead, most, limit }) {
   say(at("limit"), ...(limit ?? ["limit", { n: number(sale.limit_per_user) }]));
-  drawChoices(instead?.hidden ? 0 : most ?? sale.limit_per_user);
+  const goes = instead ? !instead.unchosen && (instead.enabled || instead.busy) : state === "open";
+  drawChoices(most ?? sale.limit_per_user, goes);
   show(at("buy"), (!instead?.hidden || told) && (stage === "choose" || stage === "asking"));
   show(at("button"), !instead?.hidden);
   show(at("terms"), !instead?.hidden);
@@ -63,7 +64,7 @@ function drawForm({ sale, state, stage, told, cool, instead, most, limit }) {
   } else if (state === "upcoming") {
     say(at("button"), "starts_in", { time: () => duration(starts(sale) - now()) });
   } else if (state === "open") {
-    say(at("button"), "buy", { amount: money(sale.price_cents * quantity(sale), sale.currency) });
+    say(at("button"), sale.price_cents > 0 ? "buy" : "buy_free", { amount: money(sale.price_cents * quantity(sale), sale.currency) });
   } else {
     say(at("button"), `state_${state}`);
   }
@@ -71,9 +72,10 @@ function drawForm({ sale, state, stage, told, cool, instead, most, limit }) {
   at("early").classList.toggle("away", session() !== null); // hidden, but it keeps its place: nothing moves
 }
 
-function drawChoices(most) {
+// drawChoices offers up to most units, while a click on the button goes for them.
+function drawChoices(most, goes) {
   const options = at("quantity").options;
-  show(at("choice"), most > 1);
+  show(at("choice"), most > 1 && goes);
   while (options.length > Math.min(most, mostChoices)) {
     options.remove(options.length - 1);
   }
@@ -102,7 +104,7 @@ function drawOrder(sale, order) {
   say(at("yours-units"), variant ? "units_of" : "units", { variant, n: number(order.quantity), price: money(sale.price_cents, sale.currency) });
   at("yours-amount").textContent = amount;
   say(at("yours-number"), "order_number", { number: order.number });
-  say(at("yours-pay"), "pay", { amount });
+  say(at("yours-pay"), order.amount_cents > 0 ? "pay" : "pay_free", { amount });
   show(at("yours-pay"), payable(order));
   show(at("yours-cancel"), payable(order));
   say(at("yours-back"), order.status === "pending" && !late ? "buy_more" : "back_to_sale");

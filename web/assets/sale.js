@@ -145,6 +145,7 @@ function move(to, stay = false) {
   draw();
   if (to !== from && to !== "asking" && !stay) {
     at({ choose: "button", hold: "hold-title", stuck: "hold-again", yours: "yours-title" }[to]).focus();
+    at("yours").scrollIntoView({ block: "nearest" }); // with the button to pay
   }
 }
 
