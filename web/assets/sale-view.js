@@ -98,7 +98,8 @@ function drawOrder(sale, order) {
   const word = late ? "yours_late" : `yours_${order.status}`;
   const expires = Date.parse(order.expires_at);
   const amount = money(order.amount_cents, order.currency);
-  say(at("yours-title"), word, { time: () => dateTime(expires) });
+  const won = word === "yours_pending" && sale.mode === "draw" && !sale.campaign_id;
+  say(at("yours-title"), won ? "yours_won" : word, { time: () => dateTime(expires) });
   say(at("yours-more"), `${word}_more`, { left: () => duration(expires - now()) });
   const { variant } = sale;
   say(at("yours-units"), variant ? "units_of" : "units", { variant, n: number(order.quantity), price: money(sale.price_cents, sale.currency) });

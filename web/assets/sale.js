@@ -358,6 +358,13 @@ function stocks(list, time) {
 
 const unpaidHere = () => unpaid().findLast((one) => one.sale_id === id);
 
+// offerUnpaid shows an order that another tab or line.js has found.
+export function offerUnpaid() {
+  if (stage === "choose" && unpaidHere()) {
+    resume(true);
+  }
+}
+
 // resume continues where the page was left, or where another tab is: with an attempt that has no answer, or with an order. If the focus is to stay,
 // an attempt is sent again only after the buyer's click.
 async function resume(stay = false) {
@@ -422,11 +429,7 @@ changed.addEventListener("session", () => {
   draw();
   rereadOrder();
 });
-addEventListener("storage", () => {
-  if (stage === "choose" && unpaidHere()) {
-    resume(true);
-  }
-});
+addEventListener("storage", offerUnpaid);
 addEventListener("pageshow", (event) => {
   if (event.persisted) {
     rereadOrder();
