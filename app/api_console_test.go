@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"flashsale/model"
 	"flashsale/test/kit/check"
 	"flashsale/test/kit/pace"
 )
@@ -258,6 +259,8 @@ func TestOrdersOfASale(t *testing.T) {
 		}
 	}
 	check("?q="+bens, 500, bens)
+	check("?q="+model.OrderNumber(bens), 500, bens)
+	check("?q="+strings.ToLower(model.OrderNumber(bens)), 500, bens)
 	check("?q=ann", 500, anns...)
 	check("?q=ann&status=paid", 500, anns[1])
 	check("?q="+elsewhere, 500, strange)
@@ -290,8 +293,8 @@ func checkSheet(operator *client, saleID string, orders int, annsPaid string) {
 	if err != nil || len(rows) != orders+1 {
 		t.Fatalf("%d rows of %d orders, %v", len(rows), orders, err)
 	}
-	head := "\ufefforder_id,user_id,status,quantity,amount_cents,currency,created_at,expires_at,paid_at,reason"
-	if strings.Join(rows[0], ",") != head || !strings.Contains(string(a.body), "\n"+annsPaid+",ann,paid,3,2970,CNY,") {
+	head := "\ufefforder_id,order_number,user_id,status,quantity,amount_cents,currency,created_at,expires_at,paid_at,reason"
+	if strings.Join(rows[0], ",") != head || !strings.Contains(string(a.body), "\n"+annsPaid+","+model.OrderNumber(annsPaid)+",ann,paid,3,2970,CNY,") {
 		t.Errorf("the sheet %s", a.body)
 	}
 	if a := operator.get(url + "?status=paid&q=ann"); strings.Count(string(a.body), "\n") != 2 {

@@ -56,8 +56,8 @@ func TestHandoff(t *testing.T) {
 	saleID, ann, shop := s.createSale(nil).ID, s.buyer("ann"), s.checkout()
 	made := ann.buy(saleID, 2)
 	claims := ann.holdOf(made.ID)
-	check.Same(t, "the hold", []any{claims.Order, claims.Sale, claims.User, claims.Subject, claims.Quantity, claims.Amount, claims.Currency},
-		[]any{made.ID, saleID, "ann", "ann", 2, int64(1980), "CNY"})
+	check.Same(t, "the hold", []any{claims.Order, claims.Number, claims.Sale, claims.User, claims.Subject, claims.Quantity, claims.Amount, claims.Currency},
+		[]any{made.ID, model.OrderNumber(made.ID), saleID, "ann", "ann", 2, int64(1980), "CNY"})
 	check.Same(t, "the end of the hold", claims.ExpiresAt.Unix(), made.ExpiresAt.Unix())
 	shop.get(holds+made.ID).contains(`"status":"pending"`, `"user_id":"ann"`)
 
@@ -71,7 +71,7 @@ func TestHandoff(t *testing.T) {
 	}
 	settle(made.ID, "r-2", 1980).refused(409, "refund_due")
 	shop.call("POST", holds+made.ID+"/release", nil).refused(409, "not_cancellable")
-	due := s.operator().get("/api/v1/admin/payments?status=refund_due").contains(`"r-2"`)
+	due := s.operator().get("/api/v1/admin/payments?status=refund_due").contains(`"r-2"`, `"order_number":"`+model.OrderNumber(made.ID)+`"`)
 	if strings.Contains(string(due.body), `"r-1"`) {
 		t.Errorf("the money of the paid order is due for a refund: %s", due.body)
 	}

@@ -307,7 +307,7 @@ func TestInspector(t *testing.T) {
 		buy   = "POST " + sale + "/6b0215a2f79be1e068b0df91f448a9dd/orders"
 		watch = "GET " + sale + "/events"
 		id    = "XVCMWHCEXMY32JHFOP4WT2LK7B76FZHMPMM6JJN3YU2ZQNZ4"
-		order = `{"id":"` + id + `","sale_id":"XVCMWHCEXMY32JHF","status":"pending","quantity":1,"amount_cents":990,"currency":"CNY",` +
+		order = `{"id":"` + id + `","number":"OP4WT2LK","sale_id":"XVCMWHCEXMY32JHF","status":"pending","quantity":1,"amount_cents":990,"currency":"CNY",` +
 			`"created_at":"2026-11-21T21:55:22.562Z","expires_at":"2026-11-21T22:05:22.562Z"}`
 		refusal = `{"type":"/problems/sold_out","title":"Sold out","status":409,"detail":"None left.",` +
 			`"code":"sold_out","request_id":"R-1"}`

@@ -102,6 +102,7 @@ func (p *Payments) notice(c *gin.Context) {
 type paymentView struct {
 	ID            string              `json:"id"`
 	OrderID       string              `json:"order_id"`
+	OrderNumber   string              `json:"order_number"`
 	UserID        string              `json:"user_id"`
 	Provider      string              `json:"provider"`
 	Reference     string              `json:"reference,omitempty"`
@@ -115,7 +116,7 @@ type paymentView struct {
 
 func viewPayment(p model.Payment) paymentView {
 	return paymentView{
-		ID: p.ID, OrderID: p.OrderID, UserID: p.UserID, Provider: p.Provider, Reference: p.Reference, ProviderTxnID: p.ProviderTxnID,
+		ID: p.ID, OrderID: p.OrderID, OrderNumber: model.OrderNumber(p.OrderID), UserID: p.UserID, Provider: p.Provider, Reference: p.Reference, ProviderTxnID: p.ProviderTxnID,
 		AmountCents: p.AmountCents, Currency: p.Currency, Status: p.Status, CreatedAt: stamp(p.CreatedAt), ExpiresAt: stamp(p.ExpiresAt),
 	}
 }

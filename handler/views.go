@@ -62,6 +62,7 @@ func optional(t time.Time) *stamp {
 
 type orderView struct {
 	ID          string            `json:"id"`
+	Number      string            `json:"number"`
 	SaleID      string            `json:"sale_id"`
 	Status      model.OrderStatus `json:"status"`
 	Reason      model.Verdict     `json:"reason,omitempty"`
@@ -76,7 +77,7 @@ type orderView struct {
 
 func viewOrder(o model.Order) orderView {
 	return orderView{
-		ID: o.ID, SaleID: o.SaleID, Status: o.Status, Reason: o.Reason, Quantity: o.Quantity,
+		ID: o.ID, Number: model.OrderNumber(o.ID), SaleID: o.SaleID, Status: o.Status, Reason: o.Reason, Quantity: o.Quantity,
 		AmountCents: o.AmountCents, Currency: o.Currency,
 		CreatedAt: optional(o.CreatedAt), ExpiresAt: optional(o.ExpiresAt), PaidAt: optional(o.PaidAt),
 	}
@@ -99,6 +100,7 @@ const (
 // appendOrder appends a buyer's order as encoding/json would encode viewOrder(*o), but without reflection.
 func appendOrder(b []byte, o *model.Order) []byte {
 	b = appendText(append(b, `{"id":`...), o.ID)
+	b = appendText(append(b, `,"number":`...), model.OrderNumber(o.ID))
 	b = appendText(append(b, `,"sale_id":`...), o.SaleID)
 	b = appendText(append(b, `,"status":`...), string(o.Status))
 	if o.Reason != "" {

@@ -30,13 +30,14 @@ func TestStamp(t *testing.T) {
 // The view of an order has no reason or times that the order lacks, and its user only for operators.
 func TestOrderViewLeavesOut(t *testing.T) {
 	at := time.Date(2026, 11, 11, 20, 0, 0, 0, time.UTC)
+	const orderID = "AAAAAAAAAAAAAAAASIOBO2FFJ5N57W7J664USJFSISHZQU7F"
 	paid := model.Order{
-		ID: "O", SaleID: "S", UserID: "ann", Status: model.OrderPaid, Quantity: 2, AmountCents: 1980, Currency: "CNY",
+		ID: orderID, SaleID: "S", UserID: "ann", Status: model.OrderPaid, Quantity: 2, AmountCents: 1980, Currency: "CNY",
 		CreatedAt: at, ExpiresAt: at, PaidAt: at, IdempotencyKey: "secret",
 	}
-	lost := model.Order{ID: "O", SaleID: "S", Status: model.OrderRejected, Reason: model.ReasonLost, Quantity: 2, Currency: "CNY"}
-	const lostView = `{"id":"O","sale_id":"S","status":"rejected","reason":"lost","quantity":2,"amount_cents":0,"currency":"CNY"}`
-	const order = `{"id":"O","sale_id":"S","status":"paid","quantity":2,"amount_cents":1980,"currency":"CNY",` +
+	lost := model.Order{ID: orderID, SaleID: "S", Status: model.OrderRejected, Reason: model.ReasonLost, Quantity: 2, Currency: "CNY"}
+	const lostView = `{"id":"` + orderID + `","number":"SIOBO2FF","sale_id":"S","status":"rejected","reason":"lost","quantity":2,"amount_cents":0,"currency":"CNY"}`
+	const order = `{"id":"` + orderID + `","number":"SIOBO2FF","sale_id":"S","status":"paid","quantity":2,"amount_cents":1980,"currency":"CNY",` +
 		`"created_at":"2026-11-11T20:00:00.000Z","expires_at":"2026-11-11T20:00:00.000Z","paid_at":"2026-11-11T20:00:00.000Z"`
 	page := func(next string, view func(model.Order) orderView, list ...model.Order) string {
 		w := httptest.NewRecorder()

@@ -16,6 +16,7 @@ import (
 const (
 	IDLength        = 16           // of a sale's id, and of each part of an order's id; 80 bits
 	OrderIDLength   = 3 * IDLength // the sale's id, the attempt's part and the owner's tag
+	NumberLength    = 8            // of an order's number
 	PaymentIDLength = 26
 	ShadowPrefix    = "SHADOW" // no other sale has an id that begins so
 )
@@ -91,6 +92,16 @@ func SaleOf(orderID string) string {
 		return ""
 	}
 	return orderID[:IDLength]
+}
+
+// OrderNumber returns the number by which people name an order: the first characters of the attempt's part of its id. It is the
+// order's own only nearly always: in a sale with a million orders, the number of each one is that of a second one with a
+// probability of one in a million.
+func OrderNumber(orderID string) string {
+	if len(orderID) != OrderIDLength {
+		return ""
+	}
+	return orderID[IDLength : IDLength+NumberLength]
 }
 
 // mac is a keyed hash with buffers for its input and output.

@@ -27,6 +27,9 @@ func TestIDsStayTheSame(t *testing.T) {
 				if got := ids.Derive(tc.user, tc.sale, tc.request); got != tc.want {
 					t.Errorf("Derive returns %s, want %s", got, tc.want)
 				}
+				if number := OrderNumber(tc.want); number != tc.want[16:24] || OrderNumber(number) != "" {
+					t.Errorf("the number of %s is %s", tc.want, number)
+				}
 				if !ids.Issued(tc.user, tc.want) || ids.Issued(tc.user+"x", tc.want) {
 					t.Error("Issued does not distinguish the owner from another user")
 				}

@@ -60,7 +60,7 @@ const (
 
 // OrderFilter selects orders; an empty id or status selects all.
 type OrderFilter struct {
-	ID, UserID string
+	ID, UserID string   // of the order's id, the whole or a beginning that contains the sale's id
 	SaleIDs    []string // at most MaxVariants
 	Status     OrderStatus
 	Cursor     string // returned with the previous page; empty for the first page

@@ -16,7 +16,8 @@ import (
 // sumRows is the most rows that one statement sums, so that the statement ends long before its time limit.
 const sumRows = 50_000
 
-// behindSale, appended to a sale's id, sorts after the ids of all its orders, which begin with that id and continue in base32.
+// behindSale, appended to a sale's id or more of an order's id, sorts after the ids of all orders that begin so, which continue in
+// base32.
 const behindSale = "~"
 
 // contents is a snapshot of the database. It keeps a connection of its own until Close.

@@ -131,7 +131,8 @@ func (s *Store) orderNumbers(f model.OrderFilter, below int64, limit int) (query
 					where, args = where+condition+" AND ", append(args, value)
 				}
 			}
-			add("id = ?", f.ID, f.ID != "")
+			add("id >= ?", f.ID, f.ID != "")
+			add("id < ?", f.ID+behindSale, f.ID != "")
 			add("user_id = ?", f.UserID, f.UserID != "")
 			add("sale_id IN ?", ids, len(ids) > 0)
 			add("status = ?", string(status), status != "")

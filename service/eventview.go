@@ -21,6 +21,7 @@ type EventView struct {
 // eventOrder is the order of an event, as model.Event has it.
 type eventOrder struct {
 	ID          string            `json:"id"`
+	Number      string            `json:"number"`
 	UserID      string            `json:"user_id"`
 	Status      model.OrderStatus `json:"status"`
 	Quantity    int               `json:"quantity"`
@@ -44,7 +45,7 @@ func ViewEvent(e model.Event) EventView {
 	v := EventView{ID: strconv.FormatInt(e.Number, 10), Type: e.Type, At: instant(e.At), SaleID: e.SaleID}
 	if o := e.Order; o != nil {
 		v.Order = &eventOrder{
-			ID: o.ID, UserID: o.UserID, Status: o.Status, Quantity: o.Quantity, AmountCents: o.AmountCents, Currency: o.Currency,
+			ID: o.ID, Number: model.OrderNumber(o.ID), UserID: o.UserID, Status: o.Status, Quantity: o.Quantity, AmountCents: o.AmountCents, Currency: o.Currency,
 			CreatedAt: instant(o.CreatedAt), ExpiresAt: instant(o.ExpiresAt),
 		}
 	}

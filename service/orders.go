@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"flashsale/model"
 )
@@ -92,8 +93,8 @@ func (o *Orders) lost(ctx context.Context, userID, id string) (model.Order, erro
 }
 
 // List returns a page of the orders that f selects, and the cursor of the next page. If "words" isn't empty, the page has only
-// the order with this id or, if there is no such order, the orders of the user with this id; it is empty if "words" can't be an
-// id. List returns model.ErrBadCursor if f.Cursor is malformed.
+// the order with this id, or the orders of f.SaleIDs with this number, or else the orders of the user with this id; it is empty if
+// "words" can't be an id. List returns model.ErrBadCursor if f.Cursor is malformed.
 func (o *Orders) List(ctx context.Context, f model.OrderFilter, words string) ([]model.Order, string, error) {
 	if words == "" {
 		return o.Desk.Orders(ctx, f)
@@ -101,9 +102,19 @@ func (o *Orders) List(ctx context.Context, f model.OrderFilter, words string) ([
 	if !model.ValidUserID(words) {
 		return nil, "", nil // not the form of any id; databases differ in how they compare unusual characters
 	}
-	if model.ValidID(words, model.OrderIDLength) {
+	number := strings.ToUpper(words)
+	var ids []string
+	switch {
+	case model.ValidID(words, model.OrderIDLength):
+		ids = []string{words}
+	case model.ValidID(number, model.NumberLength):
+		for _, sale := range f.SaleIDs {
+			ids = append(ids, sale+number)
+		}
+	}
+	for _, id := range ids {
 		byID := f
-		byID.ID = words
+		byID.ID = id
 		if list, next, err := o.Desk.Orders(ctx, byID); err != nil || len(list) > 0 {
 			return list, next, err
 		}

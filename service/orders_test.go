@@ -181,6 +181,7 @@ func TestStrangeOrderIDs(t *testing.T) {
 func TestListByWords(t *testing.T) {
 	sale := openOffer().ID
 	there, none := purchaseIDs.Derive("ann", sale, "k"), purchaseIDs.Derive("ann", sale, "other")
+	number := model.OrderNumber(there)
 	filter := func(id, user string) model.OrderFilter {
 		return model.OrderFilter{ID: id, UserID: user, SaleIDs: []string{sale}, Status: model.OrderPaid, Cursor: "c", Limit: 7}
 	}
@@ -191,6 +192,9 @@ func TestListByWords(t *testing.T) {
 	check.Each(t, map[string]test{
 		"nothing":                        {"", []model.OrderFilter{filter("", "")}},
 		"an order's id":                  {there, []model.OrderFilter{filter(there, "")}},
+		"an order's number":              {number, []model.OrderFilter{filter(sale+number, "")}},
+		"a number in small letters":      {strings.ToLower(number), []model.OrderFilter{filter(sale+number, "")}},
+		"a user's id like a number":      {"samantha", []model.OrderFilter{filter(sale+"SAMANTHA", ""), filter("", "samantha")}},
 		"a user's id":                    {"ann", []model.OrderFilter{filter("", "ann")}},
 		"a user's id like an order's":    {none, []model.OrderFilter{filter(none, ""), filter("", none)}},
 		"a part of SQL":                  {"' OR 1=1", nil},
@@ -199,6 +203,7 @@ func TestListByWords(t *testing.T) {
 	}, func(t *testing.T, tc test) {
 		orders, d, _ := newDesk(t)
 		d.orders[there] = model.Order{ID: there}
+		d.orders[sale+number] = model.Order{ID: there} // the database selects by a beginning of the id
 		list, next, err := orders.List(t.Context(), filter("", ""), tc.words)
 		found := len(tc.asked) > 0
 		if err != nil || (len(list) > 0) != found || (next != "") != found {

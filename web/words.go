@@ -28,7 +28,7 @@ const (
 var wordModules = map[string]struct{ folder, keys string }{
 	"words.js": {shopWords, ""}, "console-words.js": {consoleWords, ""},
 	"embed-words.js": {shopWords, `^((holding|offline|pay|refused|starts|state|units|yours)(_.*)?|` +
-		`(back|buy|connection|enter|paused|sold_out)_(broken|draw|line|list|more|to_sale|wait)|` +
+		`(back|buy|connection|enter|paused|sold_out)_(broken|draw|free|line|list|more|to_sale|wait)|` +
 		`ask_again|back|buy|connecting|days|ended_at|ends_in|instead_of|left|limit|live|no_answer|quantity|see_orders|started)$`},
 }
 

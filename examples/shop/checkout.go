@@ -18,6 +18,7 @@ import (
 // hold is what a hold token says: the engine holds units of a sale until the time Until, for this amount of money.
 type hold struct {
 	Order    string `json:"order"`
+	Number   string `json:"number"` // the order's, for people
 	User     string `json:"user"`
 	Quantity int    `json:"quantity"`
 	Amount   int64  `json:"amount"` // in cents

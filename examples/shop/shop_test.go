@@ -88,7 +88,7 @@ func (e *engine) hold(key *ecdsa.PrivateKey, changes jwt.MapClaims) string {
 	e.t.Helper()
 	claims := jwt.MapClaims{
 		"iss": e.URL, "sub": "shop:ann", "exp": time.Now().Add(time.Minute).Unix(),
-		"order": orderID, "sale": "SALE", "user": "shop:ann", "quantity": 1, "amount": 990, "currency": "CNY",
+		"order": orderID, "number": orderID[16:24], "sale": "SALE", "user": "shop:ann", "quantity": 1, "amount": 990, "currency": "CNY",
 	}
 	for name, value := range changes {
 		claims[name] = value

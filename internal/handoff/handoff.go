@@ -77,6 +77,7 @@ func (p *Provider) Name() string { return "handoff" }
 type Claims struct {
 	jwt.RegisteredClaims        // the subject is the buyer's id
 	Order                string `json:"order"`
+	Number               string `json:"number"` // the order's
 	Sale                 string `json:"sale"`
 	User                 string `json:"user"`
 	Quantity             int    `json:"quantity"`
@@ -91,7 +92,7 @@ func (p *Provider) Open(_ context.Context, payment model.Payment, sale model.Sal
 			Issuer: p.issuer(), Subject: payment.UserID,
 			IssuedAt: jwt.NewNumericDate(p.now()), ExpiresAt: jwt.NewNumericDate(payment.ExpiresAt),
 		},
-		Order: payment.OrderID, Sale: sale.ID, User: payment.UserID, Quantity: payment.Quantity,
+		Order: payment.OrderID, Number: model.OrderNumber(payment.OrderID), Sale: sale.ID, User: payment.UserID, Quantity: payment.Quantity,
 		Amount: payment.AmountCents, Currency: payment.Currency,
 	})
 	token.Header["kid"] = p.keyID

@@ -39,6 +39,7 @@ type page struct {
 	Head    template.HTML
 	Amount  string
 	OrderID string
+	Number  string // the order's
 	Outcome outcome
 }
 
@@ -66,7 +67,7 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	show := page{
-		Head: p.Head, OrderID: payment.OrderID, Outcome: outcomes[payment.Status],
+		Head: p.Head, OrderID: payment.OrderID, Number: model.OrderNumber(payment.OrderID), Outcome: outcomes[payment.Status],
 		Amount: fmt.Sprintf("%d.%02d %s", payment.AmountCents/100, payment.AmountCents%100, payment.Currency),
 	}
 	if r.Method == http.MethodPost {

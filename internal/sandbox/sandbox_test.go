@@ -99,7 +99,9 @@ type shop struct {
 // paymentID has the form of the ids that payments are given.
 var paymentID = strings.Repeat("P", model.PaymentIDLength)
 
-var charge = model.Payment{ID: paymentID, OrderID: "ORDER1", AmountCents: 123405, Currency: "CNY", Status: model.PaymentOpen}
+const orderID = "AAAAAAAAAAAAAAAASIOBO2FFJ5N57W7J664USJFSISHZQU7F"
+
+var charge = model.Payment{ID: paymentID, OrderID: orderID, AmountCents: 123405, Currency: "CNY", Status: model.PaymentOpen}
 
 func newShop(t *testing.T, statuses ...int) *shop {
 	t.Helper()
@@ -271,12 +273,12 @@ func TestPage(t *testing.T) {
 		callback bool
 	}
 	check.Each(t, map[string]test{
-		"open":              {charge, "", 200, []string{"1234.05 CNY", `value="pay"`, `value="decline"`, `href="/orders#ORDER1"`, "<link look>"}, []string{`role="alert"`}, false},
-		"paid":              {with(charge, model.PaymentSucceeded), "", 200, []string{"Thank you", `href="/orders#ORDER1"`}, []string{"<button"}, false},
+		"open":              {charge, "", 200, []string{"1234.05 CNY", "SIOBO2FF</p>", `value="pay"`, `value="decline"`, `href="/orders#` + orderID + `"`, "<link look>"}, []string{`role="alert"`}, false},
+		"paid":              {with(charge, model.PaymentSucceeded), "", 200, []string{"Thank you", `href="/orders#` + orderID + `"`}, []string{"<button"}, false},
 		"declined":          {with(charge, model.PaymentFailed), "", 200, []string{"You declined"}, []string{"<button"}, false},
 		"to be refunded":    {with(charge, model.PaymentRefundDue), "", 200, []string{"goes back"}, []string{"<button", "Thank you"}, false},
 		"refunded":          {with(charge, model.PaymentRefunded), "", 200, []string{"goes back"}, []string{"<button", "Thank you"}, false},
-		"the button pay":    {charge, "pay", 200, []string{`role="status"`, "Thank you", `href="/orders#ORDER1"`}, []string{`role="alert"`, "<button"}, true},
+		"the button pay":    {charge, "pay", 200, []string{`role="status"`, "Thank you", `href="/orders#` + orderID + `"`}, []string{`role="alert"`, "<button"}, true},
 		"decline":           {charge, "decline", 200, []string{`role="status"`, "You declined"}, []string{"Thank you", "<button"}, true},
 		"paid after all":    {with(charge, model.PaymentFailed), "pay", 200, []string{"Thank you"}, []string{"declined", "<button"}, true},
 		"declined too late": {with(charge, model.PaymentSucceeded), "decline", 200, []string{"Thank you"}, []string{"declined", "<button"}, true},

@@ -98,6 +98,7 @@ func (p *Provider) Open(ctx context.Context, payment model.Payment, sale model.S
 		AdaptivePricing: &api.CheckoutSessionCreateAdaptivePricingParams{Enabled: api.Bool(false)},
 		Metadata:        map[string]string{"order": payment.OrderID},
 		PaymentIntentData: &api.CheckoutSessionCreatePaymentIntentDataParams{
+			Description: api.String("Order " + model.OrderNumber(payment.OrderID)),
 			// Stripe copies these to the charge, so that a refund of the charge can be assigned to the payment.
 			Metadata: map[string]string{"payment": payment.ID, "order": payment.OrderID},
 		},

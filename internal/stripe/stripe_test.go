@@ -95,6 +95,7 @@ func TestCalls(t *testing.T) {
 	for name, want := range map[string]string{
 		"mode": "payment", "client_reference_id": paymentID, "line_items[0][price_data][unit_amount]": "1980",
 		"line_items[0][price_data][currency]": "cny", "payment_intent_data[metadata][payment]": paymentID,
+		"payment_intent_data[description]": "Order " + model.OrderNumber(orderID),
 		"adaptive_pricing[enabled]": "false",
 		"expires_at":                fmt.Sprint(made.Add(46 * time.Minute).Unix()), "success_url": "https://shop.example/orders",
 	} {

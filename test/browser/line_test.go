@@ -145,6 +145,49 @@ func TestLine(t *testing.T) {
 	second.becomes("the title is quiet", `document.title.startsWith("Teapot")`)
 }
 
+// Before the entry, the page says how a line or a draw works, how many can win, what that costs, and when it ends.
+func TestRulesBeforeTheEntry(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	price := fields{"quota": 3, "price_cents": 1250, "call_seconds": 120, "pay_timeout_seconds": 900}
+	draw, line := s.queue("draw", price), s.queue("line", price)
+	s.call("POST", "/sales/"+draw+"/entries", s.buyer("ann"), fields{"quantity": 1}, http.StatusCreated)
+	w := s.open(phone, "/sales/"+draw)
+	w.sees(texts{
+		"#how-when": "The winners are drawn at the start", "#how-units": "Units to be won: 3", "#how-entries": "Entries so far: 1",
+		"#how-cost": "at ¥12.50 for each unit. You then have 15 minutes to pay", "#how-end": "GMT+8, in 01:",
+	})
+	first := w.text("#how-when")
+	w.until("the time to the draw is counted down", func() (string, bool) { return first, w.text("#how-when") != first })
+	w.show("draw-rules")
+	w.speak("zh")
+	w.sees(texts{"#how-when": "开始时抽签", "#how-cost": "每件 ¥12.50；请在 15分钟内付款"})
+	w.visit("/sales/" + line)
+	w.speak("en")
+	w.sees(texts{
+		"#how-when": "The order of all who have entered is drawn at the start", "#how-units": "Units: 3. They are sold to those in line",
+		"#how-cost": "you have 2 minutes to buy, at ¥12.50 for each unit. You then have 15 minutes to pay",
+	})
+	s.begin(line)
+	w.see("#how-when", "You queue behind those who have entered before you")
+	w.signUp("bob")
+	w.click("#button")
+	w.see("#place-title", "It is your turn")
+	w.lacks("#how")
+
+	sizes := []fields{{"variant": "41", "quota": 2, "price_cents": 900}, {"variant": "42", "quota": 2, "price_cents": 1100}}
+	campaign, _ := s.campaign(fields{"mode": "draw", "starts_at": time.Now().Add(time.Hour), "ends_at": time.Now().Add(2 * time.Hour), "sales": sizes})
+	w.visit("/campaigns/" + campaign)
+	w.sees(texts{"#how-units": "Units to be won: 4", "#how-cost": "you choose and buy within 5 minutes, at ¥9.00 – ¥11.00"})
+
+	list := s.sale(fields{"quota": 1, "waiting_list": true})
+	w.visit("/sales/" + list)
+	w.see("#button", "Buy for")
+	w.lacks("#how")
+	s.buy(list, s.buyer("cat"), 1)
+	w.sees(texts{"#how-units": "those of orders that are not paid come back", "#how-cost": "Joining is free"})
+}
+
 // Before entries open, the button says when they do.
 func TestEntriesOpen(t *testing.T) {
 	t.Parallel()
@@ -215,10 +258,17 @@ func TestDraw(t *testing.T) {
 	s.begin(sale)
 	s.byRank(sale, list)
 	won, lost := list[0], list[1]
-	won.sees(texts{"#place-title": "You have won", "#place-orders": "See your orders"})
+	won.sees(texts{"#yours-title": "You have won. Yours until", "#yours-more": "left to pay", "#yours-pay": "Pay ¥9.90"})
+	won.becomes("the title tells the winner", `document.title.startsWith("You have won! Teapot")`)
 	won.show("draw-won")
+	won.visit("/sales/" + sale)
+	won.see("#yours-pay", "Pay ¥9.90")
+	elsewhere := s.open(phone, "/sales/"+sale)
+	elsewhere.see("#button", "Entries are closed")
+	elsewhere.logInAs(won.name)
+	elsewhere.see("#yours-pay", "Pay ¥9.90") // this browser has not seen the order before
 	lost.see("#place-title", "You have not won")
-	lost.lacks("#place-orders", "#place-leave")
+	lost.lacks("#place-orders", "#place-leave", "#yours")
 	lost.click("#proof summary")
 	lost.see("#proof-result", "your rank follows from the seed")
 	line := s.call("GET", "/sales/"+sale+"/line", "", nil, http.StatusOK)
@@ -227,8 +277,11 @@ func TestDraw(t *testing.T) {
 	}
 	lost.sees(texts{"#proof-n": "2", "#proof-rank": "1"})
 	lost.show("draw-lost")
-	won.click("#place-orders")
-	won.see(".order .state", "To be paid")
+	won.click("#yours-pay", `button[value="pay"]`)
+	won.see("[role=status]", "Paid. Thank you")
+	won.visit("/sales/" + sale)
+	won.sees(texts{"#place-title": "You have won", "#place-orders": "See your orders"})
+	won.becomes("the title is quiet", `document.title.startsWith("Teapot")`)
 	late := s.open(phone, "/sales/"+sale)
 	late.see("#button", "Entries are closed")
 	check.Same(t, "the button is grey", late.grey("#button"), true)

@@ -126,6 +126,61 @@ func TestOrders(t *testing.T) {
 	w.see("#notice", "not among yours")
 }
 
+// The page of orders follows those that are to be paid by reading the list, however many there are.
+func TestOrdersAreFollowedTogether(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	sale := s.sale(fields{"quota": 50, "limit_per_user": 50})
+	ann := s.buyer("ann")
+	oldest := s.buy(sale, ann, 1)
+	for range 29 {
+		s.buy(sale, ann, 1)
+	}
+	w := s.open(phone, "/orders")
+	w.see("#outside", "Log in to see your orders")
+	w.logInAs("ann")
+	w.see("#more", "Show more")
+	w.click("#more")
+	w.becomes("all orders are listed", `document.querySelectorAll(".order").length === 30`)
+	const requests = `performance.getEntriesByType("resource").filter((e) => e.name.includes("/api/v1/orders"))`
+	begun := js[int](w, requests+`.length`)
+	s.pay(oldest, ann)
+	w.see(fmt.Sprintf(`.order[id=%q] .state`, oldest), "Paid")
+	check.Same(t, "requests for a single order", js[int](w, requests+`.filter((e) => /orders\/\w/.test(e.name)).length`), 0)
+	// One request follows all orders, so there is one for each five seconds of the page, or fewer.
+	if more, most := js[int](w, requests+`.length`)-begun, 1+js[int](w, `Math.ceil(performance.now() / 5000)`); more < 1 || more > most {
+		t.Errorf("%d requests follow the orders, want 1 to %d", more, most)
+	}
+}
+
+// Buyer and support see the same short number of an order, and support finds the order by it.
+func TestOrderNumber(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	sale := s.sale(nil)
+	id := s.buy(sale, s.buyer("ann"), 1)
+	number := id[16:24]
+	s.buy(sale, s.buyer("bob"), 1)
+	w := s.open(phone, "/orders#"+id)
+	w.see("#outside", "Log in to see your orders")
+	w.logInAs("ann")
+	w.see(".order dl", number)
+	w.visit("/sales/" + sale)
+	w.see("#yours-number", "Order "+number)
+	w.speak("zh")
+	w.see("#yours-number", "订单号 "+number)
+	w.click("#yours-pay")
+	w.see("main", "订单号 "+number)
+
+	desk := s.open(desktop, "/console/sales/"+sale)
+	desk.operate()
+	desk.has("orders", 2)
+	desk.write("#q", strings.ToLower(number))
+	desk.click("#search-send")
+	desk.has("orders", 1)
+	desk.see("#orders", number)
+}
+
 // A declined payment leaves the order as it is, and the page does not speak of a failure after a later payment.
 func TestDecline(t *testing.T) {
 	t.Parallel()

@@ -2,6 +2,7 @@ package browser
 
 import (
 	"fmt"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -80,6 +81,89 @@ func TestPurchaseByKeys(t *testing.T) {
 	w.see("#ask-title", "Cancel this order?")
 	w.press(kb.Tab, kb.Enter)
 	w.sees(texts{"#notice": "The order is cancelled", "#left": "10 of 10 left"})
+}
+
+// On a small phone and at 200% zoom, the button to buy is in sight on every page, and so is the button to pay after the purchase.
+func TestButtonIsInSight(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	long := fields{
+		"title":       "Enamel kettle, 1.5 litres, in the green that was out for years, with a lid of beech and a long spout",
+		"description": strings.Repeat("Keeps tea warm for an hour.\n", 40), "limit_per_user": 3,
+	}
+	made := func(changes fields) string {
+		all := maps.Clone(long)
+		maps.Copy(all, changes)
+		return "/sales/" + s.sale(all)
+	}
+	var sizes []fields
+	for n := range 64 {
+		sizes = append(sizes, fields{"variant": fmt.Sprintf("EU %d", 20+n), "quota": 5, "price_cents": 19900})
+	}
+	later := fields{"starts_at": time.Now().Add(time.Hour), "ends_at": time.Now().Add(2 * time.Hour)}
+	queue := func(mode string) fields {
+		all := maps.Clone(later)
+		all["mode"] = mode
+		return all
+	}
+	campaign, _ := s.campaign(fields{"sales": sizes})
+	lined := queue("line")
+	lined["sales"] = sizes
+	campaignLine, _ := s.campaign(lined)
+	w := s.open(phone, "")
+	for path, button := range map[string]string{
+		made(nil): "Buy for", made(later): "Starts in", made(queue("line")): "Enter the line", made(queue("draw")): "Enter the draw",
+		"/campaigns/" + campaign: "Choose one first", "/campaigns/" + campaignLine: "Enter the line",
+	} {
+		w.visit(path)
+		w.sees(texts{"#button": button, "#line": "Live"})
+		w.inSight("#button")
+	}
+	w.visit(made(nil))
+	w.buyAs("ann")
+	w.see("#yours-title", "Yours until")
+	w.do(chromedp.EmulateViewport(375, 553, chromedp.EmulateMobile, chromedp.EmulateTouch))
+	w.see("#yours-pay", "Pay")
+	w.becomes("the button to pay is in sight", `(({ top, bottom }) => top >= 0 && bottom <= innerHeight)(document.querySelector("#yours-pay").getBoundingClientRect())`)
+}
+
+// inSight checks that a button can be clicked without scrolling on small phones, and on a desktop at 200% and 400% zoom.
+func (w *window) inSight(selector string) {
+	w.t.Helper()
+	for _, size := range [][2]int64{{375, 553}, {320, 480}, {720, 450}, {360, 225}} {
+		w.do(chromedp.EmulateViewport(size[0], size[1]))
+		w.becomes(fmt.Sprintf("%s is in sight at %v", selector, size), fmt.Sprintf(`(() => {
+			const button = document.querySelector(%q);
+			const { top, bottom, left, width } = button.getBoundingClientRect();
+			return scrollY === 0 && top >= 0 && bottom <= innerHeight && document.elementFromPoint(left + width / 2, (top + bottom) / 2) === button;
+		})()`, selector))
+	}
+}
+
+// Buyers choose how many while units can be bought, a free unit is not bought "for 0.00", and times have a zone.
+func TestWordsOfTheButton(t *testing.T) {
+	t.Parallel()
+	s := serve(t, "--payment=handoff", "--checkout-url=https://shop.example/checkout") // the sandbox takes no free orders
+	free := s.sale(fields{"price_cents": 0, "original_price_cents": 0, "limit_per_user": 2})
+	w := s.open(phone, "/sales/"+free)
+	w.sees(texts{"#button": "Get it for free", "#choice": "How many"})
+	s.act("pause", free)
+	w.see("#button", "Paused")
+	w.lacks("#choice")
+	s.act("resume", free)
+	w.see("#choice", "How many")
+	w.buyAs("ann")
+	w.see("#yours-pay", "Confirm the order")
+	w.visit("/orders")
+	w.see(".order .pay", "Confirm the order")
+	w.see(".order dl", "GMT+8")
+	w.speak("zh")
+	w.see(".order .pay", "确认订单")
+
+	w.visit("/sales/" + s.sale(fields{"starts_at": time.Now().Add(time.Hour), "ends_at": time.Now().Add(2 * time.Hour), "limit_per_user": 2}))
+	w.speak("en")
+	w.sees(texts{"#clock": "GMT+8", "#button": "Starts in"})
+	w.lacks("#choice")
 }
 
 // The button is grey until the start by the server's clock, whatever the clock of the device shows. The page requests

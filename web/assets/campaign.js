@@ -42,7 +42,7 @@ function take(said) {
 const whole = (sales) => ({ ...sales[0], ...sum(sales, stateOf), id: "", limit_per_user: campaign.limit_per_user });
 
 // form returns what the button says in place of the purchase while no sale is chosen.
-const form = (state) => (!id && state === "open" ? { word: "choose_first", enabled: true } : null);
+const form = (state) => (!id && state === "open" ? { word: "choose_first", enabled: true, unchosen: true } : null);
 
 // ask moves the focus to the choice.
 function ask() {

@@ -81,7 +81,7 @@ function lineOf(order) {
   const state = coded("status", order.status);
   state.className = "state";
   state.dataset.state = order.status;
-  who.append(element("span", "id long", order.id), element("span", "quiet below", order.user_id));
+  who.append(element("strong", "id", order.number), element("span", "id long quiet below", order.id), element("span", "quiet below", order.user_id));
   const label = labelOf(order.sale_id);
   if (label) {
     who.append(element("span", "below", label));

@@ -56,11 +56,11 @@ function draw({ payments, next_cursor: next }, anew) {
 }
 
 function lineOf({
-  order_id: order, user_id: user, provider, reference, provider_txn_id: transaction,
+  order_id: order, order_number: orderNumber, user_id: user, provider, reference, provider_txn_id: transaction,
   amount_cents: cents, currency, created_at: created, expires_at: expires,
 }) {
   const who = element("span");
-  who.append(element("span", "id long", order), element("span", "quiet below", user));
+  who.append(element("strong", "id", orderNumber), element("span", "id long quiet below", order), element("span", "quiet below", user));
   return row([
     who, coded("provider", provider), idOf(reference), idOf(transaction),
     money(cents, currency), stamp(created), stamp(expires),

@@ -10,7 +10,7 @@ import { hush, language, money, number, reason, say, wordOf } from "./i18n.js";
 import { noted, orderOf, pay, payable, remember, reread } from "./order.js";
 import { calm, coolDown, freshAfter, jitter, lookAgain } from "./pace.js";
 import { begin, fetchPath, finish, isFleeting, unanswered, wish, wished } from "./purchase.js";
-import { buttonOf, clockOf, isLined, kindOf, leftOf, newsOf, orderWords, payWithinOf, refusalOf, stateOf } from "./sale-words.js";
+import { buttonOf, clockOf, isLined, kindOf, leftOf, newsOf, orderWords, payOf, payWithinOf, refusalOf, stateOf } from "./sale-words.js";
 import { watch } from "./stock.js";
 
 // A sheet of this kind needs no permission of the shop's Content-Security-Policy.
@@ -545,7 +545,7 @@ class FlashSale extends HTMLElement {
     say(p.more, ...more);
     say(p.units, ...units);
     p.amount.textContent = amount;
-    say(p.pay, "pay", { amount });
+    say(p.pay, ...payOf(order));
     say(p.orders, "see_orders");
     say(p.back, status === "pending" ? "buy_more" : "back_to_sale");
     show(p.back, !payable(order) || sale.limit_per_user > order.quantity);

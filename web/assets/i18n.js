@@ -101,6 +101,18 @@ export function dateTime(at, timeStyle = "short") {
   return new Intl.DateTimeFormat(locale(), form).format(moment);
 }
 
+// zoned is dateTime with the time zone, for moments that others may have named in theirs, such as the start of a sale.
+export function zoned(at) {
+  const parts = new Intl.DateTimeFormat(locale(), { timeZoneName: "short" }).formatToParts(new Date(at));
+  return `${dateTime(at)} ${parts.find(({ type }) => type === "timeZoneName").value}`;
+}
+
+// span formats a number of seconds in the largest unit that needs no fraction.
+export function span(seconds) {
+  const [unit, size] = [["hour", 3600], ["minute", 60], ["second", 1]].find(([, of]) => seconds % of === 0);
+  return new Intl.NumberFormat(locale(), { style: "unit", unit, unitDisplay: "long" }).format(seconds / size);
+}
+
 // locale returns the browser's form of the page's language, such as en-GB.
 export function locale() {
   return navigator.languages.find((tag) => tag.split("-")[0] === language()) ?? language();

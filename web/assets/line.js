@@ -6,11 +6,12 @@ import { call, changed, look, pause, session } from "./api.js";
 import { now } from "./clock.js";
 import { ask } from "./dialog.js";
 import { at, enable, enabled, show } from "./dom.js";
-import { dateTime, duration, hush, number, reason, say } from "./i18n.js";
+import { dateTime, duration, hush, number, reason, say, span, zoned } from "./i18n.js";
+import { noted, unpaid } from "./order.js";
 import { isFleeting, patience } from "./purchase.js";
 import { commitmentOf, rank, seedOf, verifyInclusion } from "./ranks.js";
-import { join, redraw } from "./sale.js";
-import { isLined, kindOf } from "./sale-words.js";
+import { join, offerUnpaid, redraw } from "./sale.js";
+import { isLined, isPrize, kindOf } from "./sale-words.js";
 import { lasting } from "./store.js";
 import { solve } from "./work.js";
 
@@ -33,6 +34,11 @@ const asksPerSecond = 5000;
 // askAgain is the time, in milliseconds, after which the own entry is read again if it disagrees with the line.
 const askAgain = 2000;
 
+// recent is how many of the buyer's newest orders are read to find that of a spent entry, and looks how often: a copy of the
+// database may have the order a little later.
+const recent = 20;
+const looks = 3;
+
 const id = at("sale").dataset.line; // of the sale that has the line
 const key = `entry ${id}`;
 const title = document.querySelector("title");
@@ -54,8 +60,11 @@ let wake = () => {}; // ends the pause between two steps
 let due = Infinity; // when the own entry is read again
 let working = false; // the work for an entry is being done
 let busy = false; // an entry is being made or looked for
+let entering = false; // the buyer may enter, now or later
+let looksLeft = looks; // for the order of a spent entry
 
 const called = () => mine?.state === "called";
+const won = () => mine?.state === "spent" && isPrize(sale);
 const kind = () => kindOf(sale);
 const started = () => now() >= Date.parse(sale.starts_at);
 
@@ -64,6 +73,7 @@ const started = () => now() >= Date.parse(sale.starts_at);
 function form(said, state) {
   sale = said;
   lined ||= isLined(sale, state);
+  entering = false;
   const opens = Date.parse(sale.entries_at ?? 0);
   if (!lined || called()) {
     return null;
@@ -73,7 +83,9 @@ function form(said, state) {
     return { word: "state_ended" };
   } else if (sale.mode === "draw" && started()) {
     return { word: "entries_over" };
-  } else if (now() < opens) {
+  }
+  entering = true;
+  if (now() < opens) {
     return { word: "entries_open", places: { time: () => duration(opens - now()) } };
   }
   return { word: working ? "enter_work" : `enter_${kind()}`, enabled: !busy, busy };
@@ -151,8 +163,14 @@ function take(entry) {
     lasting.write(key, mine);
   }
   redraw();
-  if (called() && was !== "called") {
+  if (mine?.state === was) {
+    return;
+  }
+  looksLeft = looks;
+  if (called()) {
     fillIn();
+    beep();
+  } else if (won()) {
     beep();
   }
 }
@@ -244,7 +262,21 @@ async function step() {
     checked = line.phase;
     await verify();
   }
+  if (mine?.state === "spent" && looksLeft > 0) {
+    await findOrder();
+  }
   redraw();
+}
+
+// findOrder looks for the order of a spent entry, so that the page offers to pay it: a draw makes the orders of its winners.
+async function findOrder() {
+  looksLeft--;
+  const { data: { orders } } = await call("GET", `/orders?limit=${recent}`);
+  orders.toReversed().forEach(noted);
+  if (orders.some((order) => order.sale_id === id)) {
+    looksLeft = 0;
+  }
+  offerUnpaid();
 }
 
 // hear takes the state that the event stream brings, and lets the next step begin at once.
@@ -267,8 +299,10 @@ async function follow() {
 function draw(stage) {
   const shown = mine !== null && lined && (stage === "choose" || stage === "asking");
   show(at("place"), shown);
-  if (called()) {
-    say(title, "place_called_title", { title: plainTitle });
+  drawHow();
+  const unpaidPrize = won() && unpaid().some((order) => order.sale_id === id);
+  if (called() || unpaidPrize) {
+    say(title, called() ? "place_called_title" : "place_won_title", { title: plainTitle });
   } else if (title.dataset.say) {
     hush(title);
     title.textContent = plainTitle;
@@ -291,10 +325,30 @@ function draw(stage) {
   }
   const active = called() || mine.state === "waiting";
   show(at("place-leave"), active);
-  show(at("place-sound"), active && word !== "entered_draw");
+  show(at("place-sound"), active);
   say(at("place-sound"), loud() ? "sound_on" : "sound_off");
   show(at("place-orders"), mine.state === "spent");
   drawProof();
+}
+
+// drawHow says how the line or draw works to a buyer who may enter it.
+function drawHow() {
+  show(at("how"), entering);
+  if (!entering) {
+    return;
+  }
+  const starts = Date.parse(sale.starts_at);
+  const when = kind() === "line" && started() ? "line_late" : kind();
+  say(at("how-when"), `how_${when}_when`, { time: () => zoned(starts), left: () => duration(starts - now()) });
+  say(at("how-units"), `how_${kind()}_units`, { n: number(sale.quota) });
+  show(at("how-entries"), line);
+  say(at("how-entries"), "how_entries", { n: number(line?.entries ?? 0) });
+  const cost = kind() === "draw" && sale.campaign_id ? "choice" : kind();
+  say(at("how-cost"), `how_${cost}_cost`, {
+    amount: at("price").querySelector("strong").textContent, // of a campaign: its prices
+    call: () => span(sale.call_seconds), pay: () => span(sale.pay_timeout_seconds),
+  });
+  say(at("how-end"), "how_end", { time: () => zoned(sale.ends_at), left: () => duration(Date.parse(sale.ends_at) - now()) });
 }
 
 // drawPace shows the estimated wait on a waiting list, from the number of calls since the first entry.

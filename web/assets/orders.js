@@ -3,18 +3,21 @@
 
 import "./page.js";
 import { enter } from "./account.js";
-import { call, changed, look, session } from "./api.js";
+import { call, changed, look, pause, session } from "./api.js";
 import { cancel } from "./cancel.js";
 import { everySecond, now, sync } from "./clock.js";
 import { at, enable, enabled, show } from "./dom.js";
-import { dateTime, duration, hush, money, number, reason, say } from "./i18n.js";
+import { duration, hush, money, number, reason, say, zoned } from "./i18n.js";
 import { noted, pay, payable, reread } from "./order.js";
+import { payOf } from "./sale-words.js";
 
 // atOnce is how many orders are fetched at a time.
 const atOnce = 20;
 
-// lookAgain is how often a pending order is read again, in milliseconds: it may be paid elsewhere, or expire.
+// lookAgain is how often the list is read again while it shows a pending order, in milliseconds: it may be paid elsewhere, or expire.
+// longest is the longest list that the server gives at once.
 const lookAgain = 5000;
+const longest = 500;
 
 const shown = new Map(); // by id: {order, card}
 const sales = new Map(); // by id: a promise of the sale
@@ -58,16 +61,19 @@ function draw({ order, card }) {
   say(find(".state"), `status_${late ? "expired" : order.status}`);
   say(find(".units"), "units", { n: number(order.quantity), price });
   find(".amount").textContent = amount;
-  drawTimes(find("dl"), order);
-  say(find(".pay"), "pay", { amount });
+  drawTerms(find("dl"), order);
+  say(find(".pay"), ...payOf(order));
   say(find(".cancel"), "cancel_order");
   show(find(".actions"), payable(order));
 }
 
-// drawTimes shows the times of an order. Only an expiry that is still to come is counted down.
-function drawTimes(list, order) {
+// drawTerms shows the number and the times of an order. Only an expiry that is still to come is counted down.
+function drawTerms(list, order) {
   const expires = Date.parse(order.expires_at);
-  const lines = [["at_created", order.created_at]];
+  const lines = [["number"]];
+  if (order.created_at) { // of a lost attempt it is not known
+    lines.push(["at_created", order.created_at]);
+  }
   if (order.paid_at) {
     lines.push(["at_paid", order.paid_at]);
   } else if (order.expires_at && order.status !== "cancelled") {
@@ -78,8 +84,8 @@ function drawTimes(list, order) {
   }
   lines.forEach(([word, time], i) => {
     const [term, value] = [list.children[2 * i], list.children[2 * i + 1]];
-    say(term, word);
-    value.textContent = dateTime(Date.parse(time)) + (word === "at_expires" ? ` (${duration(expires - now())})` : "");
+    say(term, word === "number" ? "order" : word);
+    value.textContent = time ? zoned(time) + (word === "at_expires" ? ` (${duration(expires - now())})` : "") : order.number;
   });
 }
 
@@ -114,9 +120,27 @@ async function refresh(order) {
   }
 }
 
+const page = async (limit, from) => (await call("GET", `/orders?limit=${limit}&cursor=${encodeURIComponent(from)}`)).data;
+
+// follow reads the list again as far as the oldest pending order that is shown, in pages as long as what is shown.
+async function follow() {
+  const before = new Map(shown);
+  const pending = new Set([...shown.values()].flatMap(({ order }) => (order.status === "pending" ? [order.id] : [])));
+  for (let from = ""; pending.size > 0 && from !== null;) {
+    const { orders, next_cursor: next } = await page(Math.min(shown.size, longest), from);
+    for (const order of orders.toReversed()) {
+      pending.delete(order.id);
+      if (shown.has(order.id) && shown.get(order.id) === before.get(order.id)) { // else it was changed meanwhile
+        put(noted(order));
+      }
+    }
+    from = next || null;
+  }
+}
+
 async function more() {
   try {
-    const { data } = await call("GET", `/orders?limit=${atOnce}&cursor=${encodeURIComponent(cursor)}`);
+    const data = await page(atOnce, cursor);
     data.orders.toReversed().forEach(noted); // the oldest first
     data.orders.forEach((order) => put(order));
     cursor = data.next_cursor;
@@ -172,14 +196,13 @@ at("enter").addEventListener("click", () => enter("why_orders"));
 at("more").addEventListener("click", more);
 changed.addEventListener("session", arrange);
 addEventListener("hashchange", wanted);
-setInterval(() => {
-  if (!document.hidden) {
-    for (const { order } of shown.values()) {
-      if (order.status === "pending") {
-        refresh(order);
-      }
+(async () => {
+  for (;;) {
+    await pause(lookAgain);
+    if (!document.hidden) {
+      await follow().catch(() => {}); // the next round tries again
     }
   }
-}, lookAgain);
+})();
 arrange();
 sync().then(() => everySecond(redraw));

@@ -4,7 +4,7 @@ import { session } from "./api.js";
 import { at, enable, fill, show } from "./dom.js";
 import { hush, number, say } from "./i18n.js";
 import { payable } from "./order.js";
-import { buttonOf, clockOf, leftOf, orderWords } from "./sale-words.js";
+import { buttonOf, clockOf, leftOf, orderWords, payOf } from "./sale-words.js";
 
 const goodNews = ["started", "back", "cancelled"];
 
@@ -43,8 +43,9 @@ function drawClock(sale, state) {
 // many units the buyer's call or the campaign allows. limit has the words for the limit, if they are not those of a single sale.
 function drawForm({ sale, state, stage, told, cool, instead, most, limit }) {
   say(at("limit"), ...(limit ?? ["limit", { n: number(sale.limit_per_user) }]));
-  const choices = instead?.hidden ? 0 : most ?? sale.limit_per_user;
-  show(at("choice"), choices > 1);
+  const goes = instead ? !instead.unchosen && (instead.enabled || instead.busy) : state === "open";
+  const choices = most ?? sale.limit_per_user;
+  show(at("choice"), choices > 1 && goes);
   fill(at("quantity"), choices);
   show(at("buy"), (!instead?.hidden || told) && (stage === "choose" || stage === "asking"));
   show(at("button"), !instead?.hidden);
@@ -75,7 +76,8 @@ function drawOrder(sale, order) {
   say(at("yours-more"), ...more);
   say(at("yours-units"), ...units);
   at("yours-amount").textContent = amount;
-  say(at("yours-pay"), "pay", { amount });
+  say(at("yours-number"), "order_number", { number: order.number });
+  say(at("yours-pay"), ...payOf(order));
   show(at("yours-pay"), payable(order));
   show(at("yours-cancel"), payable(order));
   say(at("yours-back"), status === "pending" ? "buy_more" : "back_to_sale");

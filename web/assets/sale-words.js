@@ -2,7 +2,7 @@
 // so the page of a sale and the element of embed.js share it.
 
 import { now } from "./clock.js";
-import { dateTime, duration, money, number, wordOf } from "./i18n.js";
+import { dateTime, duration, money, number, wordOf, zoned } from "./i18n.js";
 import { payable } from "./order.js";
 
 // stateOf returns the state of a sale at this moment.
@@ -28,10 +28,10 @@ export const leftOf = ({ available, quota }) => ["left", { left: number(availabl
 export function clockOf({ starts_at: starts, ends_at: end }, state) {
   const ends = Date.parse(end);
   if (state === "upcoming") {
-    return ["starts_at", { time: () => dateTime(Date.parse(starts)) }];
+    return ["starts_at", { time: () => zoned(Date.parse(starts)) }];
   }
   if (state === "ended") {
-    return now() < ends ? null : ["ended_at", { time: () => dateTime(ends) }];
+    return now() < ends ? null : ["ended_at", { time: () => zoned(ends) }];
   }
   return ["ends_in", { time: () => duration(ends - now()) }];
 }
@@ -41,7 +41,8 @@ export function buttonOf(sale, state, quantity) {
   if (state === "upcoming") {
     return ["starts_in", { time: () => duration(Date.parse(sale.starts_at) - now()) }];
   }
-  return state === "open" ? ["buy", { amount: money(sale.price_cents * quantity, sale.currency) }] : [`state_${state}`];
+  const word = sale.price_cents > 0 ? "buy" : "buy_free";
+  return state === "open" ? [word, { amount: money(sale.price_cents * quantity, sale.currency) }] : [`state_${state}`];
 }
 
 // payWithinOf says the time to pay in the largest unit that needs no fraction.
@@ -67,13 +68,20 @@ export function newsOf(from, to, { available }) {
   return to === "open" && from === "sold_out" ? ["back", { left: number(available) }] : null;
 }
 
+// isPrize returns whether the orders of a sale are what its draw gives.
+export const isPrize = (sale) => sale.mode === "draw" && !sale.campaign_id;
+
+// payOf returns what the button says that leads to the payment.
+export const payOf = (order) => [order.amount_cents > 0 ? "pay" : "pay_free", { amount: money(order.amount_cents, order.currency) }];
+
 // orderWords returns the status of an order, which is "late" if it can no longer be paid, with its words.
-export function orderWords(order, { variant, price_cents: cents }) {
+export function orderWords(order, sale) {
+  const { variant, price_cents: cents } = sale;
   const status = order.status === "pending" && !payable(order) ? "late" : order.status;
   const expires = Date.parse(order.expires_at);
   return {
     status,
-    title: [`yours_${status}`, { time: () => dateTime(expires) }],
+    title: [status === "pending" && isPrize(sale) ? "yours_won" : `yours_${status}`, { time: () => dateTime(expires) }],
     more: [`yours_${status}_more`, { left: () => duration(expires - now()) }],
     units: [variant ? "units_of" : "units", { variant, n: number(order.quantity), price: money(cents, order.currency) }],
     amount: money(order.amount_cents, order.currency),

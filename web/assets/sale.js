@@ -119,6 +119,7 @@ function move(to, stay = false) {
   draw();
   if (to !== from && to !== "asking" && !stay) {
     at({ choose: "button", hold: "hold-title", stuck: "hold-again", yours: "yours-title" }[to]).focus();
+    at("yours").scrollIntoView({ block: "nearest" }); // with the button to pay
   }
 }
 
@@ -326,6 +327,13 @@ function stocks(list, time) {
   draw();
 }
 
+// offerUnpaid shows an order that another tab or line.js has found.
+export function offerUnpaid() {
+  if (stage === "choose" && orderOf(id)) {
+    resume(true);
+  }
+}
+
 // resume continues where the page was left, or where another tab is: with an attempt that has no answer, or with an order. If the focus is to stay,
 // an attempt is sent again only after the buyer's click.
 async function resume(stay = false) {
@@ -390,11 +398,7 @@ changed.addEventListener("session", () => {
   draw();
   rereadOrder();
 });
-addEventListener("storage", () => {
-  if (stage === "choose" && orderOf(id)) {
-    resume(true);
-  }
-});
+addEventListener("storage", offerUnpaid);
 addEventListener("pageshow", (event) => {
   if (event.persisted) {
     rereadOrder();
