@@ -38,7 +38,7 @@ type Sale struct {
 	Code               string // of the short link
 	Title, Description string
 	ImageURL           string
-	PriceCents         int64
+	PriceCents         int64 // as all amounts, in the smallest unit of the currency, which is not always a cent
 	OriginalPriceCents int64
 	Currency           string // ISO 4217
 	LimitPerUser       int    // live units that one user may hold

@@ -18,9 +18,9 @@ const (
 	OutOfRange     Reason = "out_of_range"     // a number below Min or above Max
 	BadText        Reason = "bad_text"         // fewer than Min or more than Max characters, a control character, or no visible one
 	BadLink        Reason = "bad_link"         // neither empty, nor a path, nor an http(s) URL of at most Max characters
-	BadCurrency    Reason = "bad_currency"     // not three capital letters
+	BadCurrency    Reason = "bad_currency"     // Value is not the code of a currency
 	OtherCurrency  Reason = "other_currency"   // a currency that the payment provider does not take
-	NoCents        Reason = "no_cents"         // a price that is not a multiple of Min, the smallest unit of its currency
+	TooFine        Reason = "too_fine"         // a price of which the payment provider takes only multiples of Min
 	OutOfPayment   Reason = "out_of_payment"   // a price that is not 0, and not from Min to Max as the payment provider asks
 	TooMuchToPay   Reason = "too_much_to_pay"  // a limit above Max: more units cost more than the payment provider takes at once
 	BadYear        Reason = "bad_year"         // a time outside of the years Min to Max

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -29,8 +28,6 @@ const (
 	minYear, maxYear                      = 2000, 2200
 	codeLength                            = 8 // characters of a short link's code
 )
-
-var currency = regexp.MustCompile(`^[A-Z]{3}$`)
 
 // SaleStore writes sales and changes of their lines to the database, and finds sales by their short codes.
 type SaleStore interface {
@@ -264,7 +261,9 @@ func (s *Sales) ByCode(ctx context.Context, code string) (string, error) {
 
 // validateNew returns the first invalid field of a sale that is to be created, or nil.
 func (s *Sales) validateNew(sale model.Sale, quota int64) *Invalid {
+	_, known := model.Digits(sale.Currency)
 	invalid := cmp.Or(
+		Invalid{Field: "currency", Reason: BadCurrency, Value: sale.Currency}.If(!known),
 		Outside("quota", quota, 1, maxQuota), Outside("parts", int64(sale.Shards), 1, model.MaxShards), validate(sale),
 		Invalid{Field: "ends_at", Reason: InThePast}.If(!sale.EndsAt.After(s.Catalog.Now())),
 	)
@@ -283,9 +282,7 @@ func Payable(sale model.Sale, takes func(currency string) (amounts model.AmountR
 	case !ok:
 		return &Invalid{Field: "currency", Reason: OtherCurrency, Value: sale.Currency}
 	case sale.PriceCents%amounts.Step != 0:
-		return &Invalid{Field: "price_cents", Reason: NoCents, Min: amounts.Step, Value: sale.Currency}
-	case sale.OriginalPriceCents%amounts.Step != 0:
-		return &Invalid{Field: "original_price_cents", Reason: NoCents, Min: amounts.Step, Value: sale.Currency}
+		return &Invalid{Field: "price_cents", Reason: TooFine, Min: amounts.Step, Value: sale.Currency}
 	case sale.PriceCents < amounts.Low || amounts.High < sale.PriceCents:
 		return &Invalid{Field: "price_cents", Reason: OutOfPayment, Min: amounts.Low, Max: amounts.High, Value: sale.Currency}
 	case sale.PriceCents > amounts.High/int64(sale.LimitPerUser):
@@ -302,7 +299,6 @@ func validate(sale model.Sale) *Invalid {
 	}
 	return cmp.Or(
 		validateTexts(sale.Title, sale.Description, sale.ImageURL, maxTitle),
-		Invalid{Field: "currency", Reason: BadCurrency}.If(!currency.MatchString(sale.Currency)),
 		Invalid{Field: "starts_at", Reason: BadYear, Min: minYear, Max: maxYear}.If(!era(sale.StartsAt)),
 		Invalid{Field: "ends_at", Reason: BadYear, Min: minYear, Max: maxYear}.If(!era(sale.EndsAt)),
 		Invalid{Field: "ends_at", Reason: NotAfterStart}.If(!sale.EndsAt.Truncate(time.Millisecond).After(sale.StartsAt.Truncate(time.Millisecond))),

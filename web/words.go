@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"flashsale/model"
 )
 
 // wordFiles hold the words of the pages: in each folder one file for each language. Templates and scripts use the same words.
@@ -72,7 +74,7 @@ func (w words) say(key string, values ...any) (template.HTML, error) {
 	return template.HTML(b.String()), nil //nolint:gosec // escaped above
 }
 
-// wordsModule returns a JavaScript module with a folder's words and the symbols of currencies.
+// wordsModule returns a JavaScript module with a folder's words, the symbols of currencies and model.Currencies.
 func wordsModule(folder string) ([]byte, error) {
 	all, err := readWords(folder)
 	if err != nil {
@@ -82,16 +84,16 @@ func wordsModule(folder string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	signs, err := json.Marshal(symbols)
+	signs, err := json.Marshal([]any{symbols, model.Currencies})
 	if err != nil {
 		return nil, err
 	}
-	return fmt.Appendf(nil, "export const words = %s;\nexport const symbols = %s;\n", texts, signs), nil
+	return fmt.Appendf(nil, "export const words = %s;\nexport const [symbols, currencies] = %s;\n", texts, signs), nil
 }
 
 // money writes an amount, as i18n.js does.
-func money(cents int64, currency string) string {
-	amount := number(cents/100) + fmt.Sprintf(".%02d", cents%100)
+func money(smallest int64, currency string) string {
+	amount := grouped(model.Amount(smallest, currency))
 	if symbol, ok := symbols[currency]; ok {
 		return symbol + amount
 	}
@@ -99,9 +101,10 @@ func money(cents int64, currency string) string {
 }
 
 // number writes a whole number that is not negative, with commas between thousands, as i18n.js does.
-func number(n int64) string {
-	digits := strconv.FormatInt(n, 10)
-	for i := len(digits) - 3; i > 0; i -= 3 {
+func number(n int64) string { return grouped(strconv.FormatInt(n, 10)) }
+
+func grouped(digits string) string {
+	for i := strings.IndexByte(digits+".", '.') - 3; i > 0; i -= 3 {
 		digits = digits[:i] + "," + digits[i:]
 	}
 	return digits

@@ -20,7 +20,7 @@ type hold struct {
 	Order    string `json:"order"`
 	User     string `json:"user"`
 	Quantity int    `json:"quantity"`
-	Amount   int64  `json:"amount"` // in cents
+	Amount   int64  `json:"amount"` // in the smallest unit of the currency
 	Currency string `json:"currency"`
 	Until    time.Time
 }

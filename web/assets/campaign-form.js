@@ -3,8 +3,8 @@
 import { now } from "./clock.js";
 import { at, show } from "./dom.js";
 import {
-  amount, cents, checkPrices, checkTimes, currency, description, local, moment, mostCents, mostEach, mostMinutes, mostParts, mostUnits,
-  ofLine, picture, title, usualLine, whole,
+  checkPrices, checkTimes, currency, description, local, moment, mostEach, mostMinutes, mostParts, mostUnits, ofLine, picture, prices,
+  title, usualLine, whole,
 } from "./fields.js";
 import { formOf } from "./form.js";
 import { say } from "./i18n.js";
@@ -20,8 +20,7 @@ const hour = 3600_000;
 const ofVariant = {
   variant: { read: (typed) => title(typed, longestVariant, "wrong_variant"), write: String },
   quota: { read: (typed) => whole(typed, 1, mostUnits), write: String },
-  price_cents: { read: (typed) => cents(typed, mostCents), write: amount },
-  original_price_cents: { read: (typed) => (typed.trim() ? cents(typed, mostCents) : 0), write: amount },
+  ...prices,
   limit_per_user: { read: (typed) => (typed.trim() ? whole(typed, 1, mostEach) : undefined), write: String },
 };
 
@@ -128,12 +127,12 @@ at("campaign-more").addEventListener("click", () => {
   }
 });
 
-// oneMore returns the form for one more variant of a campaign.
-export const oneMore = (campaignID) => formOf({
+// oneMore returns the form for one more variant of a campaign. currencyOf() returns the campaign's currency.
+export const oneMore = (campaignID, currencyOf) => formOf({
   prefix: "variant-",
   scope: campaignID,
   fields: ofVariant,
-  usual: () => ({}),
+  usual: () => ({ currency: currencyOf() }),
   address: () => ["POST", `/admin/campaigns/${campaignID}/sales`],
   words: { create: "new_variant", send: "create_variant" },
   check: (all, fine) => checkPrices(all, fine),

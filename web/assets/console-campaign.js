@@ -19,7 +19,7 @@ const period = 2000;
 const id = location.pathname.split("/").at(-1);
 const variants = at("variants");
 let campaign = null;
-const another = oneMore(id);
+const another = oneMore(id, () => campaign.sales[0].currency);
 
 const known = (saleID) => campaign?.sales.find((sale) => sale.id === saleID);
 

@@ -11,8 +11,8 @@ import { newKey, passing } from "./store.js";
 // formOf returns the form whose elements have ids with a prefix, as {open, drafted, keep}. scope names the thing to which
 // something new is added, such as a campaign, so that what was typed is restored only in the form of the same thing.
 //
-// fields has for each field read(typed), which converts the typed text or throws a Mistake, and write(value), which formats a
-// value. fields may change while the form is open. In the following, existing is what is changed, or null for something new.
+// fields has for each field read(typed, values), which converts the typed text or throws a Mistake, and write(value, values), which
+// formats a value. The values are those of the fields that are read before, or those that are shown. fields may change while the form is open. In the following, existing is what is changed, or null for something new.
 // usual(existing) returns the values of something new, or the values of existing that the API leaves out. address(existing)
 // returns the method and path to which the form is sent. words are the keys of {create, edit, send, save}. fits(name, existing)
 // reports whether existing has a field. check(values, fine, existing) returns pairs of a name and a Mistake; fine(...names)
@@ -49,7 +49,7 @@ export function formOf({
     began(typed, existing);
     before = {};
     for (const [name, { write }] of Object.entries(fields)) {
-      before[name] = name in shown ? write(shown[name]) : "";
+      before[name] = name in shown ? write(shown[name], shown) : "";
       part(name).value = typed[name] ?? before[name];
       show(part(name).closest(".field"), names().includes(name));
       complain(name);
@@ -78,11 +78,11 @@ export function formOf({
 
   // read returns the body to send. If there are mistakes, it shows each beside its field and returns null.
   function read() {
-    const values = { ...edited };
+    const values = { ...usual(edited), ...edited };
     const mistakes = new Map();
     for (const name of names()) {
       try {
-        values[name] = fields[name].read(part(name).value);
+        values[name] = fields[name].read(part(name).value, values);
       } catch (mistake) {
         if (!(mistake instanceof Mistake)) {
           throw mistake;
