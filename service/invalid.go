@@ -26,7 +26,8 @@ const (
 	BadYear        Reason = "bad_year"         // a time outside of the years Min to Max
 	InThePast      Reason = "in_the_past"      // a time that is over already
 	NotAfterStart  Reason = "not_after_start"  // an end that is no later than the start
-	NoOrder        Reason = "no_order"         // a beacon for a sale of the mode rush, whose buyers are not shuffled
+	OtherMode      Reason = "other_mode"       // a field that does not act in a sale of the mode Value
+	WithoutList    Reason = "without_list"     // a field that acts in a sale of the mode Value only with a waiting list
 	BadMode        Reason = "bad_mode"         // not one of the modes of a sale
 	NotBeforeStart Reason = "not_before_start" // entries that do not open before the sale, or that open before the year 2000
 	OfCampaign     Reason = "of_campaign"      // a field that one sale of a campaign can't have for itself

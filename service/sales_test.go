@@ -282,6 +282,55 @@ func TestPatchOfACampaignsSale(t *testing.T) {
 	}
 }
 
+// Every field of the table is refused in the sales in which it does not act, and taken in the others.
+func TestFieldsOfModes(t *testing.T) {
+	edits := map[string]func(s *model.Sale){
+		"waiting_list": func(s *model.Sale) { s.WaitingList = !s.WaitingList },
+		"beacon":       func(s *model.Sale) { s.Beacon = true },
+		"entries_at":   func(s *model.Sale) { s.EntriesAt = time.Now() },
+		"entry_work":   func(s *model.Sale) { s.EntryWork = 1 },
+		"call_seconds": func(s *model.Sale) { s.CallSeconds = 1 },
+	}
+	for name, tc := range map[string]struct {
+		sale model.Sale
+		acts []string
+	}{
+		"rush":             {model.Sale{Mode: model.ModeRush}, []string{"waiting_list"}},
+		"rush with list":   {model.Sale{Mode: model.ModeRush, WaitingList: true}, []string{"waiting_list", "entry_work", "call_seconds"}},
+		"line":             {model.Sale{Mode: model.ModeLine}, []string{"beacon", "entries_at", "entry_work", "call_seconds"}},
+		"draw":             {model.Sale{Mode: model.ModeDraw}, []string{"waiting_list", "beacon", "entries_at", "entry_work"}},
+		"draw with list":   {model.Sale{Mode: model.ModeDraw, WaitingList: true}, []string{"waiting_list", "beacon", "entries_at", "entry_work", "call_seconds"}},
+		"draw of campaign": {model.Sale{Mode: model.ModeDraw, Campaign: model.Campaign{ID: "C"}}, []string{"waiting_list", "beacon", "entries_at", "entry_work", "call_seconds"}},
+	} {
+		var acts []string
+		for _, field := range model.ModeFields {
+			given := tc.sale
+			if edit := edits[field.Name]; edit == nil {
+				t.Errorf("no value of %s", field.Name)
+			} else {
+				edit(&given)
+			}
+			switch invalid := outOfMode(tc.sale, given); {
+			case invalid == nil:
+				acts = append(acts, field.Name)
+			case invalid.Field != field.Name || invalid.Value != string(tc.sale.Mode):
+				t.Errorf("%s: %+v", name, invalid)
+			}
+		}
+		check.Same(t, name, acts, tc.acts)
+	}
+
+	o := openOffer() // a rush
+	sales, _ := newShop(t, o)
+	seconds, list := 60, true
+	for _, patch := range []SalePatch{{EntriesAt: &o.StartsAt}, {CallSeconds: &seconds}} {
+		_, verdict, invalid, err := sales.Patch(t.Context(), o.ID, patch, "operator")
+		check.Same(t, "a change", []any{verdict, invalid.Value, err}, []any{model.BadRequest, "rush", nil})
+	}
+	_, verdict, invalid, err := sales.Patch(t.Context(), o.ID, SalePatch{CallSeconds: &seconds, WaitingList: &list}, "operator")
+	check.Same(t, "with the list", []any{verdict, invalid, err}, []any{model.Accepted, (*Invalid)(nil), nil})
+}
+
 func TestSetStatus(t *testing.T) {
 	type test struct {
 		from, to model.SaleStatus
