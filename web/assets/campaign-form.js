@@ -111,6 +111,7 @@ const { open, drafted, keep } = formOf({
   address: (campaign) => (campaign ? ["PATCH", `/admin/campaigns/${campaign.id}`] : ["POST", "/admin/campaigns"]),
   words: { create: "new_campaign", edit: "edit_campaign", send: "create_campaign", save: "save" },
   fits: (name) => !(name in ofLine), // the fields of the line are changed on the line's page
+  inCampaign: () => true,
   check: (all, fine, campaign) => [
     ...checkTimes(all, fine, campaign), ...[...rows.children].flatMap((_, i) => checkPrices(all, fine, `sales[${i}].`)),
   ],
