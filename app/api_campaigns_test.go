@@ -429,9 +429,9 @@ func TestCampaignSheet(t *testing.T) {
 		return s.operator().call("POST", adminCampaigns, sheet, "Content-Type", "text/csv; charset=utf-8")
 	}
 	var made, again campaign
-	send("\ufefftitle,starts_at,ends_at,campaign_limit,variant,quota,price_cents,limit_per_user\r\n" +
-		"跑鞋,2026-01-01T08:00:00+08:00,2099-01-01T00:00:00Z,3,\"=40,5\",7,9900,2\r\n" +
-		",,,,41,8,9800,\r\n").want(http.StatusCreated).read(&made)
+	send("\ufefftitle,starts_at,ends_at,campaign_limit,variant,quota,price,limit_per_user\r\n" +
+		"跑鞋,2026-01-01T08:00:00+08:00,2099-01-01T00:00:00Z,3,\"=40,5\",7,99.00,2\r\n" +
+		",,,,41,8,98,\r\n").want(http.StatusCreated).read(&made)
 	check.Same(t, "campaign", []any{made.Title, made.LimitPerUser, made.StartsAt}, []any{"跑鞋", 3, time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)})
 	first, second := made.Sales[0], made.Sales[1]
 	check.Same(t, "sizes", []any{first.Variant, first.Quota, first.PriceCents, first.LimitPerUser, second.Variant, second.Quota, second.PriceCents, second.LimitPerUser},

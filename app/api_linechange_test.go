@@ -128,7 +128,7 @@ func TestWaitingListIsTurnedOn(t *testing.T) {
 	t.Parallel()
 	s := start(t)
 	saleID := s.createSale(fields{"quota": 1}).ID
-	s.patch(saleID, fields{"call_seconds": 60}).refused(http.StatusConflict, "no_line")
+	s.patch(saleID, fields{"call_seconds": 60}).refused(http.StatusBadRequest, "bad_request")
 	for _, on := range []bool{true, false, true} {
 		s.patch(saleID, fields{"waiting_list": on}).want(http.StatusOK)
 		s.eventually("the sale shows it", func() bool {

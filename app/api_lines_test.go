@@ -8,11 +8,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
 	"flashsale/internal/config"
 	"flashsale/internal/ranks"
+	"flashsale/model"
 	"flashsale/service/auth"
 	"flashsale/test/kit"
 	"flashsale/test/kit/check"
@@ -211,6 +213,23 @@ func TestLineInput(t *testing.T) {
 	} {
 		got := s.operator().call("POST", adminSales, newSale(wrong)).refused(http.StatusBadRequest, "bad_request")
 		check.Same(t, "field", got.Field, field)
+	}
+	for _, field := range model.ModeFields {
+		values := fields{"waiting_list": true, "beacon": true, "entries_at": time.Now().Add(-time.Hour), "entry_work": 1000, "call_seconds": 120}
+		if got := values[field.Name]; got == nil {
+			t.Errorf("no value of %s", field.Name)
+		}
+		for _, mode := range model.Modes {
+			if field.ActsIn(model.Sale{Mode: mode, WaitingList: field.Name == "waiting_list"}) {
+				s.createSale(fields{"mode": mode, "starts_at": time.Now().Add(time.Hour / 2), field.Name: values[field.Name]})
+				continue
+			}
+			got := s.operator().call("POST", adminSales, newSale(fields{"mode": mode, field.Name: values[field.Name]})).refused(http.StatusBadRequest, "bad_request")
+			check.Same(t, "the field", got.Field, field.Name)
+			if !strings.HasPrefix(got.Detail, field.Name+" has no effect in the mode "+string(mode)) {
+				t.Errorf("%s in a %s: %s", field.Name, mode, got.Detail)
+			}
+		}
 	}
 	saleID := s.createSale(fields{"mode": "line", "starts_at": time.Now().Add(time.Hour / 2)}).ID
 	for _, quantity := range []int{0, 3} {

@@ -243,8 +243,8 @@ func TestStripeReportsOtherMoney(t *testing.T) {
 	}
 	asked := fields{"amount_total": 55_300}
 	for name, tc := range map[string]row{
-		"yen":               {asked.changed(fields{"amount_total": 553, "currency": "jpy"}), nil, `"amount_cents":55300,"currency":"JPY"`},
-		"dinars":            {asked.changed(fields{"amount_total": 553_000, "currency": "kwd"}), nil, `"amount_cents":55300,"currency":"KWD"`},
+		"yen":               {asked.changed(fields{"amount_total": 553, "currency": "jpy"}), nil, `"amount_cents":553,"currency":"JPY"`},
+		"dinars":            {asked.changed(fields{"amount_total": 553_000, "currency": "kwd"}), nil, `"amount_cents":553000,"currency":"KWD"`},
 		"dollars":           {asked.changed(fields{"currency": "usd"}), nil, `"amount_cents":55300,"currency":"USD"`},
 		"a cent too little": {asked.changed(fields{"amount_total": 55_299}), nil, `"amount_cents":55299,"currency":"CNY"`},
 		"a cent too much":   {asked.changed(fields{"amount_total": 55_301}), nil, `"amount_cents":55301,"currency":"CNY"`},
@@ -362,7 +362,8 @@ func TestStripeAmounts(t *testing.T) {
 	s := start(t, takesStripe("http://127.0.0.1:1"))
 	op := s.operator()
 	for currency, prices := range map[string][2][]int{ // those that are refused, and those that are taken
-		"JPY": {{55_350, 4900, 10_000_000_000}, {5000, 55_300}}, "USD": {{30, 100_000_000}, {50, 99_999_999, 0}}, "XXQ": {{100}, {}}, "KWD": {{10_000_000}, {1}},
+		"JPY": {{49, 100_000_000}, {50, 553}}, "USD": {{30, 100_000_000}, {50, 99_999_999, 0}}, "XXQ": {{100}, {}}, "IRR": {{100}, {0}},
+		"KWD": {{100_000_000, 1255}, {1250}}, "MGA": {{150}, {200}}, "ISK": {{1_000_000}, {1, 999_999}},
 	} {
 		for i, status := range []int{400, 201} {
 			for _, price := range prices[i] {
@@ -371,9 +372,9 @@ func TestStripeAmounts(t *testing.T) {
 		}
 	}
 	for field, changes := range map[string]fields{
-		"price_cents":          {"currency": "USD", "price_cents": 100_000_000, "limit_per_user": 1},
-		"original_price_cents": {"currency": "JPY", "price_cents": 5000, "original_price_cents": 10_050},
-		"limit_per_user":       {"currency": "USD", "price_cents": 50_000_000, "limit_per_user": 2},
+		"price_cents":    {"currency": "USD", "price_cents": 100_000_000, "limit_per_user": 1},
+		"currency":       {"currency": "IRR", "price_cents": 100, "limit_per_user": 1},
+		"limit_per_user": {"currency": "USD", "price_cents": 50_000_000, "limit_per_user": 2},
 	} {
 		check.Same(t, "the field", op.call("POST", adminSales, newSale(changes)).refused(400, "bad_request").Field, field)
 	}

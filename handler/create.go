@@ -31,7 +31,7 @@ type termsBody struct {
 // usualTerms returns the values of the fields that an operator leaves out.
 func usualTerms() termsBody {
 	return termsBody{
-		Currency: "CNY", LimitPerUser: 1, PayTimeoutSeconds: 30 * 60, Shards: 1, Mode: model.ModeRush, CallSeconds: service.DefaultCallSeconds,
+		Currency: "CNY", LimitPerUser: 1, PayTimeoutSeconds: 30 * 60, Shards: 1, Mode: model.ModeRush,
 	}
 }
 

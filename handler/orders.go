@@ -101,7 +101,7 @@ func (o *Orders) export(c *gin.Context) {
 			return
 		case err == nil && first:
 			page.WriteString(byteOrderMark)
-			_ = sheet.Write([]string{"order_id", "order_number", "user_id", "status", "quantity", "amount_cents", "currency", "created_at", "expires_at", "paid_at", "reason"})
+			_ = sheet.Write([]string{"order_id", "order_number", "user_id", "status", "quantity", "amount", "currency", "created_at", "expires_at", "paid_at", "reason"})
 		case err == nil && !o.Consoles.stillLooks(c):
 			err = middleware.Refusal{Verdict: model.Unauthenticated}
 		}
@@ -119,7 +119,7 @@ func (o *Orders) export(c *gin.Context) {
 
 func orderCells(o model.Order) []string {
 	cells := []string{
-		o.ID, model.OrderNumber(o.ID), o.UserID, string(o.Status), strconv.Itoa(o.Quantity), strconv.FormatInt(o.AmountCents, 10), o.Currency,
+		o.ID, model.OrderNumber(o.ID), o.UserID, string(o.Status), strconv.Itoa(o.Quantity), model.Amount(o.AmountCents, o.Currency), o.Currency,
 		cellTime(o.CreatedAt), cellTime(o.ExpiresAt), cellTime(o.PaidAt), string(o.Reason),
 	}
 	for i, cell := range cells {

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"strings"
 
+	"flashsale/model"
 	"flashsale/service"
 )
 
@@ -30,6 +31,7 @@ const (
 	wrongLogIn    service.Reason = "wrong_log_in"
 	notCSV        service.Reason = "not_csv"
 	badNumber     service.Reason = "bad_number"
+	badAmount     service.Reason = "bad_amount"
 	badYesNo      service.Reason = "bad_yes_no"
 	badMoment     service.Reason = "bad_moment"
 	notAsInFirst  service.Reason = "not_as_in_first"
@@ -37,15 +39,15 @@ const (
 )
 
 // reasons is the only place that has the API's texts for the reasons, in English and Chinese. {field}, {min}, {max} and {value}
-// are replaced by the fields of the service.Invalid.
+// are replaced by the fields of the service.Invalid; {low} and {high} are Min and Max as amounts of the currency Value.
 var reasons = map[service.Reason][2]string{
 	service.OutOfRange:     {"{field} must be {min} to {max}", "{field} 必须在 {min} 到 {max} 之间"},
 	service.BadText:        {"{field} must be {min} to {max} printable characters", "{field} 必须是 {min} 到 {max} 个可显示的字符"},
 	service.BadLink:        {"{field} must be empty, a path or an http(s) URL of at most {max} characters", "{field} 必须为空、路径或不超过 {max} 个字符的 http(s) 网址"},
-	service.BadCurrency:    {"{field} must be three capital letters", "{field} 必须是三个大写字母"},
+	service.BadCurrency:    {"{field} must be the code of a currency by ISO 4217, such as CNY, which {value} is not", "{field} 必须是 ISO 4217 的货币代码，例如 CNY；“{value}”不是"},
 	service.OtherCurrency:  {"{field}: the payment provider does not take {value}", "{field}：支付服务商不支持 {value}"},
-	service.NoCents:        {"{field} must be a multiple of {min}, because {value} has no smaller unit", "{field} 必须是 {min} 的倍数，因为 {value} 没有更小的单位"},
-	service.OutOfPayment:   {"{field} must be 0, or {min} to {max}: the payment provider takes no other amounts in {value}", "{field} 必须是 0，或在 {min} 到 {max} 之间：支付服务商不接受其他金额的 {value}"},
+	service.TooFine:        {"{field} must be a multiple of {low} {value}: the payment provider takes no smaller parts", "{field} 必须是 {low} {value} 的倍数：支付服务商不接受更小的单位"},
+	service.OutOfPayment:   {"{field} must be 0, or {low} to {high} {value}: the payment provider takes no other amounts", "{field} 必须是 0，或在 {low} 到 {high} {value} 之间：支付服务商不接受其他金额"},
 	service.TooMuchToPay:   {"{field} must be at most {max}: more units at once cost more than the payment provider takes in {value}", "{field} 最多为 {max}：一次购买更多件的总价超过支付服务商可收取的 {value} 金额"},
 	service.BadYear:        {"{field} must lie in the years {min} to {max}", "{field} 必须在 {min} 年到 {max} 年之间"},
 	service.InThePast:      {"{field} must be in the future", "{field} 必须是将来的时间"},
@@ -53,7 +55,8 @@ var reasons = map[service.Reason][2]string{
 	service.BadName:        {"{field} must be {min} to {max} of A-Z a-z 0-9 . _ -", "{field} 必须由 {min} 到 {max} 个字母、数字或 . _ - 组成"},
 	service.BadPassword:    {"{field} must be {min} to {max} bytes", "{field} 必须是 {min} 到 {max} 个字节"},
 	service.BadVerifier:    {"{field} must be {min} to {max} of A-Z a-z 0-9 . _ ~ -", "{field} 必须由 {min} 到 {max} 个字母、数字或 . _ ~ - 组成"},
-	service.NoOrder:        {"{field} is for the modes line and draw", "{field} 只用于 line 和 draw 模式"},
+	service.OtherMode:      {"{field} has no effect in the mode {value}, so leave it out", "{field} 在 {value} 模式下不起作用，请不要填写"},
+	service.WithoutList:    {"{field} has no effect in the mode {value} without waiting_list, so leave it out", "{field} 在没有 waiting_list 的 {value} 模式下不起作用，请不要填写"},
 	service.BadMode:        {"{field} must be rush, line or draw", "{field} 必须是 rush、line 或 draw"},
 	service.NotBeforeStart: {"{field} must be before the start", "{field} 必须早于开始时间"},
 	service.OfOneSale:      {"{field} belongs to each sale of the campaign: use the id of the sale", "{field} 属于活动中的各个场次，请使用该场次的 id"},
@@ -82,6 +85,7 @@ var reasons = map[service.Reason][2]string{
 	overLimit:     {"{field} must be 1 to the sale's limit_per_user", "{field} 必须在 1 到本场次的 limit_per_user 之间"},
 	notCSV:        {"the body is not a sheet in CSV: {value}", "请求体不是有效的 CSV 表格：{value}"},
 	badNumber:     {"{field}: {value} is not a whole number, such as 1500", "{field}：{value} 不是整数，例如 1500"},
+	badAmount:     {"{field}: {value} is not an amount with the digits of its currency, such as 12.50 of EUR or 1250 of JPY", "{field}：{value} 不是符合货币小数位数的金额，例如 EUR 的 12.50 或 JPY 的 1250"},
 	badYesNo:      {"{field}: {value} is neither true nor false", "{field}：{value} 既不是 true 也不是 false"},
 	badMoment:     {"{field}: {value} is not a time such as 2026-11-11T20:00:00+08:00", "{field}：{value} 不是时间，例如 2026-11-11T20:00:00+08:00"},
 	notAsInFirst:  {"{field} must be empty or the same as in the first row", "{field} 必须为空，或与第一行相同"},
@@ -94,5 +98,6 @@ func word(i *service.Invalid, language int) string {
 	return strings.NewReplacer(
 		"{field}", i.Field, "{value}", i.Value,
 		"{min}", strconv.FormatInt(i.Min, 10), "{max}", strconv.FormatInt(i.Max, 10),
+		"{low}", model.Amount(i.Min, i.Value), "{high}", model.Amount(i.Max, i.Value),
 	).Replace(reasons[i.Reason][language])
 }

@@ -35,6 +35,12 @@ type cell struct {
 	value  any
 }
 
+// amount is money in a cell, which sheets write in the unit of its currency and not in the smallest one.
+type amount struct {
+	smallest *int64
+	currency *string // its cell is read before
+}
+
 // The first ofCampaign columns are those of the campaign, the same for all rows. The last ofLine of these columns are about the
 // campaign's line.
 const (
@@ -60,8 +66,8 @@ func cells(b *campaignBody, v *variantBody) []cell {
 		{"entry_work", &b.EntryWork},
 		{"variant", &v.Variant},
 		{"quota", &v.Quota},
-		{"price_cents", &v.PriceCents},
-		{"original_price_cents", &v.OriginalPriceCents},
+		{"price", amount{&v.PriceCents, &b.Currency}},
+		{"original_price", amount{&v.OriginalPriceCents, &b.Currency}},
 		{"limit_per_user", &v.LimitPerUser},
 	}
 }
@@ -87,10 +93,14 @@ func (c cell) parse(text, decimal string) (wrong service.Reason) {
 	case *time.Time:
 		wrong = badMoment
 		*value, err = time.Parse(time.RFC3339, text)
+	case amount:
+		wrong = badAmount
+		digits, _ := model.Digits(*value.currency)
+		*value.smallest, err = decimalNumber(text, decimal, digits)
 	default:
 		wrong = badNumber
 		var n int64
-		if n, err = wholeNumber(text, decimal); err == nil {
+		if n, err = decimalNumber(text, decimal, 0); err == nil {
 			err = json.Unmarshal(strconv.AppendInt(nil, n, 10), value) // value may point to any type of number
 		}
 	}
@@ -100,25 +110,31 @@ func (c cell) parse(text, decimal string) (wrong service.Reason) {
 	return wrong
 }
 
-// grouped has, for each sign that may stand before a fraction, the pattern of a whole number as spreadsheets show it: groups of
-// three digits may be separated, and a fraction may have only zeros.
+// grouped has, for each sign that may stand before a fraction, the pattern of a number as spreadsheets show it: groups of three
+// digits may be separated.
 var grouped = map[string]*regexp.Regexp{
-	".": regexp.MustCompile(`^(-?\d+|-?\d{1,3}(?:[, \x{a0}\x{202f}'’]\d{3})+)(?:\.0*)?$`),
-	",": regexp.MustCompile(`^(-?\d+|-?\d{1,3}(?:[. \x{a0}\x{202f}'’]\d{3})+)(?:,0*)?$`),
+	".": regexp.MustCompile(`^(-?\d+|-?\d{1,3}(?:[, \x{a0}\x{202f}'’]\d{3})+)(?:\.(\d*))?$`),
+	",": regexp.MustCompile(`^(-?\d+|-?\d{1,3}(?:[. \x{a0}\x{202f}'’]\d{3})+)(?:,(\d*))?$`),
 }
 
-func wholeNumber(text, decimal string) (int64, error) {
+// decimalNumber reads a number with at most so many digits in its fraction, besides zeros, and returns its multiple that is whole.
+// If three digits are possible, a number in groups must have a fraction: the 1,500 of a person may be the 1.500 of another.
+func decimalNumber(text, decimal string, digits int) (int64, error) {
 	found := grouped[decimal].FindStringSubmatch(text)
-	if found == nil {
+	if found == nil || digits == 3 && found[2] == "" && strings.ContainsAny(found[1], ".,") {
 		return 0, strconv.ErrSyntax
 	}
-	digits := strings.Map(func(r rune) rune {
+	fraction := strings.TrimRight(found[2], "0")
+	if len(fraction) > digits {
+		return 0, strconv.ErrSyntax
+	}
+	whole := strings.Map(func(r rune) rune {
 		if r == '-' || '0' <= r && r <= '9' {
 			return r
 		}
 		return -1
 	}, found[1])
-	return strconv.ParseInt(digits, 10, 64)
+	return strconv.ParseInt(whole+fraction+strings.Repeat("0", digits-len(fraction)), 10, 64)
 }
 
 func (c cell) text() string {
@@ -129,6 +145,8 @@ func (c cell) text() string {
 		return harmless(*value)
 	case **int:
 		return strconv.Itoa(**value)
+	case amount:
+		return model.Amount(*value.smallest, *value.currency)
 	}
 	return fmt.Sprint(reflect.ValueOf(c.value).Elem())
 }

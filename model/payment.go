@@ -2,7 +2,6 @@ package model
 
 import (
 	"math"
-	"slices"
 	"time"
 )
 
@@ -20,30 +19,19 @@ var PaymentStatuses = []PaymentStatus{PaymentOpen, PaymentSucceeded, PaymentFail
 
 // Money is an amount of one currency. Two amounts can be compared by ==.
 type Money struct {
-	Cents    int64  // in hundredths of the currency
+	Cents    int64  // in the smallest unit of the currency, such as a cent or a yen
 	Currency string // its code in ISO 4217, in capitals
-	Rounded  bool   // the amount is not a whole number of hundredths, so it is not what any order asks for
+	Rounded  bool   // the amount is not a whole number of these units, so it is not what any order asks for
 }
 
-// AmountRange is what a payment provider takes of one currency: the multiples of Step from Low to High, all in hundredths. If
-// Low is above 0, free orders are paid without the provider.
+// AmountRange is what a payment provider takes of one currency: the multiples of Step from Low to High, all in the currency's
+// smallest unit. If Low is above 0, free orders are paid without the provider.
 type AmountRange struct{ Low, High, Step int64 }
 
-// withoutCents are the currencies that have no smaller unit (ISO 4217).
-var withoutCents = []string{
-	"BIF", "CLP", "DJF", "GNF", "ISK", "JPY", "KMF", "KRW", "PYG", "RWF", "UGX", "UYI", "VND", "VUV", "XAF", "XOF", "XPF",
-}
-
-// AllAmounts returns all amounts of a currency from "low" hundredths on or, if it has no smaller unit, from "low" whole units on.
-func AllAmounts(currency string, low int64) AmountRange {
-	if slices.Contains(withoutCents, currency) {
-		return AmountRange{Low: 100 * low, High: math.MaxInt64, Step: 100}
-	}
-	return AmountRange{Low: low, High: math.MaxInt64, Step: 1}
-}
-
 // TakesAll is the method Takes of a provider that takes all amounts of every currency, free orders too. ok is always true.
-func TakesAll(currency string) (amounts AmountRange, ok bool) { return AllAmounts(currency, 0), true }
+func TakesAll(string) (amounts AmountRange, ok bool) {
+	return AmountRange{High: math.MaxInt64, Step: 1}, true
+}
 
 // Payment is one payment for an order, open or finished.
 type Payment struct {

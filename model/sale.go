@@ -38,7 +38,7 @@ type Sale struct {
 	Code               string // of the short link
 	Title, Description string
 	ImageURL           string
-	PriceCents         int64
+	PriceCents         int64 // as all amounts, in the smallest unit of the currency, which is not always a cent
 	OriginalPriceCents int64
 	Currency           string // ISO 4217
 	LimitPerUser       int    // live units that one user may hold
@@ -75,6 +75,29 @@ type CommonLimit struct {
 
 // HasLine reports whether the sale has a line, or may get one.
 func (s Sale) HasLine() bool { return s.WaitingList || s.Mode == ModeLine || s.Mode == ModeDraw }
+
+// ModeField is a field of a sale, by its name in the API, that acts only in the sales of some modes: of the modes Always, of
+// those of WithList if the sale has a waiting list, and of those of InCampaign if it belongs to a campaign.
+type ModeField struct {
+	Name                         string
+	Value                        func(Sale) any
+	Always, WithList, InCampaign []Mode
+}
+
+// ModeFields are all fields of a sale that do not act in every sale. A line offers units that come back without a waiting list.
+var ModeFields = []ModeField{
+	{"waiting_list", func(s Sale) any { return s.WaitingList }, []Mode{ModeRush, ModeDraw}, nil, nil},
+	{"beacon", func(s Sale) any { return s.Beacon }, []Mode{ModeLine, ModeDraw}, nil, nil},
+	{"entries_at", func(s Sale) any { return s.EntriesAt }, []Mode{ModeLine, ModeDraw}, nil, nil},
+	{"entry_work", func(s Sale) any { return s.EntryWork }, []Mode{ModeLine, ModeDraw}, []Mode{ModeRush}, nil},
+	{"call_seconds", func(s Sale) any { return s.CallSeconds }, []Mode{ModeLine}, []Mode{ModeRush, ModeDraw}, []Mode{ModeDraw}},
+}
+
+// ActsIn reports whether the field acts in the sale.
+func (f ModeField) ActsIn(s Sale) bool {
+	return slices.Contains(f.Always, s.Mode) || s.WaitingList && slices.Contains(f.WithList, s.Mode) ||
+		s.Campaign.ID != "" && slices.Contains(f.InCampaign, s.Mode)
+}
 
 // LineID returns the id of the sale to which the sale's line belongs. The sales of a campaign share one line, which belongs to a
 // sale with the campaign's id, which nobody can see or buy.

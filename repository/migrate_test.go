@@ -3,6 +3,7 @@ package repository
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"maps"
 	"path"
@@ -13,6 +14,7 @@ import (
 	"time"
 
 	"flashsale/migrations"
+	"flashsale/model"
 	"flashsale/test/kit"
 	"flashsale/test/kit/check"
 )
@@ -109,6 +111,48 @@ func TestHole74_MigrationsGoOn(t *testing.T) {
 			} else {
 				check.Same(t, "number of tables", len(d.tables(t)), 0)
 			}
+		}
+	})
+}
+
+// The step smallest_units converts all amounts that were hundredths, and a step back makes hundredths of them.
+func TestAmountsAreConverted(t *testing.T) {
+	onBoth(t, func(t *testing.T, migrated *testDB) {
+		d := migrated.empty(t)
+		check.NoError(t, d.MigrateUp(t.Context()))
+		hundredths := map[string]int64{"CNY": 1250, "JPY": 125_000, "KWD": 125}
+		for currency := range hundredths {
+			sale := d.newSale(t, 1, func(s *model.Sale) { s.Currency, s.PriceCents, s.OriginalPriceCents = currency, 1250, 1250 })
+			order := d.buy(t, sale.ID, "me", 1)
+			payment := d.startPayment(t, order)
+			check.NoError(t, d.SandboxCharge(t.Context(), model.SandboxTransaction{
+				ID: "sbx-" + payment.ID, PaymentID: payment.ID, AmountCents: payment.AmountCents, Status: model.SandboxCharged,
+			}))
+		}
+		amounts := func(currency string) (all []int64) {
+			for _, query := range []string{
+				"SELECT price_cents FROM sales WHERE currency = '%s'", "SELECT original_price_cents FROM sales WHERE currency = '%s'",
+				"SELECT amount_cents FROM orders WHERE currency = '%s'",
+				"SELECT payments.amount_cents FROM payments JOIN orders ON orders.id = order_id WHERE orders.currency = '%s'",
+				`SELECT sandbox_transactions.amount_cents FROM sandbox_transactions JOIN payments ON payments.id = payment_id
+					JOIN orders ON orders.id = order_id WHERE orders.currency = '%s'`,
+			} {
+				all = append(all, d.count(t, fmt.Sprintf(query, currency)))
+			}
+			return all
+		}
+		for currency := range hundredths {
+			check.Same(t, currency+" at first", amounts(currency), slices.Repeat([]int64{1250}, 5))
+		}
+		for d.applied(t)[5] {
+			check.NoError(t, d.MigrateDown(t.Context()))
+		}
+		for currency, want := range hundredths {
+			check.Same(t, currency+" in hundredths", amounts(currency), slices.Repeat([]int64{want}, 5))
+		}
+		check.NoError(t, d.MigrateUp(t.Context()))
+		for currency := range hundredths {
+			check.Same(t, currency+" converted", amounts(currency), slices.Repeat([]int64{1250}, 5))
 		}
 	})
 }

@@ -159,7 +159,7 @@ func (s *actionSale) open(mode model.Mode, list, campaign bool) {
 		Title: "a sale", PriceCents: 100, Currency: "CNY", LimitPerUser: 2, PayTimeoutSeconds: 600, Shards: 1, Mode: mode, WaitingList: list,
 		StartsAt: time.Now().Add(time.Hour), EndsAt: time.Now().Add(3 * time.Hour),
 	}
-	if sale.HasLine() {
+	if sale.HasLine() && (mode != model.ModeDraw || sale.WaitingList || campaign) { // the others call nobody
 		sale.CallSeconds = 3600
 	}
 	if campaign {

@@ -58,7 +58,8 @@ func (s *Campaigns) Repeated(ctx context.Context, campaign model.Campaign, sales
 func inCampaign(campaign model.Campaign, sales []model.NewSale) []model.NewSale {
 	list := make([]model.NewSale, len(sales))
 	for i, sale := range sales {
-		sale.Campaign, sale.Place, sale.Mode = campaign, i, cmp.Or(sale.Mode, model.ModeRush)
+		sale.Sale = completed(sale.Sale)
+		sale.Campaign, sale.Place = campaign, i
 		sale.Title, sale.Description, sale.ImageURL = campaign.Title+betweenTitles+sale.Variant, campaign.Description, campaign.ImageURL
 		list[i] = sale
 	}

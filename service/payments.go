@@ -181,7 +181,7 @@ var told = map[model.Verdict]string{
 }
 
 // Settle applies a report by whoever takes the money of a payment: "result" is what became of the transaction "txnID". It returns
-// the order as it is then. A repeated report changes nothing. The amount is in cents of the payment's currency. The verdict is
+// the order as it is then. A repeated report changes nothing. The amount is in the smallest unit of the payment's currency. The verdict is
 // Accepted; NotFound if there is no such payment or, for a refund, no such transaction; AmountMismatch; or NotPayable if the
 // transaction belongs to another order. With any verdict but Accepted, nothing was changed.
 func (p *Payments) Settle(ctx context.Context, paymentID, txnID string, result model.PaymentStatus, amountCents int64) (model.Order, model.Verdict, error) {

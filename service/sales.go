@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -24,13 +23,11 @@ const (
 	maxQuota, maxLimit                    = 100_000_000, 10_000
 	maxPaySeconds                         = 7 * 24 * 3600
 	minCallSeconds, maxCallSeconds        = 5, 7 * 24 * 3600
-	DefaultCallSeconds                    = 2 * 60     // how long a call lasts if the operator does not say
+	defaultCallSeconds                    = 2 * 60     // how long a call lasts if the operator does not say
 	maxEntryWork                          = 10_000_000 // hashes, for which a computer needs minutes
 	minYear, maxYear                      = 2000, 2200
 	codeLength                            = 8 // characters of a short link's code
 )
-
-var currency = regexp.MustCompile(`^[A-Z]{3}$`)
 
 // SaleStore writes sales and changes of their lines to the database, and finds sales by their short codes.
 type SaleStore interface {
@@ -83,12 +80,19 @@ func (s *Sales) Repeated(ctx context.Context, sale model.Sale, quota int64) (mod
 
 // wish returns those fields of a new sale that the operator chooses, in a form that can be compared.
 func wish(sale model.Sale) model.Sale {
+	sale = completed(sale)
 	sale.ID, sale.Code, sale.Status, sale.Revision = "", "", "", 0
-	if !sale.HasLine() {
-		sale.CallSeconds, sale.EntriesAt, sale.EntryWork = 0, time.Time{}, 0 // without a line, these fields are not stored
-	}
 	for _, at := range []*time.Time{&sale.StartsAt, &sale.EndsAt, &sale.EntriesAt} {
 		*at = time.UnixMilli(at.UnixMilli())
+	}
+	return sale
+}
+
+// completed returns a sale with the mode and the seconds of a call that it has if the operator does not say.
+func completed(sale model.Sale) model.Sale {
+	sale.Mode = cmp.Or(sale.Mode, model.ModeRush)
+	if sale.HasLine() {
+		sale.CallSeconds = cmp.Or(sale.CallSeconds, defaultCallSeconds)
 	}
 	return sale
 }
@@ -96,7 +100,7 @@ func wish(sale model.Sale) model.Sale {
 // Create creates a sale under sale.ID or, if that is empty, under a new id, preheats its gate and informs every instance.
 // If a field is invalid, it creates nothing, and returns the first invalid field.
 func (s *Sales) Create(ctx context.Context, sale model.Sale, quota int64, actor string) (offer model.Offer, invalid *Invalid, err error) {
-	sale.Mode = cmp.Or(sale.Mode, model.ModeRush)
+	sale = completed(sale)
 	if invalid := s.validateNew(sale, quota); invalid != nil {
 		return offer, invalid, nil
 	}
@@ -133,14 +137,15 @@ type SalePatch struct {
 	IfQuota     *int64     `json:"if_quota"` // the quota that must hold before the change, so that a repeated request adds nothing
 }
 
-// Patch changes a sale. The verdict is Accepted; NotFound; QuotaChanged if the quota isn't IfQuota; NoLine if the change is about
-// a line and the sale has none; Ended if the sale has ended and the change would let its line go on, or add units that nobody can
-// buy; EntriesClosed if the line or the draw is too far advanced for the change; or BadRequest with the first invalid field.
+// Patch changes a sale. The verdict is Accepted; NotFound; QuotaChanged if the quota isn't IfQuota; Ended if the sale has
+// ended and the change would let its line go on, or add units that nobody can buy; EntriesClosed if the line or the draw is too far
+// advanced for the change; or BadRequest with the first invalid field.
 func (s *Sales) Patch(ctx context.Context, id string, p SalePatch, actor string) (offer model.Offer, verdict model.Verdict, invalid *Invalid, err error) {
 	if invalid := Outside("add_quota", p.AddQuota, 0, maxQuota); invalid != nil {
 		return offer, model.BadRequest, invalid, nil
 	}
 	edit := func(sale *model.Sale) model.Verdict {
+		before := *sale
 		set(&sale.Title, p.Title)
 		set(&sale.Description, p.Description)
 		set(&sale.ImageURL, p.ImageURL)
@@ -168,13 +173,8 @@ func (s *Sales) Patch(ctx context.Context, id string, p SalePatch, actor string)
 		); invalid != nil {
 			return model.BadRequest
 		}
-		if !sale.HasLine() && (p.EntriesAt != nil || p.CallSeconds != nil) {
-			return model.NoLine
-		}
-		if sale.HasLine() && p.CallSeconds == nil {
-			sale.CallSeconds = cmp.Or(sale.CallSeconds, DefaultCallSeconds)
-		}
-		if invalid = validate(*sale); invalid != nil {
+		*sale = completed(*sale)
+		if invalid = cmp.Or(outOfMode(before, *sale), validate(*sale)); invalid != nil {
 			return model.BadRequest
 		}
 		if p.LimitPerUser != nil { // an older sale may have a price or currency that the provider does not take, and keeps it
@@ -264,8 +264,10 @@ func (s *Sales) ByCode(ctx context.Context, code string) (string, error) {
 
 // validateNew returns the first invalid field of a sale that is to be created, or nil.
 func (s *Sales) validateNew(sale model.Sale, quota int64) *Invalid {
+	_, known := model.Digits(sale.Currency)
 	invalid := cmp.Or(
-		Outside("quota", quota, 1, maxQuota), Outside("parts", int64(sale.Shards), 1, model.MaxShards), validate(sale),
+		Invalid{Field: "currency", Reason: BadCurrency, Value: sale.Currency}.If(!known),
+		Outside("quota", quota, 1, maxQuota), Outside("parts", int64(sale.Shards), 1, model.MaxShards), outOfMode(completed(model.Sale{Mode: sale.Mode}), sale), validate(sale),
 		Invalid{Field: "ends_at", Reason: InThePast}.If(!sale.EndsAt.After(s.Catalog.Now())),
 	)
 	if invalid != nil {
@@ -283,9 +285,7 @@ func Payable(sale model.Sale, takes func(currency string) (amounts model.AmountR
 	case !ok:
 		return &Invalid{Field: "currency", Reason: OtherCurrency, Value: sale.Currency}
 	case sale.PriceCents%amounts.Step != 0:
-		return &Invalid{Field: "price_cents", Reason: NoCents, Min: amounts.Step, Value: sale.Currency}
-	case sale.OriginalPriceCents%amounts.Step != 0:
-		return &Invalid{Field: "original_price_cents", Reason: NoCents, Min: amounts.Step, Value: sale.Currency}
+		return &Invalid{Field: "price_cents", Reason: TooFine, Min: amounts.Step, Value: sale.Currency}
 	case sale.PriceCents < amounts.Low || amounts.High < sale.PriceCents:
 		return &Invalid{Field: "price_cents", Reason: OutOfPayment, Min: amounts.Low, Max: amounts.High, Value: sale.Currency}
 	case sale.PriceCents > amounts.High/int64(sale.LimitPerUser):
@@ -296,26 +296,31 @@ func Payable(sale model.Sale, takes func(currency string) (amounts model.AmountR
 
 // validate returns the first invalid field of a sale, or nil.
 func validate(sale model.Sale) *Invalid {
-	callSeconds := int64(sale.CallSeconds)
-	if callSeconds == 0 && !sale.HasLine() {
-		callSeconds = DefaultCallSeconds // nobody is called
-	}
 	return cmp.Or(
 		validateTexts(sale.Title, sale.Description, sale.ImageURL, maxTitle),
-		Invalid{Field: "currency", Reason: BadCurrency}.If(!currency.MatchString(sale.Currency)),
 		Invalid{Field: "starts_at", Reason: BadYear, Min: minYear, Max: maxYear}.If(!era(sale.StartsAt)),
 		Invalid{Field: "ends_at", Reason: BadYear, Min: minYear, Max: maxYear}.If(!era(sale.EndsAt)),
 		Invalid{Field: "ends_at", Reason: NotAfterStart}.If(!sale.EndsAt.Truncate(time.Millisecond).After(sale.StartsAt.Truncate(time.Millisecond))),
 		Invalid{Field: "mode", Reason: BadMode}.If(!slices.Contains(model.Modes, sale.Mode)),
 		Outside("entry_work", sale.EntryWork, 0, maxEntryWork),
-		Invalid{Field: "beacon", Reason: NoOrder}.If(sale.Beacon && sale.Mode == model.ModeRush),
 		Invalid{Field: "entries_at", Reason: NotBeforeStart}.If(!sale.EntriesAt.IsZero() && (!sale.EntriesAt.Before(sale.StartsAt) || !era(sale.EntriesAt))),
-		Outside("call_seconds", callSeconds, minCallSeconds, maxCallSeconds),
+		Outside("call_seconds", int64(cmp.Or(sale.CallSeconds, defaultCallSeconds)), minCallSeconds, maxCallSeconds),
 		Outside("price_cents", sale.PriceCents, 0, maxPriceCents),
 		Outside("original_price_cents", sale.OriginalPriceCents, 0, maxPriceCents),
 		Outside("limit_per_user", int64(sale.LimitPerUser), 1, maxLimit),
 		Outside("pay_timeout_seconds", int64(sale.PayTimeoutSeconds), 1, maxPaySeconds),
 	)
+}
+
+// outOfMode returns the first field that differs between two sales and does not act in the second, or nil.
+func outOfMode(before, after model.Sale) *Invalid {
+	for _, f := range model.ModeFields {
+		if f.Value(before) != f.Value(after) && !f.ActsIn(after) {
+			reason := map[bool]Reason{true: WithoutList, false: OtherMode}[slices.Contains(f.WithList, after.Mode)]
+			return &Invalid{Field: f.Name, Reason: reason, Value: string(after.Mode)}
+		}
+	}
+	return nil
 }
 
 // validateTexts returns the first invalid one of the texts that buyers see, or nil.

@@ -155,15 +155,8 @@ func TestWrongFields(t *testing.T) {
 		{Field: "original_price_cents", Reason: OutOfRange, Max: maxPriceCents}: {
 			"negative": func(s *sale, _ *int64) { s.OriginalPriceCents = -1 },
 		},
-		{Field: "currency", Reason: BadCurrency}: {
-			"a word": func(s *sale, _ *int64) { s.Currency = "yuan" },
-		},
-		{Field: "price_cents", Reason: NoCents, Min: 100, Value: "JPY"}: {
-			"half a yen": func(s *sale, _ *int64) { s.Currency, s.PriceCents = "JPY", 55_350 },
-		},
-		{Field: "original_price_cents", Reason: NoCents, Min: 100, Value: "JPY"}: {
-			"half a yen": func(s *sale, _ *int64) { s.Currency, s.PriceCents, s.OriginalPriceCents = "JPY", 55_300, 60_050 },
-		},
+		{Field: "currency", Reason: BadCurrency, Value: "yuan"}: {"a word": func(s *sale, _ *int64) { s.Currency = "yuan" }},
+		{Field: "currency", Reason: BadCurrency, Value: "DEM"}:  {"an old currency": func(s *sale, _ *int64) { s.Currency = "DEM" }},
 		{Field: "limit_per_user", Reason: OutOfRange, Min: 1, Max: maxLimit}: {
 			"zero":     func(s *sale, _ *int64) { s.LimitPerUser = 0 },
 			"too high": func(s *sale, _ *int64) { s.LimitPerUser = maxLimit + 1 },
@@ -287,6 +280,55 @@ func TestPatchOfACampaignsSale(t *testing.T) {
 			check.Same(t, "invalid", invalid, &Invalid{Field: field, Reason: OfCampaign})
 		}
 	}
+}
+
+// Every field of the table is refused in the sales in which it does not act, and taken in the others.
+func TestFieldsOfModes(t *testing.T) {
+	edits := map[string]func(s *model.Sale){
+		"waiting_list": func(s *model.Sale) { s.WaitingList = !s.WaitingList },
+		"beacon":       func(s *model.Sale) { s.Beacon = true },
+		"entries_at":   func(s *model.Sale) { s.EntriesAt = time.Now() },
+		"entry_work":   func(s *model.Sale) { s.EntryWork = 1 },
+		"call_seconds": func(s *model.Sale) { s.CallSeconds = 1 },
+	}
+	for name, tc := range map[string]struct {
+		sale model.Sale
+		acts []string
+	}{
+		"rush":             {model.Sale{Mode: model.ModeRush}, []string{"waiting_list"}},
+		"rush with list":   {model.Sale{Mode: model.ModeRush, WaitingList: true}, []string{"waiting_list", "entry_work", "call_seconds"}},
+		"line":             {model.Sale{Mode: model.ModeLine}, []string{"beacon", "entries_at", "entry_work", "call_seconds"}},
+		"draw":             {model.Sale{Mode: model.ModeDraw}, []string{"waiting_list", "beacon", "entries_at", "entry_work"}},
+		"draw with list":   {model.Sale{Mode: model.ModeDraw, WaitingList: true}, []string{"waiting_list", "beacon", "entries_at", "entry_work", "call_seconds"}},
+		"draw of campaign": {model.Sale{Mode: model.ModeDraw, Campaign: model.Campaign{ID: "C"}}, []string{"waiting_list", "beacon", "entries_at", "entry_work", "call_seconds"}},
+	} {
+		var acts []string
+		for _, field := range model.ModeFields {
+			given := tc.sale
+			if edit := edits[field.Name]; edit == nil {
+				t.Errorf("no value of %s", field.Name)
+			} else {
+				edit(&given)
+			}
+			switch invalid := outOfMode(tc.sale, given); {
+			case invalid == nil:
+				acts = append(acts, field.Name)
+			case invalid.Field != field.Name || invalid.Value != string(tc.sale.Mode):
+				t.Errorf("%s: %+v", name, invalid)
+			}
+		}
+		check.Same(t, name, acts, tc.acts)
+	}
+
+	o := openOffer() // a rush
+	sales, _ := newShop(t, o)
+	seconds, list := 60, true
+	for _, patch := range []SalePatch{{EntriesAt: &o.StartsAt}, {CallSeconds: &seconds}} {
+		_, verdict, invalid, err := sales.Patch(t.Context(), o.ID, patch, "operator")
+		check.Same(t, "a change", []any{verdict, invalid.Value, err}, []any{model.BadRequest, "rush", nil})
+	}
+	_, verdict, invalid, err := sales.Patch(t.Context(), o.ID, SalePatch{CallSeconds: &seconds, WaitingList: &list}, "operator")
+	check.Same(t, "with the list", []any{verdict, invalid, err}, []any{model.Accepted, (*Invalid)(nil), nil})
 }
 
 func TestSetStatus(t *testing.T) {

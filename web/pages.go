@@ -89,6 +89,12 @@ var fixed = map[string]page{
 	"/console/lab":        {Name: "console-lab", Title: "Lab", Console: "lab"},
 }
 
+// acts returns the attributes that tell form.js in which modes a field acts.
+func acts(field string) template.HTMLAttr {
+	f := model.ModeFields[slices.IndexFunc(model.ModeFields, func(f model.ModeField) bool { return f.Name == field })]
+	return template.HTMLAttr(fmt.Sprintf(`data-always="%v" data-with-list="%v" data-in-campaign="%v"`, f.Always, f.WithList, f.InCampaign)) //nolint:gosec // of constants
+}
+
 // NewPages makes the pages. The function now is the catalog's clock; publicURL returns the URL under which buyers reach the
 // server. An error means that a template or the words are wrong.
 func NewPages(now func() time.Time, assets *Assets, publicURL func() string, logIn LogIn) (*Pages, error) {
@@ -98,7 +104,7 @@ func NewPages(now func() time.Time, assets *Assets, publicURL func() string, log
 	}
 	layout, err := template.New("layout.html").Funcs(template.FuncMap{
 		"base": publicURL, "logIn": func() LogIn { return logIn }, "money": money, "number": number,
-		"asset": assets.URL, "needs": func(name string) []string { return assets.needs[name] },
+		"acts": acts, "currencies": func() []string { return strings.Fields(strings.Join(model.Currencies[:], " ")) }, "asset": assets.URL, "needs": func(name string) []string { return assets.needs[name] },
 		"say": all.say, "word": func(language, key string) string { return all[language][key] }, "languages": all.languages,
 	}).ParseFS(pageFiles, "pages/layout.html", "pages/console-parts.html", "pages/sale-parts.html")
 	if err != nil {

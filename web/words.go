@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"flashsale/model"
 )
 
 // wordFiles hold the words of the pages: in each folder one file for each language. Templates and scripts use the same words.
@@ -81,7 +83,7 @@ func (w words) say(key string, values ...any) (template.HTML, error) {
 	return template.HTML(b.String()), nil //nolint:gosec // escaped above
 }
 
-// wordsModule returns one of wordModules, which also has the symbols of currencies.
+// wordsModule returns one of wordModules, which also has the symbols of currencies and model.Currencies.
 func wordsModule(name string) ([]byte, error) {
 	all, err := readWords(wordModules[name].folder)
 	if err != nil {
@@ -91,13 +93,13 @@ func wordsModule(name string) ([]byte, error) {
 	for _, texts := range all {
 		maps.DeleteFunc(texts, func(key, _ string) bool { return !keys.MatchString(key) })
 	}
-	texts, err := json.Marshal([]any{all, symbols})
+	texts, err := json.Marshal([]any{all, symbols, model.Currencies})
 	return fmt.Appendf(nil, "import { learn } from \"./i18n.js\";\nlearn(...%s);\n", texts), err
 }
 
 // money writes an amount, as i18n.js does.
-func money(cents int64, currency string) string {
-	amount := number(cents/100) + fmt.Sprintf(".%02d", cents%100)
+func money(smallest int64, currency string) string {
+	amount := grouped(model.Amount(smallest, currency))
 	if symbol, ok := symbols[currency]; ok {
 		return symbol + amount
 	}
@@ -105,9 +107,10 @@ func money(cents int64, currency string) string {
 }
 
 // number writes a whole number that is not negative, with commas between thousands, as i18n.js does.
-func number(n int64) string {
-	digits := strconv.FormatInt(n, 10)
-	for i := len(digits) - 3; i > 0; i -= 3 {
+func number(n int64) string { return grouped(strconv.FormatInt(n, 10)) }
+
+func grouped(digits string) string {
+	for i := strings.IndexByte(digits+".", '.') - 3; i > 0; i -= 3 {
 		digits = digits[:i] + "," + digits[i:]
 	}
 	return digits

@@ -166,12 +166,13 @@ func TestSayEscapes(t *testing.T) {
 
 func TestMoney(t *testing.T) {
 	for want, of := range map[string]struct {
-		cents    int64
+		smallest int64
 		currency string
 	}{
 		"¥0.00": {0, "CNY"}, "$0.05": {5, "USD"}, "€999.99": {99_999, "EUR"}, "£1,000.00": {100_000, "GBP"},
 		"¥123,456,789.01": {123_456_789_01, "CNY"}, "9.90\u00a0SEK": {990, "SEK"},
+		"1,250\u00a0JPY": {1250, "JPY"}, "0.005\u00a0KWD": {5, "KWD"}, "1,234.500\u00a0KWD": {1_234_500, "KWD"},
 	} {
-		check.Same(t, want, money(of.cents, of.currency), want)
+		check.Same(t, want, money(of.smallest, of.currency), want)
 	}
 }

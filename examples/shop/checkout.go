@@ -21,7 +21,7 @@ type hold struct {
 	Number   string `json:"number"` // the order's, for people
 	User     string `json:"user"`
 	Quantity int    `json:"quantity"`
-	Amount   int64  `json:"amount"` // in cents
+	Amount   int64  `json:"amount"` // in the smallest unit of the currency
 	Currency string `json:"currency"`
 	Until    time.Time
 }

@@ -19,6 +19,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -119,8 +120,16 @@ func (s *Shop) show(w http.ResponseWriter, status int, page string, data any) {
 	_, _ = w.Write(body.Bytes()) // the browser may have left
 }
 
-func money(cents int64, currency string) string {
-	return fmt.Sprintf("%s %d.%02d", currency, cents/100, cents%100)
+// money writes an amount, which is in the smallest unit of its currency. By ISO 4217 some currencies have no smaller unit, and
+// some have thousandths.
+func money(smallest int64, currency string) string {
+	switch {
+	case strings.Contains("BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX VND VUV XAF XOF XPF", currency):
+		return fmt.Sprintf("%s %d", currency, smallest)
+	case strings.Contains("BHD IQD JOD KWD LYD OMR TND", currency):
+		return fmt.Sprintf("%s %d.%03d", currency, smallest/1000, smallest%1000)
+	}
+	return fmt.Sprintf("%s %d.%02d", currency, smallest/100, smallest%100)
 }
 
 func main() {

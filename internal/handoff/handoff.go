@@ -81,7 +81,7 @@ type Claims struct {
 	Sale                 string `json:"sale"`
 	User                 string `json:"user"`
 	Quantity             int    `json:"quantity"`
-	Amount               int64  `json:"amount"` // in cents
+	Amount               int64  `json:"amount"` // in the smallest unit of the currency
 	Currency             string `json:"currency"`
 }
 

@@ -2,7 +2,6 @@ package sandbox
 
 import (
 	_ "embed"
-	"fmt"
 	"html/template"
 	"net/http"
 	"strings"
@@ -68,7 +67,7 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	show := page{
 		Head: p.Head, OrderID: payment.OrderID, Number: model.OrderNumber(payment.OrderID), Outcome: outcomes[payment.Status],
-		Amount: fmt.Sprintf("%d.%02d %s", payment.AmountCents/100, payment.AmountCents%100, payment.Currency),
+		Amount: model.Amount(payment.AmountCents, payment.Currency) + " " + payment.Currency,
 	}
 	if r.Method == http.MethodPost {
 		show.Outcome = p.choose(r, payment)

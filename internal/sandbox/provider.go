@@ -66,7 +66,9 @@ func (p *Provider) Pay(ctx context.Context, payment model.Payment, decline bool)
 
 // Takes is part of service.Provider.
 func (p *Provider) Takes(currency string) (amounts model.AmountRange, ok bool) {
-	return model.AllAmounts(currency, 1), true
+	amounts, ok = model.TakesAll(currency)
+	amounts.Low = 1 // nobody comes to the sandbox for a free order
+	return amounts, ok
 }
 
 // Name is part of service.Provider.

@@ -75,7 +75,7 @@ func (p *Provider) Open(ctx context.Context, payment model.Payment, sale model.S
 		return cmp.Or(session.URL, p.returnURL()), payment.Reference, nil // a session that the buyer has finished has no page
 	}
 	currency := strings.ToLower(payment.Currency)
-	amount, err := toSmallest(currency, payment.AmountCents)
+	amount, err := toStripe(currency, payment.AmountCents)
 	if err != nil {
 		return "", "", fmt.Errorf("%w: %w", model.ErrPaymentRefused, err)
 	}
@@ -199,7 +199,7 @@ var underWay = []api.RefundStatus{api.RefundStatusSucceeded, api.RefundStatusPen
 
 // sentBack returns in "sent" whether the refunds that have not failed cover a payment, and in "waits" whether some are under way.
 func (p *Provider) sentBack(ctx context.Context, payment model.Payment) (sent, waits bool, err error) {
-	amount, err := toSmallest(strings.ToLower(payment.Currency), payment.AmountCents)
+	amount, err := toStripe(strings.ToLower(payment.Currency), payment.AmountCents)
 	if err != nil {
 		return false, false, err
 	}

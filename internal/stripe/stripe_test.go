@@ -284,17 +284,17 @@ func TestRefund(t *testing.T) {
 	})
 }
 
-// What Stripe takes of a currency, in hundredths: https://docs.stripe.com/currencies.
+// What Stripe takes of a currency, in its smallest unit: https://docs.stripe.com/currencies.
 func TestTakes(t *testing.T) {
 	p := &Provider{}
 	for currency, want := range map[string]model.AmountRange{
-		"USD": {Low: 50, High: 99_999_999, Step: 1}, "JPY": {Low: 5000, High: 9_999_999_900, Step: 100}, "MGA": {Low: 100, High: 9_999_999_900, Step: 100},
-		"KWD": {Low: 1, High: 9_999_999, Step: 1}, "IDR": {Low: 1, High: 999_999_999_999, Step: 1}, "ISK": {Low: 100, High: 99_999_999, Step: 100},
+		"USD": {Low: 50, High: 99_999_999, Step: 1}, "JPY": {Low: 50, High: 99_999_999, Step: 1}, "MGA": {Low: 100, High: 9_999_999_900, Step: 100},
+		"KWD": {Low: 10, High: 99_999_990, Step: 10}, "IDR": {Low: 1, High: 999_999_999_999, Step: 1}, "ISK": {Low: 1, High: 999_999, Step: 1},
 	} {
 		got, ok := p.Takes(currency)
 		check.Same(t, currency, []any{got, ok}, []any{want, true})
 		for _, cents := range []int64{want.Low, want.High} {
-			amount, err := toSmallest(strings.ToLower(currency), cents)
+			amount, err := toStripe(strings.ToLower(currency), cents)
 			check.Same(t, currency+" there and back", []any{moneyOf(api.Currency(strings.ToLower(currency)), amount).Cents, err}, []any{cents, nil})
 		}
 	}
@@ -344,9 +344,9 @@ func TestRead(t *testing.T) {
 		"failed after that":    {event("checkout.session.async_payment_failed", session(paymentID, "unpaid")), report("cs_1", model.PaymentFailed), nil},
 		"ended":                {event("checkout.session.expired", expired), report("cs_1", model.PaymentFailed), nil},
 		"nothing was to pay":   {event("checkout.session.completed", session(paymentID, "no_payment_required")), report("cs_1", model.PaymentFailed), nil},
-		"in yen":               {yen.Replace(paid), reported("cs_1", "pi_1", model.PaymentSucceeded, 198000, "JPY"), nil},
+		"in yen":               {yen.Replace(paid), reported("cs_1", "pi_1", model.PaymentSucceeded, 1980, "JPY"), nil},
 		"sent back":            {event("charge.refunded", charge(true)), reported("", "pi_1", model.PaymentRefunded, 1980, "CNY"), nil},
-		"yen that went back":   {yen.Replace(event("charge.refunded", charge(true))), reported("", "pi_1", model.PaymentRefunded, 198000, "JPY"), nil},
+		"yen that went back":   {yen.Replace(event("charge.refunded", charge(true))), reported("", "pi_1", model.PaymentRefunded, 1980, "JPY"), nil},
 		"partly sent back":     {event("charge.refunded", charge(false)), nil, nil},
 		"did not arrive":       {event("refund.failed", refund("failed")), &lost, nil},
 		"never left":           {event("charge.refund.updated", refund("canceled")), &lost, nil},
@@ -454,12 +454,14 @@ func TestLiveKey(t *testing.T) {
 
 // Amounts are those that Stripe means, and come back as they were.
 func TestCurrencies(t *testing.T) {
-	for currency, want := range map[string]int64{"cny": 1900, "jpy": 19, "kwd": 19000} {
-		amount, err := toSmallest(currency, 1900)
+	for currency, want := range map[string]int64{"cny": 1900, "jpy": 1900, "kwd": 1900, "isk": 190_000, "ugx": 190_000, "mga": 19} {
+		amount, err := toStripe(currency, 1900)
 		check.Same(t, currency, []any{amount, err}, []any{want, nil})
 		check.Same(t, currency+" back", moneyOf(api.Currency(currency), amount), model.Money{Cents: 1900, Currency: strings.ToUpper(currency)})
 	}
-	_, err := toSmallest("jpy", 1950)
-	check.Error(t, "half a yen", err, errFraction)
-	check.Same(t, "a thousandth", moneyOf("kwd", 19001), model.Money{Cents: 1900, Currency: "KWD", Rounded: true})
+	for currency, smallest := range map[string]int64{"kwd": 1901, "mga": 1950} {
+		_, err := toStripe(currency, smallest)
+		check.Error(t, "a part of "+currency, err, errFraction)
+	}
+	check.Same(t, "half a króna", moneyOf("isk", 1950), model.Money{Cents: 19, Currency: "ISK", Rounded: true})
 }

@@ -426,8 +426,8 @@ func judgeTerms(o model.Offer, s config.Settings) (list []Finding) {
 	open := o.EndsAt.Sub(o.StartsAt)
 	list = []Finding{
 		Fail.when(service.Payable(o.Sale, app.Takes(s)) != nil, "sale.payment", "create another sale, or choose another --payment",
-			"%s: orders of 1 to %d units at %s %d.%02d can't be paid by --payment %s",
-			o.ID, o.LimitPerUser, o.Currency, o.PriceCents/100, o.PriceCents%100, s.Provider()),
+			"%s: orders of 1 to %d units at %s %s can't be paid by --payment %s",
+			o.ID, o.LimitPerUser, o.Currency, model.Amount(o.PriceCents, o.Currency), s.Provider()),
 		Warn.when(int64(o.LimitPerUser) > o.Stock.Quota, check, "a lower limit_per_user", "%s: a user may have %d units, and there are %d",
 			o.ID, o.LimitPerUser, o.Stock.Quota),
 		Warn.when(pay < s.PayGrace, check, "a longer time to pay, or a shorter --pay-grace", "%s: the time to pay is %s, and units come back %s after it",

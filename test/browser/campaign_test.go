@@ -251,8 +251,8 @@ func TestConsoleCampaign(t *testing.T) {
 	w.see("#none", "There is no sale yet")
 	w.click("#new-sheet", "#sheet-send")
 	w.see("#sheet-error", "Choose a file first")
-	sheet := "title,starts_at,ends_at,campaign_limit,variant,quota,price_cents\n" +
-		"Running shoe," + time.Now().Add(-time.Minute).UTC().Format(time.RFC3339) + "," + time.Now().Add(time.Hour).UTC().Format(time.RFC3339) + ",2,EU 41,5,19900\n,,,,EU 42,%s,21900\n"
+	sheet := "title,starts_at,ends_at,campaign_limit,variant,quota,price\n" +
+		"Running shoe," + time.Now().Add(-time.Minute).UTC().Format(time.RFC3339) + "," + time.Now().Add(time.Hour).UTC().Format(time.RFC3339) + ",2,EU 41,5,199.00\n,,,,EU 42,%s,219\n"
 	w.upload("#sheet-file", fmt.Sprintf(sheet, "eight"))
 	w.click("#sheet-send")
 	w.see("#sheet-error", "row 3, quota")

@@ -19,6 +19,7 @@ func TestConsoleOfALine(t *testing.T) {
 	w.fillTime("#starts_at", time.Now().Add(time.Hour))
 	w.fillTime("#ends_at", time.Now().Add(2*time.Hour))
 	w.do(chromedp.SendKeys(chromedp.CSS("#mode"), "Line"))
+	w.click("#rest summary")
 	w.fill("#call_seconds", "4")
 	w.click("#form-send")
 	w.see("#call_seconds-error", "from 5 to 604,800")

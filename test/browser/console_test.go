@@ -132,6 +132,7 @@ func (w *window) create() string {
 	w.t.Helper()
 	w.click("#new")
 	w.see("#zone", "Asia/Shanghai (UTC+08:00)")
+	w.click("#rest summary")
 	typed := texts{
 		"#title": "The last teapots", "#description": "Cast iron.", "#image_url": "http://example.com/teapot.jpg",
 		"#price_cents": "12.505", "#original_price_cents": "10", "#quota": "twenty",
@@ -147,7 +148,7 @@ func (w *window) create() string {
 		"#image_url-error": "https://", "#price_cents-error": "An amount such as 12.50",
 		"#quota-error": "A whole number from 1 to 100,000,000", "#ends_at-error": "The end must come after the start",
 	})
-	w.focused("image_url") // the first field with a mistake
+	w.focused("price_cents") // the first field with a mistake
 	w.becomes("the field is marked", `document.activeElement.getAttribute("aria-invalid") === "true"`)
 	w.keeps(typed)
 	w.keeps(texts{"#limit_per_user": "2"})

@@ -2,8 +2,8 @@
 
 import { at, show } from "./dom.js";
 import {
-  amount, cents, checkPrices, checkTimes, copyOf, currency, description, local, moment, mostCents, mostEach, mostMinutes, mostParts, mostUnits,
-  ofLine, picture, title, usualLine, usualTimes, whole,
+  checkPrices, checkTimes, copyOf, currency, description, local, moment, mostEach, mostMinutes, mostParts, mostUnits, ofLine, picture,
+  prices, title, usualLine, usualTimes, whole,
 } from "./fields.js";
 import { formOf } from "./form.js";
 import { say } from "./i18n.js";
@@ -17,8 +17,7 @@ export const mostVariants = 64;
 const ofVariant = {
   variant: { read: (typed) => title(typed, longestVariant, "wrong_variant"), write: String },
   quota: { read: (typed) => whole(typed, 1, mostUnits), write: String },
-  price_cents: { read: (typed) => cents(typed, mostCents), write: amount },
-  original_price_cents: { read: (typed) => (typed.trim() ? cents(typed, mostCents) : 0), write: amount },
+  ...prices,
   limit_per_user: { read: (typed) => (typed.trim() ? whole(typed, 1, mostEach) : undefined), write: String },
 };
 
@@ -119,6 +118,7 @@ const { open, drafted, keep } = formOf({
   address: (campaign) => (campaign ? ["PATCH", `/admin/campaigns/${campaign.id}`] : ["POST", "/admin/campaigns"]),
   words: { create: "new_campaign", edit: "edit_campaign", send: "create_campaign", save: "save" },
   fits: (name) => !(name in ofLine), // the fields of the line are changed on the line's page
+  inCampaign: () => true,
   check: (all, fine, campaign) => [
     ...checkTimes(all, fine, campaign), ...[...rows.children].flatMap((_, i) => checkPrices(all, fine, `sales[${i}].`)),
   ],
@@ -135,12 +135,12 @@ at("campaign-more").addEventListener("click", () => {
   }
 });
 
-// oneMore returns the form for one more variant of a campaign.
-export const oneMore = (campaignID) => formOf({
+// oneMore returns the form for one more variant of a campaign. currencyOf() returns the campaign's currency.
+export const oneMore = (campaignID, currencyOf) => formOf({
   prefix: "variant-",
   scope: campaignID,
   fields: ofVariant,
-  usual: () => ({}),
+  usual: () => ({ currency: currencyOf() }),
   address: () => ["POST", `/admin/campaigns/${campaignID}/sales`],
   words: { create: "new_variant", send: "create_variant" },
   check: (all, fine) => checkPrices(all, fine),

@@ -13,7 +13,7 @@ import { done as tellDone, facts, focusAction, head, id, offer, relisten, run, w
 import { priceOf, whole } from "./whole.js";
 
 const variants = at("variants");
-const another = oneMore(id);
+const another = oneMore(id, () => campaign.sales[0].currency);
 let campaign = null;
 let figures = new Map(); // the last figures of each sale, by its id
 

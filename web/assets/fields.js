@@ -1,10 +1,11 @@
-// This module converts typed values into those of the API: amounts into cents, whole numbers, local times into moments, texts
+// This module converts typed values into those of the API: amounts into the smallest unit of their currency, whole numbers, local times into moments, texts
 // without spaces around them.
 
 import { now } from "./clock.js";
+import { decimal, digitsOf, isCurrency, money } from "./i18n.js";
 
 // The engine's bounds, so that mistakes are shown before anything is sent.
-export const mostCents = 100_000_000_00;
+const mostCents = 100_000_000_00; // of the smallest unit of any currency
 export const mostUnits = 100_000_000;
 export const mostEach = 10_000;
 export const mostMinutes = 7 * 24 * 60;
@@ -34,18 +35,25 @@ export function whole(typed, least, most) {
   return Number(digits);
 }
 
-// cents reads an amount such as 12.50 digit by digit, since floating-point numbers are not exact.
-export function cents(typed, most) {
-  const [, units, fraction = ""] = /^(\d{1,12})(?:\.(\d{1,2}))?$/.exec(typed.trim()) ?? [];
-  const amount = Number(units) * 100 + Number(fraction.padEnd(2, "0"));
-  if (units === undefined || amount > most) {
-    throw new Mistake("wrong_amount", { most: grouped(most / 100) });
+// amount reads money such as 12.50 or 12,50 digit by digit, since floating-point numbers are not exact. A comma is a decimal sign
+// only if the currency has fewer than three digits, since 1,500 is a number in groups to many.
+function amount(typed, { currency: code }) {
+  const after = digitsOf(code);
+  const [, whole, sign = ".", fraction = ""] = /^(\d{1,12})(?:([.,])(\d{1,3}))?$/.exec(typed.trim()) ?? [];
+  const smallest = Number(whole + fraction.padEnd(after, "0"));
+  if (whole === undefined || fraction.length > after || (sign === "," && after > 2) || smallest > mostCents) {
+    throw new Mistake("wrong_amount", { like: decimal(1250 * 10 ** Math.max(0, after - 2), code), most: money(mostCents, code) });
   }
-  return amount;
+  return smallest;
 }
 
-// amount formats cents in the form that cents() reads.
-export const amount = (n) => `${Math.floor(n / 100)}.${String(n % 100).padStart(2, "0")}`;
+// prices are the fields of the prices, as formOf wants them. The currency has to be among the values that are read before.
+export const prices = {
+  price_cents: { read: amount, write: (n, { currency: code }) => decimal(n, code) },
+  original_price_cents: {
+    read: (typed, values) => (typed.trim() ? amount(typed, values) : 0), write: (n, { currency: code }) => decimal(n, code),
+  },
+};
 
 const grouped = (n) => n.toLocaleString("en");
 
@@ -108,7 +116,7 @@ export function picture(typed) {
 
 export function currency(typed) {
   const code = typed.trim().toUpperCase();
-  if (!/^[A-Z]{3}$/.test(code)) {
+  if (!isCurrency(code)) {
     throw new Mistake("wrong_currency");
   }
   return code;

@@ -12,15 +12,17 @@ import { newKey, passing } from "./store.js";
 // something new is added, such as a campaign, so that what was typed is restored only in the form of the same thing. A copy is
 // something new that begins with the values of an original.
 //
-// fields has for each field read(typed), which converts the typed text or throws a Mistake, and write(value), which formats a
-// value. fields may change while the form is open. In the following, existing is what is changed, or null for something new.
+// fields has for each field read(typed, values), which converts the typed text or throws a Mistake, and write(value, values), which
+// formats a value. The values are those of the fields that are read before, or those that are shown. fields may change while the form is open. In the following, existing is what is changed, or null for something new.
 // usual(existing) returns the values of something new, or the values of existing that the API leaves out. address(existing)
 // returns the method and path to which the form is sent. words are the keys of {create, edit, send, save}. fits(name, existing)
-// reports whether existing has a field. check(values, fine, existing) returns pairs of a name and a Mistake; fine(...names)
-// reports whether these fields were read without a mistake. body(values) makes the body. The form calls began(typed, existing,
-// original) with the restored values before it is shown.
+// reports whether existing has a field. inCampaign(existing) reports whether the form is about a campaign or a sale of one.
+// check(values, fine, existing) returns pairs of a name and a Mistake; fine(...names) reports whether these fields were read
+// without a mistake. body(values) makes the body. The form calls began(typed, existing, original) with the restored values before
+// it is shown.
 export function formOf({
-  prefix = "", scope = "", fields, usual, address, words, fits = () => true, check = () => [], body = (values) => values, began = () => {},
+  prefix = "", scope = "", fields, usual, address, words, fits = () => true, inCampaign = (existing) => Boolean(existing?.campaign_id),
+  check = () => [], body = (values) => values, began = () => {},
 }) {
   const part = (name) => at(prefix + name);
   const form = part("form");
@@ -52,10 +54,13 @@ export function formOf({
     began(typed, existing, original);
     before = {};
     for (const [name, { write }] of Object.entries(fields)) {
-      before[name] = name in shown ? write(shown[name]) : "";
+      before[name] = name in shown ? write(shown[name], shown) : "";
       part(name).value = typed[name] ?? before[name];
-      show(part(name).closest(".field"), names().includes(name));
       complain(name);
+    }
+    sift();
+    for (const rest of form.querySelectorAll("details")) {
+      rest.open = Boolean(existing) || Object.keys(typed).some((name) => rest.contains(part(name)));
     }
     say(part("form-title"), existing ? words.edit : words.create);
     say(send, existing ? words.save : words.send);
@@ -64,11 +69,25 @@ export function formOf({
     }
     hush(part("form-error"));
     show(form, true);
-    part(names()[0]).focus();
+    form.querySelector(".field:not([hidden]) :is(input, textarea, select)").focus();
   }
 
-  // names returns the names of the fields that are shown: some fields can't be changed in something that exists.
-  const names = () => Object.keys(fields).filter((name) => !edited || (!part(name).closest(".fixed") && fits(name, edited)));
+  // names returns the names of the fields that are shown: some fields can't be changed in something that exists, and some act only
+  // in some modes.
+  const names = () => Object.keys(fields).filter((name) => acts(name) && (!edited || (!part(name).closest(".fixed") && fits(name, edited))));
+
+  // acts reports whether a field acts in the mode that is chosen. The server has written into the page which modes these are.
+  function acts(name) {
+    const { always, withList, inCampaign: ofCampaigns } = part(name).closest(".field").dataset;
+    const among = (modes) => modes.match(/\w+/g)?.includes(part("mode").value);
+    return always === undefined || among(always) || (among(withList) && fields.waiting_list && part("waiting_list").value === "true") ||
+      (among(ofCampaigns) && inCampaign(edited));
+  }
+
+  function sift() {
+    const shown = names();
+    Object.keys(fields).forEach((name) => show(part(name).closest(".field"), shown.includes(name)));
+  }
 
   const changed = () => names().filter((name) => part(name).value !== before[name]);
 
@@ -81,11 +100,11 @@ export function formOf({
 
   // read returns the body to send. If there are mistakes, it shows each beside its field and returns null.
   function read() {
-    const values = { ...edited };
+    const values = { ...usual(edited), ...edited };
     const mistakes = new Map();
     for (const name of names()) {
       try {
-        values[name] = fields[name].read(part(name).value);
+        values[name] = fields[name].read(part(name).value, values);
       } catch (mistake) {
         if (!(mistake instanceof Mistake)) {
           throw mistake;
@@ -96,13 +115,12 @@ export function formOf({
     for (const [name, mistake] of check(values, (...among) => !among.some((name) => mistakes.has(name)), edited)) {
       mistakes.set(name, mistake);
     }
-    for (const name of names()) {
+    for (const name of Object.keys(fields)) {
       const mistake = mistakes.get(name);
       complain(name, mistake && ((error) => say(error, mistake.word, mistake.places)));
     }
-    const first = names().find((name) => mistakes.has(name));
-    if (first) {
-      part(first).focus();
+    if (mistakes.size > 0) {
+      form.querySelector("[aria-invalid]").focus();
       return null;
     }
     return body(Object.fromEntries((edited ? changed() : names()).map((name) => [name, values[name]])));
@@ -115,6 +133,7 @@ export function formOf({
     if (write) {
       write(part(`${name}-error`));
       part(name).setAttribute("aria-invalid", "true");
+      part(name).closest("details")?.setAttribute("open", "");
     }
   }
 
@@ -153,7 +172,10 @@ export function formOf({
   // keep stores what was typed or chosen, so that it survives a reload.
   const keep = () => passing.write(draftOf(edited, copied), Object.fromEntries(changed().map((name) => [name, part(name).value])));
 
-  form.addEventListener("input", keep);
+  form.addEventListener("input", () => {
+    sift();
+    keep();
+  });
   part("form-leave").addEventListener("click", () => enabled(send) && close());
   return { open, drafted, keep };
 }

@@ -3,11 +3,13 @@
 
 const words = {};
 const symbols = {};
+const currencies = []; // at n, the codes of those with n digits after the point
 
-// learn adds words in each language, and the symbols of currencies. The modules of words call it, so each page imports those that
+// learn adds words in each language, and the symbols and digits of currencies. The modules of words call it, so each page imports those that
 // it needs.
-export function learn(more, signs) {
+export function learn(more, signs, digits) {
   Object.assign(symbols, signs);
+  Object.assign(currencies, digits);
   for (const [name, texts] of Object.entries(more)) {
     words[name] = { ...words[name], ...texts };
   }
@@ -87,9 +89,26 @@ const grouped = new Intl.NumberFormat("en");
 
 export const number = (n) => grouped.format(n);
 
+export const isCurrency = (code) => currencies.some((codes) => codes.split(/\s+/).includes(code));
+
+// digitsOf returns how many digits the amounts of a currency have after the decimal sign, by ISO 4217. Intl has other digits for
+// some currencies, which follow the habits of a country. A code that is not known has two, as on the server.
+export function digitsOf(currency) {
+  const found = currencies.findIndex((codes) => codes.split(/\s+/).includes(currency));
+  return found < 0 ? 2 : found;
+}
+
+// decimal writes an amount, which is in the smallest unit of its currency, as a decimal number such as 12.50.
+export function decimal(smallest, currency) {
+  const after = digitsOf(currency);
+  const text = String(smallest).padStart(after + 1, "0");
+  return after ? `${text.slice(0, -after)}.${text.slice(-after)}` : text;
+}
+
 // money formats an amount as the server does.
-export function money(cents, currency) {
-  const amount = `${number(Math.floor(cents / 100))}.${String(cents % 100).padStart(2, "0")}`;
+export function money(smallest, currency) {
+  const [whole, ...fraction] = decimal(smallest, currency).split(".");
+  const amount = [number(Number(whole)), ...fraction].join(".");
   return currency in symbols ? symbols[currency] + amount : `${amount}\u00a0${currency}`;
 }
 

@@ -1,8 +1,8 @@
 // The form for a new sale, or for the changes of an existing one.
 
 import {
-  amount, cents, checkPrices, checkTimes, currency, description, local, moment, mostCents, mostEach, mostMinutes, mostParts, mostUnits,
-  ofLine, picture, title, usualLine, usualTimes, whole,
+  checkPrices, checkTimes, copyOf, currency, description, local, moment, mostEach, mostMinutes, mostParts, mostUnits, ofLine, picture,
+  prices, title, usualLine, usualTimes, whole,
 } from "./fields.js";
 import { formOf } from "./form.js";
 
@@ -18,9 +18,8 @@ const fields = {
   title: { read: (typed) => title(typed, longestTitle), write: String },
   description: { read: description, write: String },
   image_url: { read: picture, write: String },
-  price_cents: { read: (typed) => cents(typed, mostCents), write: amount },
-  original_price_cents: { read: (typed) => (typed.trim() ? cents(typed, mostCents) : 0), write: amount },
   currency: { read: currency, write: String },
+  ...prices,
   quota: { read: (typed) => whole(typed, 1, mostUnits), write: String },
   limit_per_user: { read: (typed) => whole(typed, 1, mostEach), write: String },
   pay_timeout_seconds: { read: (typed) => whole(typed, 1, mostMinutes) * 60, write: (seconds) => String(seconds / 60) },
