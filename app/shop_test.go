@@ -59,6 +59,7 @@ type operatorSale struct {
 
 type order struct {
 	ID          string     `json:"id"`
+	Number      string     `json:"number"`
 	SaleID      string     `json:"sale_id"`
 	Status      string     `json:"status"`
 	Reason      string     `json:"reason"`

@@ -1,6 +1,7 @@
 // The page of a campaign: the choice among its sales. sale.js runs the rest of the page, for the sale that is chosen. The
 // choice is the hash of the page's address, so that a reload keeps it and a link may contain it.
 
+import "./page.js";
 import { at, show } from "./dom.js";
 import { money, number, say } from "./i18n.js";
 import { orderOf } from "./order.js";

@@ -1,6 +1,7 @@
 // The page of a sale that has a line, a draw or a waiting list: it lets the buyer enter, shows the own place, and tells
 // when the buyer is called. sale.js runs the rest of the page.
 
+import "./page.js";
 import { enter as logIn } from "./account.js";
 import { call, changed, look, pause, session } from "./api.js";
 import { now } from "./clock.js";
