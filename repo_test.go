@@ -219,7 +219,7 @@ func TestSettingsInDocumentsExist(t *testing.T) {
 	}
 	variables := found(help.String(), regexp.MustCompile(`\$(FLASHSALE_[A-Z_]+)\)`))
 	flags := found(help.String(), regexp.MustCompile(`--([a-z][a-z-]+)`))
-	flags = append(flags, "single-transaction") // of mysqldump
+	flags = append(flags, "single-transaction")                                                                   // of mysqldump
 	flags = append(flags, found(read(t, "web/assets/embed.js"), regexp.MustCompile(`--(flash-sale-[a-z-]+)`))...) // properties of its style
 	simulation := read(t, "test/bench/scaling/main.go")
 	flags = append(flags, found(simulation, regexp.MustCompile(`name:"([a-z-]+)"`))...)

@@ -91,7 +91,10 @@ func TestCampaignHasWhatASaleHas(t *testing.T) {
 	ann.buy(other.ID, 1)
 	slices.Reverse(want)
 	orders := func(query string) (ids []string) {
-		var list struct{ Orders []order }
+		var list struct {
+			Orders     []order
+			NextCursor string `json:"next_cursor"`
+		}
 		s.operator().get(adminCampaigns + "/" + made.ID + "/orders" + query).read(&list)
 		for _, o := range list.Orders {
 			ids = append(ids, o.ID)

@@ -88,7 +88,7 @@ func everyRoute(t *pace.Trial) {
 	equal("the order's Location", bought.header.Get("Location"), orderURL)
 	equal("the time to pay", anns.ExpiresAt.Sub(*anns.CreatedAt), 600*time.Second)
 	equal("the order", anns, order{
-		ID: anns.ID, SaleID: teapot.ID, Status: "pending", Quantity: 2, AmountCents: 1980, Currency: "CNY",
+		ID: anns.ID, Number: model.OrderNumber(anns.ID), SaleID: teapot.ID, Status: "pending", Quantity: 2, AmountCents: 1980, Currency: "CNY",
 		CreatedAt: anns.CreatedAt, ExpiresAt: anns.ExpiresAt,
 	})
 	ask(ann, "GET", orderURL, nil, 200).contains(`"status":"pending"`)
@@ -129,7 +129,7 @@ func everyRoute(t *pace.Trial) {
 	sizesURL := adminCampaigns + "/" + sizes.ID
 	ask(operator, "POST", sizesURL+"/sales", fields{"variant": "XL", "quota": 3}, 201).contains(`"XL"`)
 	ask(operator, "PATCH", sizesURL, fields{"limit_per_user": 5}, 200).contains(`"limit_per_user":5`)
-	for _, list := range []string{adminCampaigns, sizesURL, sizesURL + "/sales.csv", sizesURL + "/operations"} {
+	for _, list := range []string{adminCampaigns, sizesURL, sizesURL + "/sales.csv", sizesURL + "/operations", sizesURL + "/orders", sizesURL + "/orders.csv", desk} {
 		ask(operator, "GET", list, nil, 200)
 	}
 	get("/api/v1/campaigns/" + sizes.ID).contains(`"XL"`)

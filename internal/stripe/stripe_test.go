@@ -96,8 +96,8 @@ func TestCalls(t *testing.T) {
 		"mode": "payment", "client_reference_id": paymentID, "line_items[0][price_data][unit_amount]": "1980",
 		"line_items[0][price_data][currency]": "cny", "payment_intent_data[metadata][payment]": paymentID,
 		"payment_intent_data[description]": "Order " + model.OrderNumber(orderID),
-		"adaptive_pricing[enabled]": "false",
-		"expires_at":                fmt.Sprint(made.Add(46 * time.Minute).Unix()), "success_url": "https://shop.example/orders",
+		"adaptive_pricing[enabled]":        "false",
+		"expires_at":                       fmt.Sprint(made.Add(46 * time.Minute).Unix()), "success_url": "https://shop.example/orders",
 	} {
 		check.Same(t, name, s.form.Get(name), want)
 	}

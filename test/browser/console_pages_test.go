@@ -21,6 +21,7 @@ func TestConsoleLongText(t *testing.T) {
 	w := s.open(desktop, "/console", "status of 400")
 	w.operate()
 	w.describe("茶")
+	w.click("#rest summary")
 	w.write("#image_url", "https://example.com/"+strings.Repeat("a", 481))
 	long := func(characters int) {
 		t.Helper()

@@ -33,7 +33,7 @@ func TestDialogsApart(t *testing.T) {
 	w.see("#ask", "Cancel this order?")
 	w.click("#ask-yes")
 	w.sees(texts{last + ".state": "Cancelled", first + ".state": "To be paid"})
-	if n := js[int](w, `document.querySelectorAll("#orders li:last-child dt").length`); n != 1 || !w.holds(last+"dl") {
+	if n := js[int](w, `document.querySelectorAll("#orders li:last-child dt").length`); n != 2 || !w.holds(last+"dl") {
 		t.Errorf("a cancelled order still has a time to pay: %q", w.text(last+"dl"))
 	}
 }

@@ -24,6 +24,7 @@ const (
 <script src="/shop.js" defer></script><script type="module" src="ENGINE/embed.js"></script></head>
 <body><main><h1>Leaf &amp; Cup</h1>ELEMENTS<p id="asked"></p></main></body></html>`
 	shopStyle = `body { margin: 0; background: #fdf3e7; color: #3b2417; font: 1.125rem/1.5 Georgia, serif; }
+a { color: inherit; }
 main { max-width: 30rem; margin: 0 auto; padding: 1rem; }
 flash-sale { margin: 1rem 0; --flash-sale-accent: #8a2b0a; --flash-sale-radius: 2rem; }
 flash-sale::part(price) { font-style: italic; }

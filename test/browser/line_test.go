@@ -178,7 +178,7 @@ func TestRulesBeforeTheEntry(t *testing.T) {
 	sizes := []fields{{"variant": "41", "quota": 2, "price_cents": 900}, {"variant": "42", "quota": 2, "price_cents": 1100}}
 	campaign, _ := s.campaign(fields{"mode": "draw", "starts_at": time.Now().Add(time.Hour), "ends_at": time.Now().Add(2 * time.Hour), "sales": sizes})
 	w.visit("/campaigns/" + campaign)
-	w.sees(texts{"#how-units": "Units to be won: 4", "#how-cost": "you choose and buy within 5 minutes, at ¥9.00 – ¥11.00"})
+	w.sees(texts{"#how-units": "Units to be won: 4", "#how-cost": "you choose and buy within 2 minutes, at ¥9.00 – ¥11.00"})
 
 	list := s.sale(fields{"quota": 1, "waiting_list": true})
 	w.visit("/sales/" + list)
@@ -280,7 +280,7 @@ func TestDraw(t *testing.T) {
 	won.click("#yours-pay", `button[value="pay"]`)
 	won.see("[role=status]", "Paid. Thank you")
 	won.visit("/sales/" + sale)
-	won.sees(texts{"#place-title": "You have won", "#place-orders": "See your orders"})
+	won.see("#yours-title", "Paid. It is yours")
 	won.becomes("the title is quiet", `document.title.startsWith("Teapot")`)
 	late := s.open(phone, "/sales/"+sale)
 	late.see("#button", "Entries are closed")
