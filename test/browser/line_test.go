@@ -152,7 +152,7 @@ func TestRulesBeforeTheEntry(t *testing.T) {
 	price := fields{"quota": 3, "price_cents": 1250, "call_seconds": 120, "pay_timeout_seconds": 900}
 	draw, line := s.queue("draw", price), s.queue("line", price)
 	s.call("POST", "/sales/"+draw+"/entries", s.buyer("ann"), fields{"quantity": 1}, http.StatusCreated)
-	w := s.open(phone, "/sales/"+draw)
+	w := s.open(phone, "/sales/"+draw, "status of 404") // of a buyer who has no entry
 	w.sees(texts{
 		"#how-when": "The winners are drawn at the start", "#how-units": "Units to be won: 3", "#how-entries": "Entries so far: 1",
 		"#how-cost": "at ¥12.50 for each unit. You then have 15 minutes to pay", "#how-end": "GMT+8, in 01:",
