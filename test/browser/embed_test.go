@@ -83,7 +83,7 @@ func (e embedded) says(selector, want string) {
 	})
 }
 
-// hides waits until a part of the element is not visible.
+// hides waits until that part of the element can not be seen.
 func (e embedded) hides(selector string) {
 	e.t.Helper()
 	e.becomes(selector+" is hidden", "!"+e.in(selector)+".checkVisibility()")

@@ -174,7 +174,7 @@ func (f front) Add(entries []model.Entry) {
 	i.s.ask(i.name+" settle "+listed(entries, func(e model.Entry) string { return i.s.name(e.ID) }), func() { i.settler.Add(entries) })
 }
 
-// Busy is asked when the gate may wait for more attempts, and it waits if the answer is true.
+// Busy is asked before a call of the gate; if it is true, the call waits for more attempts.
 func (f front) Busy() bool {
 	busy := f.i.settler.Busy()
 	if busy {
