@@ -306,7 +306,9 @@ func TestDrawWithBeacon(t *testing.T) {
 	relay.Break(nil)
 	ann.see("#place-title", "You have won")
 	ann.see("#proof-result", "your rank follows from the seed")
+	ann.see("#yours-pay", "Pay ¥9.90") // the proof stays beside the order
 	ann.see("#proof-randomness", text(s.call("GET", "/sales/"+sale+"/line", "", nil, http.StatusOK)["randomness"]))
+	ann.show("draw-beacon-won")
 }
 
 // The page does the work that a sale asks of its entrants.

@@ -300,6 +300,7 @@ async function follow() {
 function draw(stage) {
   const shown = mine !== null && lined && (stage === "choose" || stage === "asking");
   show(at("place"), shown);
+  drawProof();
   drawHow();
   const unpaidPrize = won() && unpaid().some((order) => order.sale_id === id);
   if (called() || unpaidPrize) {
@@ -329,7 +330,6 @@ function draw(stage) {
   show(at("place-sound"), active);
   say(at("place-sound"), loud() ? "sound_on" : "sound_off");
   show(at("place-orders"), mine.state === "spent");
-  drawProof();
 }
 
 // drawHow says how the line or draw works to a buyer who may enter it.
@@ -383,10 +383,11 @@ function wordOf() {
   return place > line.serving ? "waiting" : "next";
 }
 
-// drawProof shows the values from which the rank follows, and the result of their check.
+// drawProof shows the values from which the rank follows, and the result of their check: to a winner beside the order too.
 function drawProof() {
-  show(at("proof"), line && sale.mode !== "rush");
-  if (!line || sale.mode === "rush") {
+  const shown = mine !== null && line !== null && sale.mode !== "rush";
+  show(at("proof"), shown);
+  if (!shown) {
     return;
   }
   for (const [name, value] of Object.entries({ ...line, number: mine.number, rank: place })) {
