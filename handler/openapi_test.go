@@ -99,7 +99,7 @@ func TestOpenAPIHasTheCodes(t *testing.T) {
 		got[name] = described{value.(object)["status"], value.(object)["detail"]}
 	}
 	for verdict, p := range problems {
-		want[string(verdict)] = described{uint64(p.status), p.texts[english].detail}
+		want[string(verdict)] = described{uint64(p.Status), p.Detail[english]}
 	}
 	check.Same(t, "codes", got, want)
 	var enum []string
@@ -117,7 +117,7 @@ func TestOpenAPIHasTheCodes(t *testing.T) {
 		}
 		for _, code := range part(t, schema, "properties", "code")["enum"].([]any) {
 			answered[code.(string)] = true
-			check.Same(t, code.(string)+": status", only(t, schema, "status"), any(uint64(problems[model.Verdict(code.(string))].status)))
+			check.Same(t, code.(string)+": status", only(t, schema, "status"), any(uint64(problems[model.Verdict(code.(string))].Status)))
 		}
 	})
 	check.Same(t, "codes of answers", slices.Sorted(maps.Keys(answered)), enum)

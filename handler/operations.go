@@ -7,7 +7,7 @@ import (
 	"flashsale/service"
 )
 
-// Operations shows what operators did, and what the engine repaired.
+// Operations shows what operators did, and what the engine found, repaired, or heard about refunds.
 type Operations struct {
 	*Offers
 	Service *service.Sales

@@ -96,8 +96,8 @@ func TestProblemsDescribeEveryVerdict(t *testing.T) {
 	got := map[int][]model.Verdict{}
 	for _, verdict := range verdicts {
 		p := problems[verdict]
-		got[p.status] = append(got[p.status], verdict)
-		english, chinese := []string{p.texts[0].title, p.texts[0].detail}, []string{p.texts[1].title, p.texts[1].detail}
+		got[p.Status] = append(got[p.Status], verdict)
+		english, chinese := []string{p.Title[0], p.Detail[0]}, []string{p.Title[1], p.Detail[1]}
 		if slices.Contains(english, "") || !isASCII(strings.Join(english, "")) || slices.ContainsFunc(chinese, isASCII) {
 			t.Errorf("%s: a text is missing or in the wrong language: %q, %q", verdict, english, chinese)
 		}
@@ -210,7 +210,7 @@ func TestNoProblem(t *testing.T) {
 }
 
 func TestLanguage(t *testing.T) {
-	for accept, chinese := range map[string]bool{
+	for accept, isChinese := range map[string]bool{
 		"": false, "zh": true, "zh-CN": true, "zh-TW": true, "ZH-cn;Q=0.5": true, "zha": false,
 		"zh-CN,zh;q=0.9,en;q=0.8": true, "zh-Hant-HK, zh ; q=0.9": true, "en-GB,en;q=0.9": false, // as browsers send
 		"en,zh;q=0.9": false, "zh;q=0.9,en": false, "fr,zh;q=0.5": true, "fr,de;q=0.5": false,
@@ -218,12 +218,12 @@ func TestLanguage(t *testing.T) {
 		"zh;q=high": false, "zh;q=NaN": false, ";;,,=;q": false,
 	} {
 		w, got, _ := problemOf(t, refusing(middleware.Refusal{Verdict: model.SoldOut}), problemRequest(t, "Accept-Language", accept))
-		want, language := problems[model.SoldOut].texts[english], "en"
-		if chinese {
-			want, language = problems[model.SoldOut].texts[1], "zh"
+		want, language := problems[model.SoldOut], english
+		if isChinese {
+			language = chinese
 		}
-		check.Same(t, accept, []any{got["title"], got["detail"]}, []any{want.title, want.detail})
-		sameHeader(t, accept, w.Header(), map[string]string{"Content-Language": language})
+		check.Same(t, accept, []any{got["title"], got["detail"]}, []any{want.Title[language], want.Detail[language]})
+		sameHeader(t, accept, w.Header(), map[string]string{"Content-Language": languages[language][0]})
 	}
 }
 
@@ -240,7 +240,7 @@ func FuzzLanguage(f *testing.F) {
 		got := readProblem(t, w)
 		check.Same(t, "code", got["code"], any("sold_out"))
 		chinese := w.Header().Get("Content-Language") == "zh"
-		check.Same(t, "the detail is Chinese", got["detail"] == problems[model.SoldOut].texts[1].detail, chinese)
+		check.Same(t, "the detail is Chinese", got["detail"] == problems[model.SoldOut].Detail[1], chinese)
 		if chinese && !strings.Contains(strings.ToLower(header), "zh") {
 			t.Errorf("%q is answered in Chinese", header)
 		}
@@ -260,7 +260,7 @@ func TestDetail(t *testing.T) {
 // Every reason has a text in both languages, with the same places.
 func TestReasonsAreWorded(t *testing.T) {
 	want := declared[service.Reason]("../service/invalid.go", "Reason")
-	want = append(want, declared[service.Reason]("reasons.go", "service.Reason")...)
+	want = append(want, declared[service.Reason]("words.go", "service.Reason")...)
 	slices.Sort(want)
 	check.Same(t, "reasons", slices.Sorted(maps.Keys(reasons)), want)
 	places := regexp.MustCompile(`\{[a-z]+\}`)
@@ -302,14 +302,14 @@ func TestProblemBytes(t *testing.T) {
 	for verdict, p := range problems {
 		for _, invalid := range []*service.Invalid{nil, {Field: `a <b>, "界"`, Reason: unknownField}, {Reason: emptyBody}} {
 			for i, language := range []string{english: "en", chinese: "zh"} {
-				words := p.texts[i]
+				detail := p.Detail[i]
 				w, _, log := problemOf(t, func(c *gin.Context) {
 					c.Header("Cache-Control", "max-age=5")
 					middleware.Refuse(c, middleware.Refusal{Verdict: verdict, Invalid: invalid, RetryAfter: time.Minute})
 				}, problemRequest(t, "Accept-Language", language))
 				field := ""
 				if invalid != nil {
-					words.detail, field = word(invalid, i), invalid.Field
+					detail, field = word(invalid, i), invalid.Field
 				}
 				want := check.Must(json.Marshal(struct {
 					Type      string        `json:"type"`
@@ -319,15 +319,15 @@ func TestProblemBytes(t *testing.T) {
 					Code      model.Verdict `json:"code"`
 					Field     string        `json:"field,omitempty"`
 					RequestID string        `json:"request_id"`
-				}{"/problems/" + string(verdict), words.title, p.status, words.detail, verdict, field, "r-1"}))
-				check.Same(t, "status", w.Code, p.status)
+				}{"/problems/" + string(verdict), p.Title[i], p.Status, detail, verdict, field, "r-1"}))
+				check.Same(t, "status", w.Code, p.Status)
 				check.Same(t, "body", w.Body.String(), string(want))
 				check.Same(t, "log", log, "")
 				header := http.Header{
 					"Content-Type": {problemJS}, "Content-Language": {language}, "Vary": {"Accept-Language"},
 					"Cache-Control": {"no-store"}, "X-Request-Id": {"r-1"},
 				}
-				switch p.status {
+				switch p.Status {
 				case 401:
 					header.Set("WWW-Authenticate", "Bearer")
 				case 429, 503:
