@@ -548,3 +548,12 @@ func TestHole51_ReadOnlyServer(t *testing.T) {
 	execute("SET GLOBAL read_only = OFF")
 	check.NoError(t, d.Ping(t.Context()), settle("after"))
 }
+
+// Where a call of the database costs a round trip, statements travel together. On a Galera cluster each travels alone, since a
+// COMMIT in a call may be confirmed in spite of an abort before it.
+func TestStatementsInACall(t *testing.T) {
+	for calls, s := range map[int]*Store{1: {}, 2: {galera: true}} {
+		check.Same(t, "calls", len(s.calls(do("BEGIN"), do(""), do("COMMIT"))), calls)
+	}
+	check.Same(t, "calls on SQLite", len((&Store{sqlite: true}).calls(do("a"), do("b"), do("c"))), 3)
+}

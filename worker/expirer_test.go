@@ -222,3 +222,18 @@ func TestHole50_SaleThatCantExpireLeavesRoom(t *testing.T) {
 		})
 	})
 }
+
+// If another instance expires the orders that failed here, the failure has ended, and the next one is told again.
+func TestAnotherInstanceExpires(t *testing.T) {
+	f := &fakeExpiry{due: map[string]int{saleA: 1}, before: func(string) error { return errAway }}
+	testExpirer(t, f, func(t *testing.T, log *check.Log) {
+		for times := 1; times <= 2; times++ {
+			pass(expireRestMost + 2*expirePeriod)
+			check.Same(t, "the lines about a failure", log.Count("the orders of a sale can't expire"), times)
+			with(func() { f.due[saleA] = 0 })
+			pass(expireRestMost + 2*expirePeriod)
+			check.Same(t, "the lines about its end", log.Count("expire again"), times)
+			with(func() { f.due[saleA] = 1 })
+		}
+	})
+}
