@@ -37,7 +37,8 @@ type outcome struct {
 	ended   time.Duration
 }
 
-// newLoad puts the buyers in a random order, which is the same for every strategy, and for every run with this seed and as many.
+// newLoad puts the buyers in a random order. It follows from the seed and the number of buyers alone, so it is the same for every
+// strategy.
 func newLoad(p model.LabPlan, round Round, now func() time.Time) *load {
 	order := rand.New(rand.NewPCG(p.Seed, 0)).Perm(p.Buyers) //nolint:gosec // the order must be repeatable
 	return &load{plan: p, round: round, now: now, order: order, outcomes: make([]outcome, len(order))}

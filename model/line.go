@@ -28,7 +28,7 @@ type Lined int
 
 const (
 	Unlined        Lined = 0 // to all
-	LinedAtSoldOut Lined = 1 // to all, until the sale is sold out; the first entry or return after that makes it InLine
+	LinedAtSoldOut Lined = 1 // to all, until the sale is sold out; the first entry, or unit that comes after that, makes it InLine
 	InLine         Lined = 2 // to the line
 )
 

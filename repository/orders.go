@@ -109,7 +109,7 @@ func (s *Store) Orders(ctx context.Context, f model.OrderFilter) (list []model.O
 }
 
 // orderNumbers returns a query for the numbers of orders that f selects, the highest first. The only index that begins with the
-// sale has the status next, so the query for orders of sales has one part for each sale and status.
+// sale has the status next, so a query by sales, without an id or a user, has one part for each sale and status.
 func (s *Store) orderNumbers(f model.OrderFilter, below int64, limit int) (query string, args []any) {
 	index, sales, statuses := "", [][]string{f.SaleIDs}, []model.OrderStatus{f.Status}
 	switch { // without the index, the databases sometimes read all orders of a sale, or all newer orders

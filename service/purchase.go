@@ -86,10 +86,10 @@ func (p *Purchases) fromMemory(r Request, offer *model.Offer) (verdict model.Ver
 }
 
 // Purchase decides a request. The outcome is a durable order, a queued order, or a refusal, which is NotFound if there is no
-// such sale, and BadRequest if the quantity is outside 1 to the limit. A repeated key gets the outcome of its first request, or
-// IdempotencyMismatch if the quantity differs. The error wraps model.ErrUnavailable if the stores that have to decide don't
-// answer or too many attempts wait, or if Redis may have admitted the attempt, so that a refusal might be wrong. After an
-// error nothing was promised.
+// such sale, and BadRequest if the quantity is outside 1 to the limit. A key whose attempt was admitted before gets the outcome of
+// that attempt again, or IdempotencyMismatch if the quantity differs; after any other answer the request is decided anew. The
+// error wraps model.ErrUnavailable if the stores that have to decide don't answer or too many attempts wait, or if Redis may have
+// admitted the attempt, so that a refusal might be wrong. After an error nothing was promised.
 func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outcome, err error) {
 	defer func() {
 		verdict := outcome.Verdict

@@ -79,7 +79,7 @@ type SettlerNeeds struct {
 	AckPause time.Duration                  // the pause after a call of the gate for fewer than Batch settled entries: larger calls cost less, too
 	Apart    func(entries []model.Entry)    // keeps the buyers of entries that are not sure to be settled from memory
 	Wake     func(map[string]model.Outcome) // tells outcomes to such buyers, by their orders' ids
-	Lost     func(gate model.GateRef)       // has a gate replaced that lacks an order, because its stream was lost
+	Lost     func(gate model.GateRef)       // has a gate replaced that may lack an order, because the stream with its entry was lost
 	Now      func() time.Time
 	Log      *slog.Logger
 }

@@ -32,7 +32,7 @@ const (
 const (
 	// botTries is how many requests a bot sends at most, botPause apart. The default of --user-requests allows fewer.
 	botTries, botPause = 20, 20 * time.Millisecond
-	// The bots among botsPerAddress buyers in a row share an address.
+	// Of each botsPerAddress buyers in a row, the bots share one address.
 	botsPerAddress = 50
 )
 

@@ -94,7 +94,7 @@ type answer struct {
 // document has the fields of all answers that a buyer reads.
 type document struct {
 	ID     string          `json:"id"`
-	Status json.RawMessage `json:"status"` // of an order a text, of a problem a number
+	Status json.RawMessage `json:"status"` // a text in an order, a number in a problem
 	Reason model.Verdict   `json:"reason"`
 	Code   model.Verdict   `json:"code"`
 	Path   string          `json:"path"`
