@@ -14,6 +14,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -459,15 +460,19 @@ func TestNginxRefusesAsTheEngineDoes(t *testing.T) {
 	large.refusal(t, http.StatusRequestEntityTooLarge, "too_large")
 	away.refusal(t, http.StatusServiceUnavailable, "unavailable")
 
-	source := string(check.Must(os.ReadFile(filepath.Join(shop.Root(), "handler", "problem.go"))))
+	var words struct {
+		Problems map[string]struct{ Title, Detail [2]string }
+	}
+	check.NoError(t, json.Unmarshal(check.Must(os.ReadFile(filepath.Join(shop.Root(), "handler", "words.json"))), &words))
 	for _, a := range []answer{limited, limitedInChinese, large, largeInChinese, away, awayInChinese} {
 		var doc struct {
 			Type, Title, Detail, Code string
 			Status                    int
 		}
 		check.NoError(t, json.Unmarshal([]byte(a.body), &doc))
-		if words := fmt.Sprintf("%q, %q", doc.Title, doc.Detail); !strings.Contains(source, words) {
-			t.Errorf("the engine has no %s", words)
+		engine := words.Problems[doc.Code]
+		if language := slices.Index(engine.Title[:], doc.Title); language < 0 || engine.Detail[language] != doc.Detail {
+			t.Errorf("the engine does not say %q, %q", doc.Title, doc.Detail)
 		}
 		if doc.Type != "/problems/"+doc.Code || doc.Status != a.status {
 			t.Errorf("%d: %s", a.status, a.body)
