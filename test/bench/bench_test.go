@@ -142,7 +142,7 @@ func wrk(t *testing.T, n, connections int, once bool, request func(i int) string
 		_, _ = out.WriteString(text) // Flush returns the error
 	}
 	check.NoError(t, out.Flush(), file.Close())
-	threads, times := "2", ""
+	threads, times := strconv.Itoa(min(connections, 2)), ""
 	if once {
 		threads, times = "1", "once"
 	}

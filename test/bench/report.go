@@ -22,10 +22,10 @@ import (
 const mostGrowth = 0.1
 
 // hotSales is what rows with buyers for many sales are called, and hotGrowth is how far the cost may rise in them: each
-// point is at least 0.8 of one sale.
+// point is at least 0.85 of one sale.
 const (
 	hotSales  = "live sales all hot"
-	hotGrowth = 0.25
+	hotGrowth = 1/0.85 - 1
 )
 
 // Sample is a load tool's result for one round.
