@@ -68,8 +68,8 @@ type Progress struct {
 
 // Run has each strategy serve the plan's buyers. It calls "now" from many goroutines, but "progress" only from the caller's.
 //
-// When ctx ends, Run finishes the round under way and leaves out the others. That is no error. If rounds or buyers are missing, Run
-// sets Interrupted. If a round can't be started or finished, the report ends before that round, and the error names the strategy.
+// When ctx ends, Run finishes the round under way, leaves out the others, sets Interrupted if anything is missing, and returns no
+// error. If a round can't be started or finished, the report ends before that round, and the error names the strategy.
 func Run(ctx context.Context, b Bench, p model.LabPlan, s Setting, now func() time.Time, progress func(Progress)) (*Report, error) {
 	report := &Report{
 		Setting: s, Buyers: p.Buyers, Stock: p.Stock, Concurrency: p.Concurrency, StartedAt: now().UTC().Truncate(time.Millisecond),

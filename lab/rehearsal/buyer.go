@@ -290,7 +290,7 @@ func (c *crowd) listen(ctx context.Context, b *buyer, due time.Time) {
 	}
 }
 
-// bot buys as a program does: without the page, with a new key each time, ignoring Retry-After. It returns its orders and final refusals.
+// bot buys as a program does: without the page, with new keys, ignoring Retry-After. It returns its orders and final refusals.
 func (c *crowd) bot(ctx context.Context, b *buyer, due time.Time) (list []told) {
 	path := ""
 	for try := range botTries {

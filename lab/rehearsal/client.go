@@ -32,8 +32,8 @@ type lane struct {
 	slots chan struct{}
 }
 
-// newCrowd makes a crowd with at most this many connections. If buyers open streams, half of these are for streams, since a stream
-// takes a connection as long as its buyer stays. If some buyers are slow, a quarter of the other connections is theirs.
+// newCrowd makes a crowd with at most this many connections. If buyers open streams, half of these are for streams, since a
+// stream takes a connection as long as its buyer stays. If some buyers are slow, a quarter of the other connections is theirs.
 func newCrowd(base string, connections int, s *Shape, tokens *auth.Tokens, now func() time.Time) (c *crowd, err error) {
 	streams, slow := 0, 0
 	if s.Walk == WholeWalk {

@@ -108,7 +108,7 @@ func (r *run) lease(ctx context.Context, ttl time.Duration) (bool, error) {
 	return r.stores.Database.Lease(ctx, leaseName, r.holder, ttl)
 }
 
-// erase removes a hidden sale, with its orders and its gate, from the stores.
+// erase removes a hidden sale with its orders from the database and, if this command can reach Redis, its gate from there.
 func (r *run) erase(ctx context.Context, saleID string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), clearTime)
 	defer cancel()
