@@ -150,7 +150,7 @@ func (b BarChart) draw() chart {
 		}
 	}
 	if high == 0 {
-		high = 1 // nothing was measured, and an axis needs a length
+		high = 1 // no value is above 0, and an axis needs a length
 	}
 	a, unit := axis{high: high, right: chartRight}, b.Unit
 	if high/low > logFromRatio {

@@ -39,13 +39,13 @@ type Catalog interface {
 	Now() time.Time
 }
 
-// Stop is the reason why a comparison ended early.
+// Stop is the reason why a comparison was stopped.
 type Stop string
 
-// The reasons for an early end, other than a failure.
+// The reasons for a stop.
 const (
 	StoppedByOperator Stop = "operator"
-	StoppedBySale     Stop = "sale_open" // a sale was open, or about to open
+	StoppedBySale     Stop = "sale_open" // a sale was open or sold out, or about to open
 	StoppedByServer   Stop = "server"    // the server was stopped
 )
 
@@ -56,8 +56,8 @@ type State struct {
 	StartedAt time.Time `json:"-"`
 	Results   []*Result `json:"results"`
 	Over      bool      `json:"-"`
-	Stopped   Stop      `json:"-"` // empty: not stopped early
-	Failed    bool      `json:"-"` // the comparison failed; the log has the error
+	Stopped   Stop      `json:"-"` // empty: not stopped
+	Failed    bool      `json:"-"` // something failed; the log has the error
 	ReportID  string    `json:"-"` // set at the end; empty if nothing was measured, or the report could not be stored
 }
 
@@ -72,7 +72,7 @@ type Desk struct {
 
 	mu      sync.Mutex
 	stop    context.CancelFunc // stops the comparison under way; nil if there is none
-	why     Stop               // why stop was called
+	why     Stop               // why the comparison was stopped; empty: it was not
 	closed  bool
 	running sync.WaitGroup
 }
@@ -101,8 +101,8 @@ func (d *Desk) Report(id string) (r *Report, ok bool, err error) { return d.shel
 func (d *Desk) Newest() (state *State, changed <-chan struct{}) { return d.newest.Get() }
 
 // Start begins a comparison and returns its first state with the verdict Accepted. Otherwise the verdict is BadRequest, with the
-// invalid field; Unavailable, if the server stops; LabRunning, if a comparison is under way; or SaleOpen, if a sale is open or
-// about to open and whileOpen is false.
+// invalid field; Unavailable, if the server stops; LabRunning, if a comparison is under way; or SaleOpen, if whileOpen is false
+// and a sale is near, see saleNear.
 func (d *Desk) Start(p model.LabPlan, whileOpen bool) (state *State, verdict model.Verdict, invalid *service.Invalid) {
 	if invalid := d.complete(&p); invalid != nil {
 		return nil, model.BadRequest, invalid
@@ -163,7 +163,7 @@ func (d *Desk) saleNear() bool {
 	})
 }
 
-// compare runs a comparison to its end, publishes its progress and keeps its report.
+// compare runs a comparison to its end, publishes its progress, and keeps its report if anything was measured.
 func (d *Desk) compare(ctx context.Context, state State, whileOpen bool) {
 	var report *Report
 	err := d.shelf.Ready()

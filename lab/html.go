@@ -41,7 +41,7 @@ var PagePolicy = sync.OnceValue(func() string {
 		"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 })
 
-// headline says how many strategies are Exact, what the others did wrong, and which of several exact ones was the fastest.
+// headline says how many strategies are Exact, what was found about the others, and which of several exact ones was the fastest.
 func (r *Report) headline() string {
 	var wrong []string
 	var fastest *Result

@@ -10,11 +10,11 @@ import (
 	"flashsale/model"
 )
 
-// finishTimeout bounds the end of a round, also after an interrupt: admitted attempts need seconds to settle, and a
-// sale that is not removed would stay in the user's database.
+// finishTimeout is the time for the end of a round, also after an interrupt: admitted attempts need seconds to settle, and
+// the sale has to be removed.
 const finishTimeout = time.Minute
 
-// ErrInterrupted means that the user stopped a run. The report covers what was seen by then.
+// ErrInterrupted means that a run was stopped before its end. The report covers what was seen by then.
 var ErrInterrupted = errors.New("interrupted: the report is partial")
 
 // Bench starts the round of a strategy, with a fresh sale and instances.
@@ -22,10 +22,10 @@ type Bench interface {
 	Start(ctx context.Context, strategy string, p model.LabPlan) (Round, error)
 }
 
-// Round is the round of one strategy. Buy and Kill are called from many goroutines.
+// Round is the round of one strategy. Many goroutines call Buy at once, and one of them may call Kill.
 type Round interface {
 	// Buy makes one attempt of a buyer for one unit, at an instance by its number from 0. Accepted means that the order is
-	// committed, another verdict a refusal, an error that the outcome is unknown. After a Kill, a buyer may repeat the attempt.
+	// committed, another verdict a refusal, an error that no outcome is known. After a Kill, a buyer may repeat the attempt.
 	Buy(ctx context.Context, instance int, buyer string) (model.Verdict, error)
 	// Kill ends an instance abruptly, as a crash does.
 	Kill(instance int)
@@ -34,7 +34,7 @@ type Round interface {
 	Finish(ctx context.Context) (Tally, error)
 }
 
-// Tally holds the figures of the database at the end of a round.
+// Tally holds the figures of the database and the instances at the end of a round.
 type Tally struct {
 	Sold    int64 // units in pending and paid orders
 	Left    int64 // units that the stock row still offers
@@ -46,12 +46,12 @@ type Setting struct {
 	Machine Machine                 `json:"machine"`
 	Stores  Stores                  `json:"stores"`
 	Lessons map[string]model.Lesson `json:"-"`       // by strategy
-	Command string                  `json:"command"` // the command line that repeats the run
+	Command string                  `json:"command"` // a command line with the same plan
 	Version string                  `json:"version"` // of this program
-	Options map[string]string       `json:"options"` // settings that affect the figures
+	Options map[string]string       `json:"options"` // some settings that may affect the figures
 }
 
-// Stores names the servers and their versions.
+// Stores describes the database and the Redis of a run.
 type Stores struct {
 	Database string `json:"database"`
 	Redis    string `json:"redis"`
@@ -62,14 +62,14 @@ type Progress struct {
 	Strategy string  `json:"strategy"`
 	Index    int     `json:"index"` // of the strategy, from 1
 	Of       int     `json:"of"`    // how many strategies
-	Done     int     `json:"done"`  // buyers who have their answer
+	Done     int     `json:"done"`  // buyers whose attempts have ended
 	Result   *Result `json:"-"`     // set when the strategy is finished
 }
 
 // Run has each strategy serve the plan's buyers. It calls "now" from many goroutines, but "progress" only from the caller's.
 //
-// When ctx ends, Run finishes the round under way, reports it as incomplete, leaves out the other rounds, sets Interrupted and
-// returns no error. If a round can't be started or finished, the report ends before that round, and the error names the strategy.
+// When ctx ends, Run finishes the round under way, leaves out the others, sets Interrupted if anything is missing, and returns no
+// error. If a round can't be started or finished, the report ends before that round, and the error names the strategy.
 func Run(ctx context.Context, b Bench, p model.LabPlan, s Setting, now func() time.Time, progress func(Progress)) (*Report, error) {
 	report := &Report{
 		Setting: s, Buyers: p.Buyers, Stock: p.Stock, Concurrency: p.Concurrency, StartedAt: now().UTC().Truncate(time.Millisecond),
@@ -85,7 +85,7 @@ func Run(ctx context.Context, b Bench, p model.LabPlan, s Setting, now func() ti
 		round, err := b.Start(ctx, strategy, p)
 		if err != nil {
 			if report.Interrupted = ctx.Err() != nil; report.Interrupted && errors.Is(err, ctx.Err()) {
-				return report, nil // the start failed only because ctx ended
+				return report, nil // the start failed because ctx ended
 			}
 			return report, fmt.Errorf("start %s: %w", strategy, err)
 		}

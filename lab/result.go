@@ -15,7 +15,7 @@ import (
 const (
 	// bucketDigits is how many digits of a bucket's bound are significant: an error of half a percent is below the noise of any run.
 	bucketDigits = 3
-	// bucketsPerDecade makes the buckets narrow enough to show the shape of a distribution, and wide enough to contain attempts.
+	// bucketsPerDecade is the number of buckets from a latency to the one ten times as long.
 	bucketsPerDecade = 10
 	// maxErrorTexts bounds the error texts that are counted separately: each of a million errors may name its own buyer.
 	maxErrorTexts = 100
@@ -28,7 +28,7 @@ const (
 // Finding is the judgement on a round in one word.
 type Finding string
 
-// The findings, the gravest first.
+// The findings, in the order in which judge looks for them.
 const (
 	// Incomplete: the run was interrupted, so the figures say nothing final.
 	Incomplete Finding = "incomplete"
@@ -59,12 +59,12 @@ type Result struct {
 	Sold               int64                 `json:"sold"`
 	Oversold           int64                 `json:"oversold"`
 	Undersold          int64                 `json:"undersold"`
-	Lost               int64                 `json:"lost"`                 // accepted answers without an order
+	Lost               int64                 `json:"lost"`                 // how many more accepted answers than orders
 	Left               int64                 `json:"left"`                 // units that the stock row still offers
 	PersistedPerSecond float64               `json:"persisted_per_second"` // measured until the last accepted answer
 	Retries            int64                 `json:"retries"`
 	Errors             int64                 `json:"errors"`
-	Seconds            float64               `json:"seconds"` // until the last answer
+	Seconds            float64               `json:"seconds"` // until the last attempt ended
 	Accepted           int64                 `json:"accepted"`
 	Refused            map[model.Verdict]int `json:"refused"`
 	ErrorSamples       []ErrorSample         `json:"error_samples"`
@@ -127,7 +127,7 @@ func newResult(strategy string, p model.LabPlan, l *load, tally Tally, interrupt
 	return r
 }
 
-// judge sets the gravest finding that applies as the verdict, and explains what the figures show.
+// judge sets the first finding that applies as the verdict, and explains what the figures show.
 func (r *Result) judge(p model.LabPlan, interrupted bool) {
 	var said []string
 	say := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
@@ -186,7 +186,7 @@ func (r *Result) judge(p model.LabPlan, interrupted bool) {
 	r.Explanation = strings.Join(said, " ")
 }
 
-// perSecond returns a rate. It returns 0 if no time passed: nothing happened, or the clock is too coarse.
+// perSecond returns a rate, or 0 if the time is 0.
 func perSecond(n int64, in time.Duration) float64 {
 	if in == 0 {
 		return 0

@@ -11,7 +11,7 @@ import (
 	"flashsale/model"
 )
 
-// progressPeriod is the time between two reports of progress: short enough to look alive, long enough to cost nothing.
+// progressPeriod is the time between two reports of progress while buyers are under way.
 const progressPeriod = 100 * time.Millisecond
 
 // load sends the buyers of one round and records their outcomes.
@@ -37,14 +37,14 @@ type outcome struct {
 	ended   time.Duration
 }
 
-// newLoad puts the buyers in a random order. It follows from the seed and the number of buyers alone, so it is the same for every
-// strategy.
+// newLoad puts the buyers in a random order. The order depends only on the seed and the number of buyers, so it is the same for
+// every strategy.
 func newLoad(p model.LabPlan, round Round, now func() time.Time) *load {
 	order := rand.New(rand.NewPCG(p.Seed, 0)).Perm(p.Buyers) //nolint:gosec // the order must be repeatable
 	return &load{plan: p, round: round, now: now, order: order, outcomes: make([]outcome, len(order))}
 }
 
-// run releases all goroutines at one instant, shows the progress, and returns when no buyer is left or ctx has ended.
+// run releases all goroutines at one instant, shows the progress, and returns when all goroutines have ended.
 func (l *load) run(ctx context.Context, show func(done int)) {
 	var ready, working sync.WaitGroup
 	start := make(chan struct{})
@@ -78,7 +78,7 @@ func (l *load) run(ctx context.Context, show func(done int)) {
 	}
 }
 
-// work makes the attempts of buyers, always of the next one in the order, until no buyer is left or ctx ends.
+// work makes the attempt of the next buyer in the order, again and again, until no buyer is left or ctx ends.
 func (l *load) work(ctx context.Context) {
 	for ctx.Err() == nil {
 		place := int(l.next.Add(1)) - 1
@@ -98,7 +98,7 @@ func (l *load) work(ctx context.Context) {
 	}
 }
 
-// attempt makes a buyer's attempt, at another instance if the buyer's own is dead or dies, as a load balancer would.
+// attempt makes a buyer's attempt. If the buyer's instance is dead or dies meanwhile, another instance gets the attempt.
 func (l *load) attempt(ctx context.Context, buyer int) (model.Verdict, error) {
 	name := "b" + strconv.Itoa(buyer+1)
 	instance := buyer % l.plan.Instances

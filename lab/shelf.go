@@ -16,20 +16,20 @@ import (
 )
 
 const (
-	// keptReports is how many reports a shelf holds: more than anybody compares. All of them take a few megabytes.
+	// keptReports is how many reports a shelf keeps. All of them take a few megabytes.
 	keptReports = 50
 	// reportIDLength is the length of a text of rand.Text.
 	reportIDLength = 26
 	// reportEnd and unfinishedEnd are the suffixes of the files of finished reports and of reports that are being written.
 	reportEnd, unfinishedEnd = ".json", ".part"
-	// longestWriting is far longer than it takes to write a report. So an unfinished file that is older was left by a crash.
+	// longestWriting is far longer than it takes to write a report. An unfinished file that is older counts as left by a crash.
 	longestWriting = time.Minute
 )
 
 // Shelf is a folder of reports, each in one file. Several processes may use it.
 type Shelf struct{ folder string }
 
-// NewShelf makes a Shelf that keeps its reports in this folder. The folder is created when it is first needed.
+// NewShelf makes a Shelf that keeps its reports in this folder. Ready and Save create the folder.
 func NewShelf(folder string) *Shelf { return &Shelf{folder} }
 
 // Shelved is a report with its id. Nobody can guess the id.
@@ -38,7 +38,7 @@ type Shelved struct {
 	*Report
 }
 
-// open creates the folder if it is missing. os.Root keeps file names from leading out of the folder.
+// open opens the folder, and creates it if it is missing. os.Root keeps file names from leading out of the folder.
 func (s *Shelf) open() (*os.Root, error) {
 	if err := os.MkdirAll(s.folder, 0o750); err != nil {
 		return nil, fmt.Errorf("make the folder of reports: %w", err)
@@ -155,7 +155,7 @@ func ours(root *os.Root, end string) (files []fs.FileInfo, err error) {
 	return files, err
 }
 
-// prune keeps keptReports reports, those whose files were changed last. It deletes the others, and unfinished files of a crash.
+// prune keeps keptReports reports, those whose files were changed last. It deletes the others, and old unfinished files.
 func prune(root *os.Root) error {
 	reports, err := ours(root, reportEnd)
 	unfinished, errUnfinished := ours(root, unfinishedEnd)

@@ -21,11 +21,11 @@ import (
 )
 
 const (
-	// slowTrip is a round trip to a store that makes each settle wait 10 ms or more for the network: on MySQL a settle takes two
-	// round trips (docs/adr/0017-two-round-trips.md), seldom more.
+	// slowTrip is the round trip to a store above which a check warns. On MySQL a settle takes two round trips or more
+	// (docs/adr/0017-two-round-trips.md).
 	slowTrip = 5 * time.Millisecond
-	// farTrip is a round trip that makes each settle take longer than 100 ms. After that time the settler waits no longer for one
-	// sale, and goes on with others.
+	// farTrip is the round trip above which a check fails. A settle of one sale that takes longer than 100 ms counts as slow: the
+	// settler goes on with other sales meanwhile.
 	farTrip = 100 * time.Millisecond
 	// smallPool is a size of the database's buffer pool that suffices for 300,000 orders. With a pool of 128 MiB, each order costs
 	// twice as much once the database has that many orders (docs/performance.md, What it costs).
@@ -48,7 +48,7 @@ const (
 	// longSync is the least time-out that a primary should have for its semi-synchronous replica: longer than anybody takes to
 	// promote the replica. A primary whose time-out is over confirms orders that the replica lacks.
 	longSync = time.Hour
-	// shortPay is the least time in seconds in which a buyer can pay with any provider.
+	// shortPay is the time to pay, in seconds, below which a check warns.
 	shortPay = 60
 )
 
@@ -142,7 +142,7 @@ func judgeDatabase(d repository.Server, s config.Settings, instances int) []Find
 	), judgeDurability(d.Variables), judgeServers(d), judgeSession(d.Variables, mariadb), judgeCapacity(d, s.DBMaxConns*instances))
 }
 
-// judgeServers checks whether sales can go on, and confirmed orders are kept, if one of several servers of the database dies.
+// judgeServers checks several servers of a database: whether each can be used, and what happens if one of them dies.
 func judgeServers(d repository.Server) (list []Finding) {
 	const check = "database.servers"
 	var hosts []string
@@ -153,7 +153,7 @@ func judgeServers(d repository.Server) (list []Finding) {
 		}
 	}
 	enabled, wait := d.Variables["rpl_semi_sync_master_enabled"], number(d.Variables["rpl_semi_sync_master_timeout"])
-	if source, ok := d.Variables["rpl_semi_sync_source_enabled"]; ok { // in MySQL 8
+	if source, ok := d.Variables["rpl_semi_sync_source_enabled"]; ok { // in newer versions of MySQL
 		enabled, wait = source, number(d.Variables["rpl_semi_sync_source_timeout"])
 	}
 	if d.Nodes == 0 && len(d.Servers) == 0 {

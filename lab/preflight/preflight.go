@@ -29,9 +29,9 @@ import (
 var ErrNotFit = errors.New("not fit for a sale")
 
 const (
-	// lookTimeout is how long the check of one store, port or peer may take.
+	// lookTimeout is how long a look at a store, port or peer may take. All audits of sales together may take four times as long.
 	lookTimeout = 10 * time.Second
-	// preflightConns is the size of the connection pool, which is small because the checks run one after the other.
+	// preflightConns is the size of the database's pool, which is small because the checks run one after the other.
 	preflightConns = 4
 	// preflightSales is how many sales are checked at most if none is named.
 	preflightSales = 20
@@ -47,7 +47,7 @@ const (
 	Fail Level = "fail"
 )
 
-// Finding is the result of one check, whose name Check is stable. Do is what the operator should do; empty: nothing.
+// Finding is a result of a check. The name Check is stable. Do is what the operator should do; empty: nothing.
 type Finding struct {
 	Level Level  `json:"level"`
 	Check string `json:"check"`
@@ -82,7 +82,7 @@ func first(list ...Finding) []Finding {
 // preflight checks what a sale will need, and changes nothing.
 type preflight struct {
 	settings config.Settings
-	valid    bool // an instance would start with the settings
+	valid    bool // settings.Validate returns no error
 	options  config.Preflight
 	version  string
 	now      func() time.Time
@@ -162,7 +162,7 @@ func (p *preflight) printText(w io.Writer) error {
 	return out.Flush()
 }
 
-// look makes all checks, in the order in which an operator would repair what the checks find.
+// look makes all checks. The findings are printed in the same order.
 func (p *preflight) look(ctx context.Context) {
 	if err := p.settings.Validate(); err != nil {
 		p.add(Fail.of("settings", "correct it: no instance starts with these settings", "%v", err))
@@ -364,7 +364,7 @@ func (p *preflight) lookAtSales(ctx context.Context) []model.Offer {
 	return offers
 }
 
-// lookAtRehearsals compares the plan, which is the expected buyers and the units of the largest sale, with the largest rehearsal.
+// lookAtRehearsals compares the expected buyers and the units of the largest sale with the largest rehearsal that has passed.
 func (p *preflight) lookAtRehearsals(ctx context.Context, units int64) {
 	if !p.hasSchema() {
 		return

@@ -151,7 +151,7 @@ func (f *findings) judgeRefusal(t told, has, mayHave bool, free int64) {
 	}
 }
 
-// judgeAnswers looks for answers that a server never gives on purpose, and checks that few enough people gave up (mostGaveUp).
+// judgeAnswers looks for answers 5xx other than 503, and checks that few enough people gave up, see mostGaveUp.
 func judgeAnswers(stages []StageFigures, gaveUp []Count, people int) []Finding {
 	var f findings
 	for _, s := range stages {

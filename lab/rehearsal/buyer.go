@@ -15,7 +15,7 @@ import (
 	"flashsale/model"
 )
 
-// The storefront uses the same values, in web/assets/purchase.js and sale.js.
+// The storefront uses the same values, in web/assets/purchase.js and pace.js.
 const (
 	// tries is the number of fleeting answers after which a buyer gives up.
 	tries = 6
@@ -25,12 +25,12 @@ const (
 	notYet = 300 * time.Millisecond
 	// usualWait is the wait after an answer without Retry-After.
 	usualWait = time.Second
-	// jitter bounds the random delay before a buyer requests the path, so that not all buyers request it at once.
+	// jitter bounds the random delay after the requests of the page, so that not all buyers request the path at once.
 	jitter = 300 * time.Millisecond
 )
 
 const (
-	// botTries is how many requests a bot sends at most, botPause apart. The default of --user-requests allows fewer.
+	// botTries is how many requests a bot sends at most. botPause is how long it waits after each answer.
 	botTries, botPause = 20, 20 * time.Millisecond
 	// Of each botsPerAddress buyers in a row, the bots share one address.
 	botsPerAddress = 50
@@ -54,7 +54,7 @@ const visitor = userPrefix + "visitor"
 
 func userOf(n int) string { return userPrefix + strconv.Itoa(n) }
 
-// newBuyer makes the buyer with this number. The buyer's properties and random choices depend on the shape and the number alone.
+// newBuyer makes the buyer with this number. All but the buyer's token depends on the shape and the number alone.
 func (c *crowd) newBuyer(n int) *buyer {
 	b := &buyer{n: n, user: userOf(n), rng: rand.New(rand.NewPCG(c.shape.Seed, uint64(n)+1))} //nolint:gosec // repeatable, and n is not negative
 	b.bot, b.slow, b.pays = b.rng.Float64() < c.shape.Bots, b.rng.Float64() < c.shape.Slow, b.rng.Float64() < c.shape.Pay
@@ -74,7 +74,7 @@ func (c *crowd) token(user string) (string, error) {
 	return token, err
 }
 
-// tokenGrace is how much longer than the arrivals a token is valid.
+// tokenGrace is how long a token is valid in addition to the time of the arrivals.
 const tokenGrace = time.Hour
 
 // addressOf returns an address for X-Forwarded-For, in 198.18.0.0/15, the network that RFC 2544 reserves for load tests.
@@ -101,7 +101,7 @@ func (t told) String() string {
 	return "gave up"
 }
 
-// person sends what the storefront sends: for the page, the stream and the time (not on a PurchaseWalk), and then for a purchase.
+// person sends what the storefront sends: on a WholeWalk for the page, the stream and the time, then on any walk for a purchase.
 func (c *crowd) person(ctx context.Context, b *buyer, due time.Time) told {
 	if c.shape.Walk == PurchaseWalk {
 		return c.buy(ctx, b, due)
@@ -122,7 +122,7 @@ func (c *crowd) person(ctx context.Context, b *buyer, due time.Time) told {
 	return c.buy(ctx, b, due)
 }
 
-// gaveUpOrRefused adds the last answer to what a buyer was told. If the answer is fleeting, the buyer gave up, else was refused.
+// gaveUpOrRefused adds the last answer to what a buyer was told: the buyer gave up if the answer is fleeting, else was refused.
 func gaveUpOrRefused(t told, a answer, stage Stage) told {
 	if fleeting(a) {
 		t.gaveUp = stage
@@ -137,7 +137,7 @@ func fleeting(a answer) bool {
 	return a.status == 0 || a.status == http.StatusTooManyRequests || a.status >= http.StatusInternalServerError
 }
 
-// persist sends a request until the answer is not fleeting, up to "tries" times. It returns the last answer, and when that came.
+// persist sends a request until the answer is not fleeting, up to "tries" times. It returns the last answer and its time.
 // If ctx ends, the answer may be missing.
 func (c *crowd) persist(ctx context.Context, b *buyer, due time.Time, r request) (a answer, at time.Time) {
 	for left := tries; ; left-- {
@@ -152,7 +152,7 @@ func (c *crowd) persist(ctx context.Context, b *buyer, due time.Time, r request)
 	}
 }
 
-// hesitate returns how long a buyer waits after an answer: the time that it asked for, else usualWait, and up to a quarter more.
+// hesitate returns how long a buyer waits after an answer: the time that the answer asks for, else usualWait, and up to 25% more.
 func (b *buyer) hesitate(asked time.Duration) time.Duration {
 	if asked == 0 {
 		asked = usualWait
@@ -218,7 +218,7 @@ func (c *crowd) next(b *buyer, orderID, path string) request {
 // sale is the path of the sale in the API.
 func (c *crowd) sale() string { return "/api/v1/sales/" + c.saleID }
 
-// pay pays a pending order in the sandbox and then reads the order, if the buyer is one who pays. It adds the answers to t.
+// pay pays a pending order in the sandbox and then reads the order, if the buyer is one who pays. It returns t with the result.
 func (c *crowd) pay(ctx context.Context, b *buyer, due time.Time, t told) told {
 	if !b.pays || t.status != model.OrderPending {
 		return t
@@ -290,7 +290,7 @@ func (c *crowd) listen(ctx context.Context, b *buyer, due time.Time) {
 	}
 }
 
-// bot buys as a program does: without the page, under a new key each time, ignoring Retry-After. It returns the decided attempts.
+// bot buys as a program does: without the page, with new keys, ignoring Retry-After. It returns its orders and final refusals.
 func (c *crowd) bot(ctx context.Context, b *buyer, due time.Time) (list []told) {
 	path := ""
 	for try := range botTries {

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// patience is how long a buyer waits for an answer: as long as the storefront waits.
+	// patience is how long a buyer waits for an answer, but for a stream's: as long as the storefront waits.
 	patience = 15 * time.Second
 	// maxAnswer bounds the bytes that are read of an answer. The largest answer is a page of some 20 KB.
 	maxAnswer = 1 << 20
@@ -32,8 +32,8 @@ type lane struct {
 	slots chan struct{}
 }
 
-// newCrowd makes a crowd of at most this many connections. If buyers open streams, half of the connections are for streams, since
-// a stream takes a connection as long as its buyer stays. If some buyers are slow, a quarter of the other connections is theirs.
+// newCrowd makes a crowd with at most this many connections. If buyers open streams, half of these are for streams, since a
+// stream takes a connection as long as its buyer stays. If some buyers are slow, a quarter of the other connections is theirs.
 func newCrowd(base string, connections int, s *Shape, tokens *auth.Tokens, now func() time.Time) (c *crowd, err error) {
 	streams, slow := 0, 0
 	if s.Walk == WholeWalk {
@@ -66,7 +66,7 @@ func (c *crowd) close() {
 	}
 }
 
-// of returns the lane of a buyer's requests.
+// of returns the lane of a buyer's requests other than the stream.
 func (c *crowd) of(b *buyer) lane {
 	if b.slow {
 		return c.slow
@@ -91,7 +91,7 @@ type answer struct {
 	doc    document
 }
 
-// document has the fields of all answers that a buyer reads.
+// document has the fields that a buyer reads in answers.
 type document struct {
 	ID     string          `json:"id"`
 	Status json.RawMessage `json:"status"` // a text in an order, a number in a problem
@@ -125,7 +125,7 @@ func (a answer) String() string {
 }
 
 // do sends a request that the buyer wanted to send at the time "due". It records how late the request was sent, the answer, and
-// how long after that time the answer came. If ctx ends meanwhile, the answer is not recorded, and may be missing.
+// how long after "due" the answer came. If ctx ends meanwhile, the answer is not recorded, and may be missing.
 func (c *crowd) do(ctx context.Context, b *buyer, due time.Time, r request) (a answer) {
 	slots := c.of(b).slots
 	select {
@@ -166,7 +166,7 @@ func (c *crowd) send(ctx context.Context, b *buyer, r request) (a answer) {
 		err = json.NewDecoder(body).Decode(&a.doc)
 	}
 	if _, rest := io.Copy(io.Discard, body); err != nil || rest != nil {
-		return answer{} // the answer was cut off, or is too long
+		return answer{} // the answer was cut off, is too long, or is not valid JSON
 	}
 	return a
 }

@@ -14,7 +14,7 @@ const (
 	// mostUnderWay bounds the buyers who are under way, and so the memory: each takes some 30 KB. When a server stands still, a
 	// large crowd reaches this bound. Further buyers do not come, and are counted.
 	mostUnderWay = 50_000
-	// linger is how long buyers may go on after the arrivals: longer than six tries take if the server answers soon.
+	// linger is how long buyers may go on after the time of the arrivals: long enough for six tries with the usual waits.
 	linger = time.Minute
 )
 
@@ -61,7 +61,7 @@ func (c *crowd) run(ctx context.Context) {
 	}
 }
 
-// walk makes a buyer, takes the buyer through the walk, and records what the buyer was told.
+// walk makes a buyer, sends the requests of this buyer, and records what the buyer was told.
 func (c *crowd) walk(ctx context.Context, n int, due time.Time) {
 	b := c.newBuyer(n)
 	c.tally.arrived(due.Sub(c.startsAt), c.now().Sub(due))

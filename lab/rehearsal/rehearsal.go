@@ -100,7 +100,7 @@ func Run(ctx context.Context, cmd config.Command, version string, stdout io.Writ
 	}
 }
 
-// run is one rehearsal, and the shop on whose stores the hidden sale is.
+// run is one rehearsal on the stores of a shop.
 type run struct {
 	options  config.Rehearse
 	settings config.Settings
@@ -232,7 +232,7 @@ func (r *run) judge(ctx context.Context, report *Report, saleID string, list []t
 	report.Books = Books{Quota: stock.Quota, Left: stock.Free(), Held: stock.Held, Paid: stock.Paid, Orders: int64(len(books.orders))}
 	gaveUp := report.GaveUp
 	if interrupted {
-		gaveUp = nil // it was the interrupt that made people give up
+		gaveUp = nil // the interrupt made people give up
 	}
 	report.Findings = slices.Concat(compare(list, books), unsettled, judgeAnswers(report.Stages, gaveUp, people))
 	switch {
@@ -261,7 +261,7 @@ func (r *run) keep(ctx context.Context, report *Report, stdout io.Writer) error 
 		return err
 	}
 	stored := *report
-	stored.Seconds = nil // the seconds of a long run are larger than a statement may be; report.json has them
+	stored.Seconds = nil // those of a long run may not fit into a statement; report.json has them
 	text, err := json.Marshal(stored)
 	if err != nil {
 		return err

@@ -49,7 +49,7 @@ type Report struct {
 	NoStream  int64          `json:"no_stream"`            // buyers who went without the event stream
 	Stages    []StageFigures `json:"stages"`
 	People    []Count        `json:"people"` // what they were told in the end
-	Bots      []Count        `json:"bots"`   // what they were told, once for each decided attempt
+	Bots      []Count        `json:"bots"`   // what they were told, once for each attempt with an order or a final refusal
 	GaveUp    []Count        `json:"gave_up"`
 }
 

@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// quiet is the least time from a rehearsal's planned last arrival to the start of a sale. The rehearsal should end in it.
+	// quiet is the least time from a rehearsal's planned last arrival to the start of a sale. The rehearsal should end within it.
 	quiet = 5 * time.Minute
 	// lead is the time from the creation of the hidden sale to its start. In this time the instances hear of the sale.
 	lead = 5 * time.Second
-	// settleTime bounds the wait until the shop is ready and the wait for the last orders, clearTime the removal of the sale.
+	// settleTime bounds the waits for the shop to be ready and for the last orders. clearTime bounds the removal of a sale.
 	settleTime, clearTime = time.Minute, time.Minute
 	// look is the pause between two looks at a state that nothing announces.
 	look = 50 * time.Millisecond
@@ -40,8 +40,8 @@ var ErrNotNow = errors.New("no rehearsal now")
 // clock returns the time by the database's clock.
 func (r *run) clock() time.Time { return r.now().Add(r.skew) }
 
-// mayRehearse returns ErrNotNow if a sale has begun and is neither ended nor closed, if a sale starts earlier than "quiet"
-// after the last arrival, or if an instance has another version than this command.
+// mayRehearse returns ErrNotNow if a sale is open, paused or sold out, if one starts earlier than "quiet" after the last arrival,
+// or if an instance has another version. Closed sales do not count. With an embedded Redis no instances are seen.
 func (r *run) mayRehearse(ctx context.Context) error {
 	if r.gate != nil {
 		running, err := r.gate.Running(ctx, r.clock())
@@ -103,12 +103,12 @@ func (r *run) alone(ctx context.Context) (_ context.Context, release func() erro
 	}, nil
 }
 
-// lease takes or extends the lease of the rehearsals; a ttl of 0 ends it. It returns false if another run has the lease.
+// lease takes or extends the lease of the rehearsals; false: another run has it. A ttl of 0 ends the lease, even of another run.
 func (r *run) lease(ctx context.Context, ttl time.Duration) (bool, error) {
 	return r.stores.Database.Lease(ctx, leaseName, r.holder, ttl)
 }
 
-// erase removes a hidden sale, with its orders and its gate, from the stores.
+// erase removes a hidden sale with its orders from the database and, if this command can reach Redis, its gate from there.
 func (r *run) erase(ctx context.Context, saleID string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), clearTime)
 	defer cancel()
@@ -119,7 +119,7 @@ func (r *run) erase(ctx context.Context, saleID string) error {
 	return err
 }
 
-// offer makes the hidden sale, with a time to pay that outlasts the run. It first removes the sales that killed rehearsals left.
+// offer makes the hidden sale, with a time to pay that outlasts the run. It first removes the hidden sales of killed runs.
 func (r *run) offer(ctx context.Context) (model.Sale, error) {
 	left, err := r.stores.Database.ShadowSales(ctx)
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 )
 
 const (
-	// maxBuyers bounds the memory of a run, which is some 300 bytes for each buyer.
+	// maxBuyers bounds the memory of a run, which grows with the number of buyers.
 	maxBuyers = 2_000_000
 	// maxLasts is the longest time in which buyers arrive.
 	maxLasts = 24 * time.Hour

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// slowBytes is what a slow connection carries each way a second, as at the edge of a mobile network, slowPiece the most at once.
+// A slow connection, as at the edge of a mobile network, carries slowBytes each way in a second, and at most slowPiece at once.
 const slowBytes, slowPiece = 8 << 10, 512
 
 // slowConn carries few bytes a second.

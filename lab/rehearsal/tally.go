@@ -15,7 +15,7 @@ import (
 // Stage is a step of a buyer's walk.
 type Stage string
 
-// The stages, in the order of the walk. Bots have stages of their own, so that they do not change the figures of people.
+// The stages, in the order of the report. Bots have stages of their own, so that they do not change the figures of people.
 const (
 	pageStage    Stage = "page"
 	timeStage    Stage = "time"
@@ -69,7 +69,7 @@ func (c *counter) figures() StageFigures {
 	return StageFigures{Requests: int(c.took.TotalCount()), Latency: Latency{at(50), at(99), at(100)}, Answers: counts(c.answers)}
 }
 
-// Latency is a distribution of times.
+// Latency has the figures of a distribution of times.
 type Latency struct {
 	P50MS float64 `json:"p50_ms"`
 	P99MS float64 `json:"p99_ms"`
@@ -147,7 +147,7 @@ type StageFigures struct {
 	Answers []Count `json:"answers"`
 }
 
-// Count says how often What happened.
+// Count is something that happened, and how often.
 type Count struct {
 	What string `json:"what"`
 	N    int    `json:"n"`

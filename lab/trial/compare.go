@@ -44,7 +44,7 @@ func NewDesk(a *app.App, shop config.Settings, version string) *lab.Desk {
 	return lab.NewDesk(compare, lab.NewShelf(shop.LabFolder()), a.Catalog, strategies, a.Log)
 }
 
-// labSettings takes only what affects the strategies from the shop's settings, so that no address of the shop reaches the lab.
+// labSettings takes only the lab's stores and what affects the strategies, so that no address of the shop reaches the lab.
 func labSettings(shop *config.Settings) config.Settings {
 	s := config.Settings{
 		Database: shop.LabDatabase, Redis: shop.LabRedis, Queue: "redis-stream", Payment: "sandbox", EventDays: 30, DBMaxConns: shop.DBMaxConns,

@@ -37,10 +37,10 @@ const (
 	abandoned = 5 * time.Minute
 )
 
-// Bench runs each strategy on fresh instances of the engine, on the stores that the settings name.
+// Bench runs each strategy on fresh instances of the engine. It implements lab.Bench.
 type Bench struct {
 	settings config.Settings // for the instances
-	stores   *app.Stores     // the lab's own connections, to read the results
+	stores   *app.Stores     // the lab's own connections, to read the results and to remove the sales
 	gate     *gate.Gate
 	folder   string // of the SQLite file, empty if there is none
 }
@@ -93,7 +93,7 @@ func Open(ctx context.Context, settings config.Settings) (b *Bench, err error) {
 	return b, nil
 }
 
-// removeLeftovers deletes the folders of runs that crashed, which are old: a run in progress keeps writing to its folder.
+// removeLeftovers deletes the folders of runs that crashed: those that have been unchanged for longer than "abandoned".
 func removeLeftovers(folder string) error {
 	entries, err := os.ReadDir(folder)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -108,7 +108,7 @@ func removeLeftovers(folder string) error {
 	return err
 }
 
-// lastWrite returns when a file in a folder was last modified.
+// lastWrite returns when a folder or a file in it was last modified.
 func lastWrite(folder string) (last time.Time) {
 	_ = filepath.WalkDir(folder, func(_ string, entry fs.DirEntry, err error) error {
 		if err != nil {
@@ -213,7 +213,7 @@ type instance struct {
 	stop func() error // an orderly stop
 }
 
-// start adds an instance. It runs until Stop, even if ctx ends before, because the round's last orders must still be settled.
+// start adds an instance. It runs until Kill or Stop, also after the end of ctx, because the last orders must still be settled.
 func (r *Round) start(ctx context.Context, settings config.Settings) error {
 	a, err := app.New(ctx, settings, app.Options{Logs: io.Discard})
 	if err != nil {
@@ -271,7 +271,7 @@ func (r *Round) Buy(ctx context.Context, instance int, buyer string) (model.Verd
 }
 
 // deduct runs the strategy and waits until the attempt is settled. It returns ErrUnsettled if an admitted attempt is not settled
-// within "patience". If the instance is killed meanwhile, its connections are closed, and deduct returns an error.
+// within "patience". If the instance is killed meanwhile, its connections are closed, which ends the wait.
 func (i *instance) deduct(ctx context.Context, a model.Attempt) (model.Verdict, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, ErrUnsettled)
 	defer cancel()
@@ -281,9 +281,9 @@ func (i *instance) deduct(ctx context.Context, a model.Attempt) (model.Verdict, 
 	if err != nil || !queued && (a.Keyless || outcome.Verdict == model.Accepted) {
 		return outcome.Verdict, err
 	}
-	// Queued means that another instance has announced that the attempt is settled, or that this attempt repeats one that a
-	// dead instance has admitted. The database has the outcome, or will have it. If a strategy refuses an attempt with a key,
-	// the database may have an order from an earlier try that the strategy does not know, as in service.Purchases.
+	// After Queued, the outcome is in the database or still to come: another instance has settled the attempt, or the gate had
+	// admitted it before, or the wait is over. If a strategy refuses an attempt with a key, the database may have an order from
+	// an earlier try that the strategy does not know, as in service.Purchases.
 	for {
 		order, ok, err := i.app.Stores.Database.Order(ctx, a.ID)
 		switch {
@@ -301,7 +301,7 @@ func (i *instance) deduct(ctx context.Context, a model.Attempt) (model.Verdict, 
 	}
 }
 
-// Finish waits until the sale's stream is empty, reads the books, stops the instances and removes the sale.
+// Finish implements lab.Round. The attempts are settled when the sale's stream is empty.
 func (r *Round) Finish(ctx context.Context) (tally lab.Tally, err error) {
 	err = r.settled(ctx)
 	books, _, booksErr := r.bench.stores.Database.Books(ctx, r.sale.ID)
@@ -313,7 +313,7 @@ func (r *Round) Finish(ctx context.Context) (tally lab.Tally, err error) {
 	return tally, errors.Join(err, booksErr, r.Stop(ctx))
 }
 
-// settled waits until the sale's stream is empty.
+// settled waits until the sale's stream is empty, for at most "patience".
 func (r *Round) settled(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
