@@ -296,7 +296,7 @@ func TestPreflightWithoutAStore(t *testing.T) {
 	stores, away := kit.ServerStores(t), kit.Redis(t)
 	away.Kill()
 	r := preflighted(t, "--database="+stores.Database, "--redis="+away.URL())
-	if r.level("redis.reach") != preflight.Fail || r.level("database.reach") == preflight.Fail || r.level("database.schema") != preflight.Fail {
+	if r.level("redis.reach") != preflight.Fail || r.level("redis.version") != "" || r.level("database.reach") == preflight.Fail || r.level("database.schema") != preflight.Fail {
 		t.Errorf("Redis is away and the schema is missing: %+v", r.Findings)
 	}
 	u, err := url.Parse(stores.Database)
@@ -354,6 +354,7 @@ func TestPreflightOfSales(t *testing.T) {
 		"a closed gate":            {soon, "redis HSET fs:{SALE}:gate open 0", "", "sale.gate", preflight.Fail},
 		"a gate of another Redis":  {soon, "redis HSET fs:{SALE}:gate run_id another", "", "sale.gate", preflight.Fail},
 		"a gate of an older epoch": {soon, "UPDATE SHOP.stock SET epoch = epoch + 1 WHERE sale_id = 'SALE'", "", "sale.gate", preflight.Fail},
+		"no gate, and in line":     {func(s *model.Sale) { s.Mode = model.ModeLine }, "redis DEL fs:{SALE}:gate", "", "sale.gate", ""},
 		"no gate, and none needed": {soon, "redis DEL fs:{SALE}:gate", "--strategy=optimistic", "sale.gate", ""},
 		"a gate with a unit more":  {soon, "redis HINCRBY fs:{SALE}:gate left 1", "", "sale.books", preflight.Fail},
 		"a held unit without order": {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"maps"
+	"net"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -67,8 +68,9 @@ func judgeSettings(s config.Settings) []Finding {
 	}
 	guessed := strings.Count(s.Secret, s.Secret[:1]) == len(s.Secret) || s.Secret == s.AdminPassword
 	plainRedis := s.PlainRedis()
-	ops, err := netip.ParseAddrPort(s.OpsAddr)
-	public := err == nil && !ops.Addr().IsLoopback() && !ops.Addr().IsPrivate()
+	host, _, _ := net.SplitHostPort(s.OpsAddr)
+	ops, err := netip.ParseAddr(host)
+	public := host == "" || err == nil && !ops.IsLoopback() && !ops.IsPrivate()
 	return append(list, first(
 		Fail.when(guessed, "settings.secret", "openssl rand -hex 32", "--secret can be guessed"),
 		good("settings.secret", "%d bytes", len(s.Secret)),
@@ -400,7 +402,8 @@ func judgeSale(o model.Offer, audit service.Audit, s config.Settings, seesGate b
 		Fail.when(!audit.OK(), "sale.books", "flashsale audit --sale "+o.ID, "%s: drift %d; %s", o.ID, audit.Drift, strings.Join(audit.Violations, "; ")),
 		good("sale.books", "%s: quota %d = available %d + held %d + paid %d", o.ID, b.Quota, b.Free(), b.Held, b.Paid),
 	)
-	if kind, _ := strategy.Of(s.Strategy); seesGate && kind.UsesGate && o.Status != model.SaleClosed && o.EndsAt.After(now) {
+	kind, _ := strategy.Of(s.Strategy) // the gate of a sale in line is closed, or was never installed
+	if seesGate && kind.UsesGate && o.Stock.Lined != model.InLine && o.Status != model.SaleClosed && o.EndsAt.After(now) {
 		list = append(list, judgeGate(o.ID, audit))
 	}
 	return append(list, judgeTerms(o, s)...)

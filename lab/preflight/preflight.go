@@ -239,13 +239,14 @@ func (p *preflight) lookAtRedis(ctx context.Context) (servers []gate.Server) {
 			"inside the server's process, where nobody else can look: for one instance, and what is queued ends with it"))
 		return nil
 	}
-	p.reach(ctx, Fail, "redis.reach", "start it, or correct --redis or the network", func(ctx context.Context) (err error) {
+	p.reach(ctx, Fail, "redis.reach", "start it, or correct --redis or the network", func(ctx context.Context) error {
 		if err := p.stores.OpenRedis(p.settings.Redis); err != nil {
 			return err
 		}
 		asked := gate.New(p.stores.Redis, "preflight")
-		if servers, err = asked.Servers(ctx, p.now); err == nil {
-			p.gate = asked
+		found, err := asked.Servers(ctx, p.now)
+		if err == nil {
+			servers, p.gate = found, asked
 		}
 		return err
 	})

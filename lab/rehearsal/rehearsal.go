@@ -84,10 +84,10 @@ func Run(ctx context.Context, cmd config.Command, version string, stdout io.Writ
 		return err
 	}
 	report, err := r.rehearse(ctx)
-	if err != nil {
-		return err
+	if report != nil {
+		err = errors.Join(err, r.keep(ctx, report, stdout))
 	}
-	if err := r.keep(ctx, report, stdout); err != nil {
+	if err != nil {
 		return err
 	}
 	switch report.Verdict {

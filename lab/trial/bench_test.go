@@ -1,6 +1,7 @@
 package trial
 
 import (
+	"context"
 	"errors"
 	"strconv"
 	"sync/atomic"
@@ -10,9 +11,27 @@ import (
 	"flashsale/model"
 	"flashsale/strategy"
 	"flashsale/test/kit"
+	"flashsale/test/kit/check"
 )
 
 func TestMain(m *testing.M) { kit.Main(m) }
+
+// A failure after an interrupt is not taken for the interrupt.
+func TestFailureAfterAnInterrupt(t *testing.T) {
+	broken := errors.New("the sale stays")
+	for _, tc := range []struct {
+		err, end, is, not error
+	}{
+		{context.Canceled, nil, context.Canceled, broken},
+		{context.Canceled, broken, broken, context.Canceled},
+		{nil, broken, broken, context.Canceled},
+	} {
+		if err := andThen(tc.err, tc.end); !errors.Is(err, tc.is) || errors.Is(err, tc.not) {
+			t.Errorf("%v, then %v: %v", tc.err, tc.end, err)
+		}
+	}
+	check.NoError(t, andThen(nil, nil))
+}
 
 const (
 	// benchmarkCrowd attempts are under way at once for each processor: about a hundred on a small machine.

@@ -29,7 +29,7 @@ func NewDesk(a *app.App, shop config.Settings, version string) *lab.Desk {
 		if err != nil {
 			return nil, err
 		}
-		defer func() { err = errors.Join(err, bench.Close()) }()
+		defer func() { err = andThen(err, bench.Close()) }()
 		key, err := bench.stores.Database.DataKey(ctx, repository.OrderIDKey)
 		shopsKey, errShop := a.Stores.Database.DataKey(ctx, repository.OrderIDKey)
 		if err := errors.Join(err, errShop); err != nil {

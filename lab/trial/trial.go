@@ -166,12 +166,21 @@ func (b *Bench) Run(ctx context.Context, p model.LabPlan, version string, progre
 	}, time.Now, progress)
 }
 
+// andThen returns err and the error of the end after it. If err says only that a context has ended, which is no failure, the two
+// together say more.
+func andThen(err, end error) error {
+	if err == nil || end == nil {
+		return errors.Join(err, end)
+	}
+	return fmt.Errorf("%s; then: %w", err.Error(), end)
+}
+
 // Start starts the plan's instances with a strategy, and creates a sale of the plan's stock.
 func (b *Bench) Start(ctx context.Context, name string, p model.LabPlan) (_ lab.Round, err error) {
 	r := &Round{bench: b, keyed: p.Kill}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, r.Stop(context.WithoutCancel(ctx)))
+			err = andThen(err, r.Stop(context.WithoutCancel(ctx)))
 		}
 	}()
 	settings := b.settings
