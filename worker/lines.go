@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	// callPeriod is how often the caller looks at each line, and so how long a unit that came back usually waits at most.
+	// callPeriod is how often the caller looks at each line, and so about how long a unit waits at most if an entrant wants it.
 	callPeriod = 200 * time.Millisecond
 	// callLease is how long the lease of a dead instance keeps others from calling: too short to count as an outage (TendLine).
 	callLease = 2 * time.Second

@@ -29,7 +29,7 @@ type event struct {
 	} `json:"payment"`
 }
 
-// order is an order of a flash sale, as it was after its newest event.
+// order is an order of a flash sale, as the newest event that the shop has of it says.
 type order struct {
 	ID          string `json:"id"`
 	UserID      string `json:"user_id"`
