@@ -17,7 +17,7 @@ import (
 
 const (
 	// publishTimeout is how long the broker may take to accept a batch, or a request for a wake-up. After that the batch is settled
-	// without the broker. The time is longer than a broker's disk needs, and well below leftAfter and the time that buyers wait.
+	// without the broker. The time is longer than a broker's disk needs, and well below leftAfter.
 	publishTimeout = time.Second
 	// relayTrips is how many calls of the broker in a row must fail before the circuit breaker opens.
 	relayTrips = 2
