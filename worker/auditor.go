@@ -40,7 +40,7 @@ type Auditor struct {
 	Log      *slog.Logger
 
 	drifts    map[string]sighting
-	lines     map[string]model.Books // by sale, the books of sales with a line as they were last read
+	lines     map[string]model.Books // by sale with a line, its books as they were last read
 	miscounts map[string]int         // by sale, how often in a row its gate was seen to count users' units wrong
 	round     int
 }

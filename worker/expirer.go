@@ -36,8 +36,8 @@ type Expiry interface {
 	AuditLog
 }
 
-// Expirer expires unpaid orders after deadline and grace, and releases their units, sale by sale. A sale with a locked stock row or
-// with wrong books hardly delays the others. Several instances may run it: each skips the orders that another has locked.
+// Expirer expires unpaid orders after deadline and grace, sale by sale, and releases their units. A sale with a locked stock row
+// or with wrong books hardly delays the others. Several instances may run it: each skips the orders that another has locked.
 type Expirer struct {
 	Store    Expiry
 	Released func(ctx context.Context, saleID string, releases []model.Release)

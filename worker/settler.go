@@ -38,7 +38,7 @@ const (
 	brokenTries = 5
 	// settleTimeout bounds a transaction. After that, another transaction tries to settle its entries.
 	settleTimeout = 3 * time.Second
-	// retryPause is the longest pause before the second try of a batch. It doubles with each try, so that a sale whose rows stay
+	// retryPause is the longest pause before the second try of a batch. Each further try doubles it, so that a sale whose rows stay
 	// locked does not always occupy a connection. Its bound is retryMost, so that a batch succeeds soon after the database is back.
 	retryPause = 200 * time.Millisecond
 	retryMost  = 8 * retryPause
@@ -93,7 +93,7 @@ type Settler struct {
 	relay   *relay         // nil without a Queue
 	age     time.Duration  // leftAfter; tests set another one
 	busy    atomic.Bool    // the writer has a batch under way
-	acks    sync.WaitGroup // ends when no settled entry waits, whether the calls of the gate succeeded or not
+	acks    sync.WaitGroup // done when no settled entry waits, whether the calls of the gate succeeded or not
 
 	mu       sync.Mutex
 	broken   map[string]int  // by order's id, the failed tries of entries that can't be settled even alone
@@ -343,8 +343,8 @@ func (s *Settler) settleSale(ctx context.Context, gate model.GateRef, entries []
 	for _, e := range settled {
 		finished[e.ID] = true
 	}
-	// With an error a sweep finds those of the others that are still in their streams. Without one, another instance has settled
-	// the others, or they were lost with Redis: their buyers have to look in the database.
+	// With an error a sweep finds those of the others that are still in their streams. Without one, the others are settled
+	// already, or were lost with Redis: their buyers have to look in the database.
 	others := slices.DeleteFunc(slices.Clone(entries), func(e model.Entry) bool { return finished[e.ID] })
 	s.Apart(others)
 	for _, e := range others {
@@ -431,7 +431,7 @@ func (s *Settler) settle(ctx context.Context, gate model.GateRef, entries []mode
 				return nil, nil, nil
 			}
 		}
-		// The transaction goes on although ctx may end, but not for longer than settleTimeout.
+		// The transaction goes on if ctx ends, but not for longer than settleTimeout.
 		settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 		outcomes, err := s.Ledger.Settle(settling, gate.SaleID, entries)
 		cancel()
