@@ -15,7 +15,7 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 )
 
-// hold is what a hold token says: the engine holds units of a sale until the time Until, for this amount of money.
+// hold is what a hold token says: the engine holds units of a sale, and the user may pay this amount until the time Until.
 type hold struct {
 	Order    string `json:"order"`
 	Number   string `json:"number"` // the order's, for people

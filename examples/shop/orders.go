@@ -17,7 +17,7 @@ import (
 // maxBody is above the size of a message with 500 events, the most that the engine sends at once.
 const maxBody = 1 << 20
 
-// event is an event of an order or a sale, as the engine sends it.
+// event is an event as the engine sends it. Order is nil in an event of a sale.
 type event struct {
 	ID      string    `json:"id"` // a number that grows
 	Type    string    `json:"type"`

@@ -109,7 +109,7 @@ func All[T any](list []T) iter.Seq2[T, error] {
 }
 
 // Write writes a document as JSON, each element of a list as it comes, so it needs little memory. If w or a list fails, it
-// returns the error, and what was written is not a document.
+// returns the error, and the document is not complete.
 func Write(w io.Writer, head Head, lists Lists) error {
 	head.Version = Version
 	short, err := json.Marshal(head)
