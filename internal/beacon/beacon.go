@@ -1,6 +1,6 @@
 // Package beacon gets and checks rounds of drand, a network that publishes a random value every few seconds. Unless most of
-// drand's operators conspire, nobody knows a value before its round. Afterwards everybody can check it offline. The scheme is that
-// of drand's chain quicknet: bls-unchained-g1-rfc9380.
+// drand's operators conspire, nobody knows a value before its round. Everybody can check it offline afterwards. The scheme is
+// that of drand's chain quicknet: bls-unchained-g1-rfc9380.
 package beacon
 
 import (
