@@ -13,11 +13,11 @@ import (
 )
 
 // apart works on things, such as the overdue orders of a sale, each in a goroutine of its own, so that a thing whose work takes
-// long or fails does not delay the others. A thing has at most one work at a time, and rests for a while after a failure.
+// long or fails hardly delays the others. A thing has at most one work at a time, and rests for a while after a failure.
 type apart struct {
 	patience       time.Duration                                      // how long the method do waits for the work; 0: not at all
 	rest, restMost time.Duration                                      // of a thing after a failure; doubled by each further failure in a row, up to restMost
-	fails, works   string                                             // log texts for a first failure, and for the next success
+	fails, works   string                                             // log texts for failures, and for the next success
 	broken         func(ctx context.Context, thing string, err error) // called at the first model.ErrBroken in a row; may be nil
 	log            *slog.Logger
 
@@ -81,7 +81,7 @@ func (a *apart) busy() (things []string) {
 // failed counts a failure, and returns how long the thing rests. Unless ctx has ended, it logs the first failure in a row and the
 // first model.ErrBroken in a row, and at the latter it also calls a.broken.
 func (a *apart) failed(ctx context.Context, thing string, err error) time.Duration {
-	stored, _ := a.failures.Load(thing) // only the one work of the thing changes them
+	stored, _ := a.failures.Load(thing) // no other work of the thing runs, so nothing changes them now
 	before, _ := stored.(failures)
 	breaks := ctx.Err() == nil && !before.broken && errors.Is(err, model.ErrBroken)
 	a.failures.Store(thing, failures{before.times + 1, before.broken || breaks})

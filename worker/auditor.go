@@ -15,21 +15,21 @@ import (
 const (
 	// auditPeriod is the time between two rounds. With many sales it is longer (pace).
 	auditPeriod = time.Second
-	// auditLease is how many rounds a lease lasts, and so how long the lease of a dead instance keeps others from reading the books.
+	// auditLease is how many rounds a lease lasts, and so for how long the lease of a dead instance keeps others from the books.
 	auditLease = 3
 	// driftsSeen is how many times in a row the same drift, or a wrong count of users' units, must be seen before the gate is
 	// replaced: a single sighting may fall between a commit and its acknowledgement.
 	driftsSeen = 3
 	// booksEvery is how many rounds pass between two checks of a sale's books. A check reads all orders of the sale, so each round
-	// checks only a part of the sales, to delay no buyers. With many sales, booksEvery is doubled until at most about booksMost
-	// sales are checked in an auditPeriod. A round that lasts four periods checks up to four times as many.
+	// checks only a part of the sales. With many sales the number of rounds is doubled until at most about booksMost sales are
+	// checked in an auditPeriod; a round of four periods checks up to four times as many.
 	booksEvery = 30
 	booksMost  = 10
 )
 
-// Auditor watches the live sales. Every instance compares the gates with the stock and replaces a gate that drifts, so this repair
-// waits for no other instance; if several replace a gate, one of them wins. The sums over orders and buyers cost more, so only
-// the instance that holds a lease reads them.
+// Auditor checks the sales and their gates. Every instance compares the gates with the stock and has a gate that drifts replaced,
+// so this repair waits for no other instance; if several replace a gate, one of them wins. The sums over orders and buyers cost
+// more, so only the instance that holds a lease reads them.
 type Auditor struct {
 	Lease    Lease
 	Audits   *service.Auditor
@@ -40,7 +40,7 @@ type Auditor struct {
 	Log      *slog.Logger
 
 	drifts    map[string]sighting
-	lines     map[string]model.Books // by sale, the books of sales with a line as they were last read
+	lines     map[string]model.Books // by sale with a line, its books as they were last read
 	miscounts map[string]int         // by sale, how often in a row its gate was seen to count users' units wrong
 	round     int
 }
@@ -57,7 +57,7 @@ func (a *Auditor) Run(ctx context.Context) {
 }
 
 func (a *Auditor) step(ctx context.Context) error {
-	// From the second round on, an instance that can't reach Redis returns here, and leaves the lease to an instance that can.
+	// An instance that has gates to compare and can't reach Redis returns here, and leaves the lease to an instance that can.
 	drifts, err := a.Audits.Drifts(ctx)
 	if err != nil {
 		return err
@@ -85,7 +85,7 @@ func (a *Auditor) step(ctx context.Context) error {
 	return err
 }
 
-// booksDue reports whether a sale's books are checked in this round. live is the number of live sales, divided by the
+// booksDue reports whether a sale's books are checked in this round. live is the number of watched sales, divided by the
 // auditPeriods of a round. A sale is checked in every Nth round; its id says which. N is booksEvery, doubled while there are too
 // many sales. So a sale that is added does not change when the others are checked, unless N changes.
 func booksDue(saleID string, round, live int) bool {
@@ -115,7 +115,7 @@ func (a *Auditor) judge(saleID string, drift service.Drift) {
 	a.drifts[saleID] = seen
 }
 
-// checkUnits requests a new gate when the present one was seen driftsSeen times in a row to count users' units wrong. After a
+// checkUnits requests a new gate when a sale's gate was seen driftsSeen times in a row to count users' units wrong. After a
 // sighting the sale is checked again in the next round, since the cause may be a release that has not reached the gate yet. A
 // sale that has ended is not checked.
 func (a *Auditor) checkUnits(ctx context.Context, id string) error {

@@ -12,7 +12,7 @@ import (
 const (
 	// refreshPeriod is how often this instance reads its catalog anew if no change is announced; longer with many sales (pace).
 	refreshPeriod = 250 * time.Millisecond
-	// ensurePeriod is how often all gates are checked; longer with many sales (pace). An attempt that finds no gate requests one.
+	// ensurePeriod is how often all gates are checked; longer with many sales (pace). An attempt without an open gate requests one.
 	ensurePeriod = time.Second
 	// refusalPeriod is how often leases of refusals are renewed. It is well below model.RefusalTime.
 	refusalPeriod = 250 * time.Millisecond

@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// expirePeriod is how often overdue orders are looked for, and so how late an order expires at most if nothing is in the way.
+	// expirePeriod is how often overdue orders are looked for, and so about how late orders expire at most if nothing is in the way.
 	expirePeriod = 500 * time.Millisecond
 	// expireBatch is how many overdue orders one query returns at most. Those of one sale are expired in one transaction.
 	expireBatch = 256
@@ -23,7 +23,7 @@ const (
 	// clockStep is how far the database's clock may gain on this instance's between two readings. A larger gain counts as a step.
 	clockStep = 5 * time.Second
 	// expireRest is how long the expirer leaves a sale alone after its orders could not expire: longer than expirePeriod, so that
-	// the next query, which leaves this sale out, has room for others. It doubles with each failure in a row, up to expireRestMost.
+	// the next query, which leaves this sale out, has room for others. Further failures in a row double it, up to expireRestMost.
 	expireRest     = 3 * expirePeriod / 2
 	expireRestMost = 8 * expirePeriod
 )
@@ -36,8 +36,8 @@ type Expiry interface {
 	AuditLog
 }
 
-// Expirer expires unpaid orders after their deadline and releases their units, sale by sale: a sale whose stock row is locked, or
-// whose books are wrong, hardly delays the others. Several instances may run it: each skips the orders that another has locked.
+// Expirer expires unpaid orders after deadline and grace, sale by sale, and releases their units. A sale with a locked stock row
+// or with wrong books hardly delays the others. Several instances may run it: each skips the orders that another has locked.
 type Expirer struct {
 	Store    Expiry
 	Released func(ctx context.Context, saleID string, releases []model.Release)
@@ -109,8 +109,8 @@ func (c *clock) look(ctx context.Context, database func(context.Context) (time.T
 	return nil
 }
 
-// wait expires orders of one sale and returns how many have expired within expirePatience. It returns 0 if the transaction fails,
-// finds no order to expire, or takes longer; a transaction that takes longer goes on in the background.
+// wait expires orders of one sale and returns how many have expired within expirePatience. It returns 0 if the transaction fails
+// or finds no order to expire, or if the work takes longer; it then goes on in the background.
 func (e *Expirer) wait(ctx context.Context, saleID string, orderIDs []string) (ended int) {
 	var n int
 	finished := e.sales.do(ctx, saleID, func() error {
@@ -120,7 +120,7 @@ func (e *Expirer) wait(ctx context.Context, saleID string, orderIDs []string) (e
 		switch {
 		case err != nil:
 			return err
-		case len(releases) == 0: // others have locked or expired the orders, or refuse from memory, so nothing is known of the sale's books
+		case len(releases) == 0: // orders locked or no longer pending, or instances refuse from memory: the books may be wrong or right
 			return errRest
 		}
 		n = len(releases)
@@ -133,7 +133,7 @@ func (e *Expirer) wait(ctx context.Context, saleID string, orderIDs []string) (e
 	return n
 }
 
-// violated reports that the books of a sale are wrong.
+// violated reports that the books of a sale seem to be wrong: the database has rejected releases.
 func (e *Expirer) violated(ctx context.Context, saleID string, err error) {
 	e.Observe.Note(observe.Event{Name: observe.Violated})
 	if err := e.Store.Log(ctx, "expirer", "violation", saleID, err.Error()); err != nil {

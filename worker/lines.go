@@ -9,13 +9,13 @@ import (
 )
 
 const (
-	// callPeriod is how often the caller looks at each line, and so how long a unit that came back usually waits at most.
+	// callPeriod is how often the caller looks at each line, and so about how long a unit waits at most if an entrant wants it.
 	callPeriod = 200 * time.Millisecond
 	// callLease is how long the lease of a dead instance keeps others from calling: too short to count as an outage (TendLine).
 	callLease = 2 * time.Second
 	// linePatience is how long a loop waits for one line before it goes on with the next. The row of a line may be locked.
 	linePatience = 100 * time.Millisecond
-	// lineRest is how long a line is left alone after a failure. It doubles with each failure in a row, up to lineRestMost.
+	// lineRest is how long a line is left alone after a failure. It doubles with each further failure in a row, up to lineRestMost.
 	lineRest     = 200 * time.Millisecond
 	lineRestMost = 2 * time.Second
 	// beaconPeriod is how often AskBeacon looks for lines that wait for a round.
@@ -24,7 +24,7 @@ const (
 	beaconLease = 3 * time.Second
 )
 
-// Lines looks after the lines of sales, on one instance at a time.
+// Lines looks after the lines of sales, in two loops with a lease each.
 type Lines struct {
 	Lease  Lease
 	Caller *service.Caller

@@ -12,23 +12,23 @@ import (
 )
 
 const (
-	// paceSales times 2, 3 and 4 are the numbers of live sales from which on the period of a loop is 2, 3 and 4 times as long.
+	// paceSales times 2, 3 and 4 are the numbers of watched sales from which on the period of a loop is 2, 3 and 4 times as long.
 	paceSales = 250
 	// paceMost bounds the growth, so that no instance works with figures that are too old.
 	paceMost = 4
 )
 
-// pace returns the factor by which the period of a loop grows with the number of live sales. It is for loops that read all live
-// sales in each step and would take the stores' processor time from the buyers.
+// pace returns the factor by which the period of a loop grows with the number of watched sales (Catalog.Watched). It is for loops
+// that read many sales in each step, and so take the stores' processor time from the buyers.
 func pace(sales int) int { return min(max(sales/paceSales, 1), paceMost) }
 
-// every calls "step" at once, then after each period and on each value from the channel "poke", until ctx ends. It logs the first
-// of several failures in a row, and the first success after them.
+// every calls "step" at once, then after each period and on each value from the channel "poke", until ctx ends. Of failures in
+// a row it logs the first, and then the first success after them.
 func every(ctx context.Context, name string, period time.Duration, poke <-chan struct{}, log *slog.Logger, step func(context.Context) error) {
 	everyPaced(ctx, name, period, func() int { return 0 }, poke, log, step)
 }
 
-// everyPaced does what every does, for a step that reads all live sales. The period grows with sales(), their number (pace).
+// everyPaced does what every does, but the period grows with sales(), the number of watched sales (pace).
 func everyPaced(ctx context.Context, name string, period time.Duration, sales func() int, poke <-chan struct{}, log *slog.Logger, step func(context.Context) error) {
 	ticker, last := time.NewTicker(period), 1
 	defer ticker.Stop()
@@ -68,7 +68,7 @@ func ended(ctx context.Context, done <-chan struct{}) error {
 }
 
 // Lease gets the lease of a loop for this instance, or extends it, for the time "ttl" from now. mine is false if another instance
-// has it. By leases, loops work on one instance at a time, which only saves work: two instances at once are safe.
+// has it. With a lease, a loop usually works on one instance at a time. This only saves work: two instances at once are safe.
 type Lease func(ctx context.Context, loop string, ttl time.Duration) (mine bool, err error)
 
 // AuditLog records in the database what the engine finds or does by itself.
@@ -77,10 +77,10 @@ type AuditLog interface {
 }
 
 const (
-	// providerCalls is how many calls of a payment provider a loop has under way at once: so many that a few that hang do not delay
-	// the others, and no more, since each may take a connection of the database from the buyers.
+	// providerCalls is how many payments a loop works on at once at most: enough that a few calls that hang hold up few others, and
+	// no more, since each may take a connection of the database from the buyers.
 	providerCalls = 16
-	// providerTimeout bounds a call of a provider, with its repeats.
+	// providerTimeout bounds the work on one payment: the call of the provider, with its repeats, and the statements around it.
 	providerTimeout = 10 * time.Second
 )
 

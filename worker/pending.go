@@ -7,7 +7,7 @@ import (
 	"flashsale/model"
 )
 
-// pending holds the entries that this instance is to settle, by sale and in the order in which they came.
+// pending holds the entries that this instance is to settle. Those that wait are kept by sale, in the order in which they came.
 type pending struct {
 	mu      sync.Mutex
 	sales   []model.GateRef // with waiting entries, in the order in which they are served
@@ -19,7 +19,7 @@ type pending struct {
 	held    map[string]bool // the orders' ids of all entries that were added and for which done was not called yet
 	empty   chan struct{}   // closed when held becomes empty; nil: nobody waits for that
 	late    *lateSales      // take leaves out these sales
-	signal  chan struct{}   // receives a value when entries wait: wakes the writer
+	signal  chan struct{}   // receives a value when entries may wait: wakes the writer
 }
 
 func newPending() *pending {
@@ -54,7 +54,7 @@ func (p *pending) add(entries []model.Entry) (added int) {
 	return added
 }
 
-// saleBatch is entries of one sale.
+// saleBatch has entries of one sale.
 type saleBatch struct {
 	gate    model.GateRef
 	entries []model.Entry
@@ -107,8 +107,8 @@ func (p *pending) backlog(count int) bool {
 	return p.length > count
 }
 
-// done forgets entries that are deleted from their streams, or that this instance leaves there. If the streams may have more
-// entries and there is room for them, it wakes the sweep.
+// done forgets entries that are deleted from their streams, or that this instance leaves there for now. If the streams may have
+// more entries and there is room for them, it wakes the sweep.
 func (p *pending) done(entries []model.Entry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -124,7 +124,7 @@ func (p *pending) done(entries []model.Entry) {
 	}
 }
 
-// drained waits until no entry is held. If ctx has ended, it returns the error of ctx.
+// drained waits until no entry is held. If ctx ends before that, it returns the error of ctx.
 func (p *pending) drained(ctx context.Context) error {
 	p.mu.Lock()
 	if len(p.held) == 0 {

@@ -20,7 +20,7 @@ type Unreported interface {
 	Unreported(ctx context.Context, provider string, limit int) ([]model.Payment, error)
 }
 
-// Reconciler asks the payment provider about open payments that the provider has not reported, on one instance at a time.
+// Reconciler asks the payment provider about open payments that it has not reported, on the instance that has the lease.
 type Reconciler struct {
 	Lease    Lease
 	Store    Unreported
@@ -42,6 +42,6 @@ func (r *Reconciler) step(ctx context.Context) error {
 	if mine, err := r.Lease(ctx, "reconciler", reconcileLease); err != nil || !mine {
 		return err
 	}
-	// Check plans the next look at a payment before it asks the provider, so a payment that fails does not come first again.
+	// Check plans the next look at a payment before it asks the provider, so a payment with trouble does not come first again.
 	return callForEach(ctx, due, r.Check)
 }

@@ -23,8 +23,8 @@ type Refunds interface {
 	MarkRefunded(ctx context.Context, payment model.Payment) error
 }
 
-// Refunder sends back money that no order keeps. The provider refunds a transaction only once, so a repeat after a lost
-// answer is safe. The pauses between the tries of a refund grow, so refunds that fail keep no others waiting.
+// Refunder asks the provider to send back money that no order keeps. The provider refunds a transaction only once, so a repeat
+// after a lost answer is safe. The pauses between the tries of a refund grow, so that refunds that fail hardly delay others.
 type Refunder struct {
 	Store    Refunds
 	Provider string
@@ -53,7 +53,7 @@ func (r *Refunder) step(ctx context.Context) error {
 }
 
 // try asks the provider to send a payment's money back, unless another instance does so, or the refund is no longer due. It
-// returns errors of the database. A failure of the provider is left to fails, and the refund is tried again later.
+// returns errors of the database. After an error of the provider it calls fails, and the refund is tried again later.
 func (r *Refunder) try(ctx context.Context, p model.Payment) error {
 	if mine, err := r.Store.TryRefund(ctx, p); err != nil || !mine {
 		return err
@@ -74,7 +74,7 @@ func (r *Refunder) try(ctx context.Context, p model.Payment) error {
 	return nil
 }
 
-// fails logs once that a refund fails, and once more if the provider refuses it later.
+// fails logs the first failure of a refund, and the first refusal by the provider, which may be the same.
 func (r *Refunder) fails(ctx context.Context, p model.Payment, err error) {
 	refused := errors.Is(err, model.ErrRefundRefused)
 	before, known := r.failing.Load(p.ID)

@@ -17,7 +17,7 @@ import (
 
 const (
 	// publishTimeout is how long the broker may take to accept a batch, or a request for a wake-up. After that the batch is settled
-	// without the broker. The time is longer than a broker's disk needs, and well below leftAfter and the time that buyers wait.
+	// without the broker. The time is longer than a broker's disk needs, and well below leftAfter.
 	publishTimeout = time.Second
 	// relayTrips is how many calls of the broker in a row must fail before the circuit breaker opens.
 	relayTrips = 2
@@ -33,7 +33,7 @@ const (
 	wakeEvery = 100 * time.Millisecond
 )
 
-// Queue carries admitted attempts, each to the settler of one instance. The stream stays the outbox: a queue may lose an
+// Queue carries each admitted attempt to the settler of some instance. The stream stays the outbox: a queue may lose an
 // entry or deliver it twice, and may deliver entries in any order. The methods of a Queue are safe for concurrent use.
 type Queue interface {
 	// Publish returns nil when the broker has stored all entries. After an error the broker may have some of them.
@@ -55,8 +55,8 @@ type Delayer interface {
 	Wakes() <-chan struct{}
 }
 
-// relay is the part of a settler that uses a Queue. It publishes entries that this instance has admitted to the broker, which
-// delivers each to one of the instances. A sweep finds entries that are not settled in time.
+// relay is the part of a settler that uses a Queue. It publishes to the broker the entries that this instance has admitted. The
+// broker delivers each to some instance. A sweep finds entries that are not settled in time.
 type relay struct {
 	settler *Settler
 	breaker *gobreaker.CircuitBreaker[struct{}]
@@ -67,7 +67,7 @@ type relay struct {
 
 	stopping context.Context // ended by Drain, before the settler's own context, to stop the consumers
 	stop     context.CancelFunc
-	stopped  chan struct{} // closed when the consumers have ended
+	stopped  chan struct{} // closed when the consumers and their batches have ended
 }
 
 func newRelay(s *Settler) *relay {
@@ -115,7 +115,7 @@ func (r *relay) try(ctx context.Context, call func(context.Context) error) bool 
 	return err == nil
 }
 
-// fails logs the first of several failures in a row. The row ends when deliver gets entries again.
+// fails logs the first failure in a row. The row ends when deliver gets entries again.
 func (r *relay) fails(err error) {
 	if !r.failing.Swap(true) {
 		r.settler.Log.Error("the queue fails; entries are settled without it", "error", err)
@@ -144,8 +144,8 @@ func (r *relay) run(ctx context.Context) {
 }
 
 // deliver settles those of the delivered entries, all of one sale, that are still in the stream. It returns an error, so that the
-// broker delivers them again, only if Redis does not answer, or if the consumer is stopped before a batch is settled. Entries
-// that can't be settled now stay in the stream, where a sweep finds them.
+// broker delivers them again, only if Redis fails, or if the consumer is stopped before a batch is settled. Entries that can't
+// be settled now stay in the stream, where a sweep finds them.
 func (r *relay) deliver(ctx context.Context, _ string, entries []model.Entry) error {
 	gate := entries[0].GateRef()
 	entries, err := r.settler.Stream.Unsettled(ctx, entries)
@@ -175,7 +175,7 @@ func (r *relay) wakeLater(ctx context.Context, outcomes []model.Outcome) {
 	if !ok || made < 0 || !r.wakes.AllowN(r.settler.Now(), 1) {
 		return
 	}
-	order := outcomes[made].Order // the others of this batch expire at the same time
+	order := outcomes[made].Order // the others of this batch expire at about the same time
 	r.try(ctx, func(ctx context.Context) error {
 		return delayer.Delay(ctx, order.ExpiresAt.Sub(order.CreatedAt)+r.settler.Grace)
 	})
@@ -184,8 +184,8 @@ func (r *relay) wakeLater(ctx context.Context, outcomes []model.Outcome) {
 // errResting means that the circuit breaker is open, because calls of the broker have failed.
 var errResting = errors.New("the queue has failed; it is tried again in a moment")
 
-// Bypassed returns how many entries this instance has settled without its queue, because the broker did not accept them or
-// deliver them in time, or because the instance was stopping. Without a queue it returns 0.
+// Bypassed returns how many entries this instance has settled without its queue, for example because the broker did not accept
+// them or deliver them in time. If the instance has no queue, it returns 0.
 func (s *Settler) Bypassed() int64 {
 	if s.relay == nil {
 		return 0
@@ -193,8 +193,8 @@ func (s *Settler) Bypassed() int64 {
 	return s.relay.around.Load()
 }
 
-// QueueHealthy returns nil if new entries go through the queue, which the settler must have, or the reason why they are settled
-// without it: the circuit breaker is open, or the broker does not answer.
+// QueueHealthy returns nil if new entries go through the queue, or the reason why they are settled without it: the circuit
+// breaker is open, or the broker does not answer. The settler must have a queue.
 func (s *Settler) QueueHealthy(ctx context.Context) error {
 	if s.relay.breaker.State() == gobreaker.StateOpen {
 		return errResting

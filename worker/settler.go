@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// settleWriters is how many batches an instance settles at once while a backlog waits, and with a Queue how many consumers it
-	// runs. More of them make the database slower. Without a backlog there is one batch at a time: it is larger than each of two
-	// would be, and so costs less for each entry.
+	// settleWriters is how many batches, without late ones, an instance settles at once while a backlog waits, and with a Queue how
+	// many consumers it runs. More of them make the database slower. Without a backlog there is one batch at a time: it is larger
+	// than each of two would be, and so costs less for each entry.
 	settleWriters = 2
-	// settleBatch is how many entries one transaction settles at most. Few batches but those of a backlog get that large.
+	// settleBatch is how many entries one transaction settles at most by default. Without a backlog, few batches get that large.
 	settleBatch = 512
 	// ackMost is how many entries one call of the gate deletes from the streams at most: Lua's unpack takes fewer than 8,000 values.
 	ackMost = 4 * settleBatch
-	// mostHeld is how many entries are in memory at most, some 2 KiB each. Others stay in their streams until there is room.
+	// mostHeld is how many entries pending holds at most, some 2 KiB each. Others stay in their streams until there is room.
 	mostHeld = 1 << 16
 	// sweepPeriod is how often all streams are searched for entries that were left behind, with few sales (pace).
 	sweepPeriod = time.Second
@@ -38,7 +38,7 @@ const (
 	brokenTries = 5
 	// settleTimeout bounds a transaction. After that, another transaction tries to settle its entries.
 	settleTimeout = 3 * time.Second
-	// retryPause is the longest pause before the second try of a batch. It doubles with each try, so that a sale whose rows stay
+	// retryPause is the longest pause before the second try of a batch. Each further try doubles it, so that a sale whose rows stay
 	// locked does not always occupy a connection. Its bound is retryMost, so that a batch succeeds soon after the database is back.
 	retryPause = 200 * time.Millisecond
 	retryMost  = 8 * retryPause
@@ -75,25 +75,25 @@ type SettlerNeeds struct {
 	Grace    time.Duration                                            // how long after its deadline an order expires; for a Queue that is a Delayer
 	Instance string
 	Batch    int                            // most entries in one transaction; 0: settleBatch
-	Linger   time.Duration                  // how long it waits for more entries if no more than a batch waits: larger batches cost less
+	Linger   time.Duration                  // the wait for more entries if at most a batch waits: larger batches cost less
 	AckPause time.Duration                  // the pause after a call of the gate for fewer than Batch settled entries: larger calls cost less, too
-	Apart    func(entries []model.Entry)    // keeps the buyers of entries that are not sure to be settled from memory
-	Wake     func(map[string]model.Outcome) // tells outcomes to such buyers, by their orders' ids
-	Lost     func(gate model.GateRef)       // has a gate replaced that may lack an order, because the stream with its entry was lost
+	Apart    func(entries []model.Entry)    // lets Wake find the buyers of entries that may not be settled from memory
+	Wake     func(map[string]model.Outcome) // tells outcomes to these buyers, by their orders' ids
+	Lost     func(gate model.GateRef)       // has a gate replaced that may lack an order: the stream with the order's entry was lost
 	Now      func() time.Time
 	Log      *slog.Logger
 }
 
-// Settler writes admitted attempts to the database in batches. The entries that arrive while one transaction runs are
-// the next batch. Without a Queue, the instance that has admitted an attempt settles it from memory. The stream has a copy of
-// each entry until it is settled, so that other instances settle it if this one dies.
+// Settler writes admitted attempts to the database in batches. The entries that arrive while one transaction runs are the next
+// batch. Without a Queue, the instance that has admitted an attempt usually settles it from memory. The stream has a copy of each
+// entry until the entry is settled, so that other instances settle it if this one dies.
 type Settler struct {
 	SettlerNeeds
 	pending *pending
 	relay   *relay         // nil without a Queue
 	age     time.Duration  // leftAfter; tests set another one
-	busy    atomic.Bool    // a batch is under way
-	acks    sync.WaitGroup // ends when no settled entry waits, whether the calls of the gate succeeded or not
+	busy    atomic.Bool    // the writer has a batch under way
+	acks    sync.WaitGroup // done when no settled entry waits, whether the calls of the gate succeeded or not
 
 	mu       sync.Mutex
 	broken   map[string]int  // by order's id, the failed tries of entries that can't be settled even alone
@@ -174,8 +174,8 @@ func (s *Settler) heir(e model.Entry, running []string) (heir string) {
 }
 
 // leftovers returns the oldest entries of the streams that have at least this age. It logs unreadable ones, which were deleted,
-// and records them in the audit log. If two instances find such an entry at the same moment, both record it: the instance that
-// has deleted it may die before it records that, and no entry may be gone without a record.
+// and records them in the audit log. If two instances find such an entry at the same moment, both record it, since the
+// instance that has deleted it may die before it records that.
 func (s *Settler) leftovers(ctx context.Context, age time.Duration) ([]model.Entry, error) {
 	entries, bad, err := s.Stream.Leftovers(ctx, s.Live(), age, sweepMost)
 	for saleID, texts := range bad {
@@ -187,9 +187,9 @@ func (s *Settler) leftovers(ctx context.Context, age time.Duration) ([]model.Ent
 	return entries, err
 }
 
-// Drain settles the unsettled entries that this instance has admitted, as far as the streams can be read. It returns an error if
-// ctx ends first, a batch fails, or no stream can be read. Call it at a stop, after the last admission and before the stores are
-// closed. With a Queue, Run must have been called before: Drain ends Run's consumers, and settles the entries that they did not get.
+// Drain settles the unsettled entries that this instance has admitted, as far as the streams can be read. After an error,
+// some may be left. Call Drain at a stop, after the last admission and before the stores are closed. With a Queue, Run must have
+// been called before: Drain ends Run's consumers, and settles the entries that they did not get.
 func (s *Settler) Drain(ctx context.Context) error {
 	if s.relay != nil {
 		s.relay.stop() // from now on, entries are settled without the broker
@@ -260,7 +260,7 @@ func (s *Settler) write(ctx context.Context) {
 	}
 }
 
-// Busy reports whether a batch of new entries is under way.
+// Busy reports whether the writer has a batch under way.
 func (s *Settler) Busy() bool { return s.busy.Load() }
 
 // turn settles one batch. Without a queue, entries of several sales share a transaction; if that fails, each sale is settled by
@@ -333,7 +333,7 @@ func (s *Settler) warn(ctx context.Context, err error) {
 }
 
 // settleSale settles entries of one sale in the database, wakes their buyers, and has the entries deleted from the stream. If ctx
-// ends, the transaction under way is still finished. After an error some entries are not settled, and stay in the stream.
+// ends, the transaction under way is still finished. After an error some entries may not be settled, and stay in the stream.
 func (s *Settler) settleSale(ctx context.Context, gate model.GateRef, entries []model.Entry) error {
 	settled, outcomes, err := s.settle(ctx, gate, entries)
 	if errors.Is(err, model.ErrBroken) {
@@ -343,8 +343,8 @@ func (s *Settler) settleSale(ctx context.Context, gate model.GateRef, entries []
 	for _, e := range settled {
 		finished[e.ID] = true
 	}
-	// With an error the others are in their streams, where a sweep finds them. Without one, another instance has settled them, or
-	// they were lost with Redis: their buyers have to look in the database.
+	// With an error a sweep finds those of the others that are still in their streams. Without one, the others are settled
+	// already, or were lost with Redis: their buyers have to look in the database.
 	others := slices.DeleteFunc(slices.Clone(entries), func(e model.Entry) bool { return finished[e.ID] })
 	s.Apart(others)
 	for _, e := range others {
@@ -362,7 +362,7 @@ func (s *Settler) settleSale(ctx context.Context, gate model.GateRef, entries []
 	return nil
 }
 
-// finish wakes the buyers of settled entries, which are then deleted from their streams and forgotten.
+// finish wakes the buyers of settled entries, and has the entries deleted from their streams and forgotten.
 func (s *Settler) finish(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) {
 	s.wake(ctx, entries, outcomes)
 	s.acknowledge(ctx, entries, outcomes)
@@ -431,7 +431,7 @@ func (s *Settler) settle(ctx context.Context, gate model.GateRef, entries []mode
 				return nil, nil, nil
 			}
 		}
-		// The transaction goes on although ctx may end, but not for longer than settleTimeout.
+		// The transaction goes on if ctx ends, but not for longer than settleTimeout.
 		settling, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleTimeout)
 		outcomes, err := s.Ledger.Settle(settling, gate.SaleID, entries)
 		cancel()
@@ -447,7 +447,7 @@ func (s *Settler) settle(ctx context.Context, gate model.GateRef, entries []mode
 }
 
 // retryAfter returns the pause before a further try of a batch; "try" is 1 for the second try. Sale and instance decide where the
-// pause lies between half of the longest one and the longest one, so that not all of them try at once.
+// pause lies between half of the longest one and the longest one, so that not all batches are tried at once.
 func (s *Settler) retryAfter(gate model.GateRef, try int) time.Duration {
 	longest := min(retryPause<<min(try-1, 10), retryMost)
 	part := crc32.ChecksumIEEE([]byte(gate.SaleID + s.Instance))

@@ -15,7 +15,7 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 )
 
-// hold is what a hold token says: the engine holds units of a sale until the time Until, for this amount of money.
+// hold is what a hold token says: the engine holds units of a sale, and the user may pay this amount until the time Until.
 type hold struct {
 	Order    string `json:"order"`
 	Number   string `json:"number"` // the order's, for people
@@ -92,7 +92,7 @@ func (s *Shop) pay(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// cancel releases the order of a hold if it is unpaid, so that others can buy the units.
+// cancel asks the engine to release the order of a hold, if it is unpaid, so that others can buy the units.
 func (s *Shop) cancel(w http.ResponseWriter, r *http.Request) {
 	s.atCheckout(w, r, func(ctx context.Context, c Connection, p *payment) error {
 		if p.state != unpaid {
@@ -106,7 +106,7 @@ func (s *Shop) cancel(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// atCheckout verifies the hold token of a request and shows the payment of the hold. If "do" is not nil, it calls "do" before.
+// atCheckout verifies the hold token of a request and shows the payment of the hold. If "do" is not nil, it first calls "do".
 func (s *Shop) atCheckout(w http.ResponseWriter, r *http.Request, do func(context.Context, Connection, *payment) error) {
 	token := r.FormValue("hold")
 	h, c, err := s.verify(r.Context(), token)
@@ -200,8 +200,8 @@ func (s *Shop) finish(ctx context.Context, c Connection) bool {
 	return done
 }
 
-// call tells the engine about a hold. "refusal" is the code of a 409, after which the same call must not be repeated. After an
-// error the call may be repeated.
+// call tells the engine about a hold. "refusal" is the code of a 409, by which the engine refuses the call. After an error the
+// call may be repeated.
 func (s *Shop) call(ctx context.Context, c Connection, orderID, what string, body map[string]any) (refusal string, err error) {
 	var text bytes.Buffer
 	if body != nil {

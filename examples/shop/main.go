@@ -51,7 +51,7 @@ type Shop struct {
 
 	key *rsa.PrivateKey // signs the tokens of customers
 
-	mu       sync.Mutex          // of what follows
+	mu       sync.Mutex          // guards the fields below
 	grants   map[string]grant    // by code
 	payments map[string]*payment // by order
 	orders   map[string]order    // by id; in a real shop they would go on to the warehouse and the accounting

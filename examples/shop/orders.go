@@ -17,7 +17,7 @@ import (
 // maxBody is above the size of a message with 500 events, the most that the engine sends at once.
 const maxBody = 1 << 20
 
-// event is an event of an order or a sale, as the engine sends it.
+// event is an event as the engine sends it. Order is nil in an event of a sale.
 type event struct {
 	ID      string    `json:"id"` // a number that grows
 	Type    string    `json:"type"`
@@ -29,7 +29,7 @@ type event struct {
 	} `json:"payment"`
 }
 
-// order is an order of a flash sale, as it was after its newest event.
+// order is an order of a flash sale, as the newest event that the shop has of it says.
 type order struct {
 	ID          string `json:"id"`
 	UserID      string `json:"user_id"`

@@ -1,6 +1,6 @@
-// Package beacon checks rounds of drand, a network that publishes a random value every few seconds. Nobody knows a value
-// before its round, and everybody can check it offline afterwards. The scheme is that of drand's chain quicknet:
-// bls-unchained-g1-rfc9380.
+// Package beacon gets and checks rounds of drand, a network that publishes a random value every few seconds. Unless most of
+// drand's operators conspire, nobody knows a value before its round. Everybody can check it offline afterwards. The scheme is
+// that of drand's chain quicknet: bls-unchained-g1-rfc9380.
 package beacon
 
 import (
@@ -25,7 +25,7 @@ const (
 )
 
 var (
-	// ErrKey means that the public key is not a compressed point of G2, or, from NewSource, that another field of the Chain is not valid.
+	// ErrKey means that the public key is not a compressed point of G2, or, from NewSource, that a field of the Chain is not valid.
 	ErrKey = errors.New("the beacon's public key is not valid")
 	// ErrSignature means that the holder of the key has not signed the round with this signature.
 	ErrSignature = errors.New("the beacon's signature does not belong to this round and public key")

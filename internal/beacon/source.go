@@ -32,7 +32,7 @@ func QuicknetChain() Chain {
 	return Chain{Hash: "52db9ba70e0cc0f6eaf7803dd07447a1f5477735fd3f661792ba94600c84e971", PublicKey: Quicknet, Period: 3, Genesis: 1692803367}
 }
 
-// ErrSource means that the source gave no valid answer.
+// ErrSource means that the source did not answer with the round.
 var ErrSource = errors.New("the beacon's source has no valid answer")
 
 // Source asks for the rounds of a chain by HTTP. It trusts only the chain's key, not who answers.

@@ -7,7 +7,7 @@ import (
 )
 
 // drifts holds, for each sale, the drift that this instance's auditor saw last. A sighting that is not repeated within
-// driftLinger is dropped: the auditor does not judge the sale any more, and the drift may have been repaired since.
+// driftLinger is dropped: the auditor does not judge the sale now, and the drift may have been repaired since.
 type drifts struct {
 	mu   sync.Mutex
 	seen map[string]sighting // by sale

@@ -11,8 +11,8 @@ type request struct {
 	status        int
 }
 
-// handles caches the collectors of one vector by their labels. A Prometheus vector hashes every label under a lock, which costs
-// more than counting. handles reads a map that never changes: new labels are added to a copy, which takes its place.
+// handles caches the collectors of one vector by their labels. A Prometheus vector hashes every label and takes a lock, and so
+// costs more than counting. handles reads a map that never changes: new labels are added to a copy, which takes its place.
 type handles[K comparable, V any] struct {
 	find func(K) V
 

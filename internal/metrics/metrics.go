@@ -49,7 +49,7 @@ type Metrics struct {
 // Redis. Two Prometheus servers, which each send one request at a time, need far fewer.
 const maxScrapes = 8
 
-// latencies are the bounds of the histograms in seconds, from a look-up in memory to the longest that a buyer waits.
+// latencies are the bounds, in seconds, of the histograms of times: from a look-up in memory to the longest that a buyer waits.
 var latencies = []float64{.00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 
 // New makes the collectors on a registry of their own. "now" is the clock.

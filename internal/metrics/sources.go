@@ -20,14 +20,14 @@ const (
 	// collectLimit is how long Redis may take during one scrape, far below the ten seconds that Prometheus waits.
 	collectLimit = time.Second
 	// driftLinger is how long a drift is shown after the auditor last saw it: at least two rounds of the auditor, even with very
-	// many sales. A drift that is not seen again is dropped: the sale is over, or the auditor can't judge its gate.
+	// many sales. A drift that is not seen again is dropped: the sale is over, or the auditor can't judge its gate now.
 	driftLinger = 10 * time.Second
 )
 
 // Sources are functions that supply figures. They are called at each scrape, so they cost nothing while nobody reads /metrics.
 type Sources struct {
 	Build    func() (version, strategy string)
-	Sales    func() []model.Offer                      // those that this instance has in memory
+	Sales    func() []model.Offer                      // the watched sales, without shadow sales and the lines of campaigns
 	Lines    func() []model.Offer                      // the watched sales that have a line, or may get one
 	Requests func() map[string]map[model.Verdict]int64 // by sale
 	Peek     func(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error)
@@ -125,7 +125,7 @@ func (s *sourced) collectLine(sale model.Offer, show setter) {
 	}
 }
 
-// idle returns how many units the caller should give to calls now.
+// idle returns how many units are reserved, or 0 if the line does not go on or no entrant waits for a call.
 func idle(sale model.Offer) int64 {
 	if sale.Status == model.SalePaused || sale.Line.Stopped || sale.Line.Phase != model.PhaseCalling || sale.Line.Serving >= sale.Line.Entries {
 		return 0
@@ -181,7 +181,7 @@ func (s *sourced) collectGates(sales, shown []model.Offer, show setter) {
 	}
 }
 
-// byNeed compares sales. Sales that have not ended come first, by their start. Ended sales follow, the latest end first.
+// byNeed compares sales. Those whose end is to come are first, by their start. The others follow, the latest end first.
 func byNeed(a, b model.Offer, now time.Time) int {
 	endedA, endedB := !a.EndsAt.After(now), !b.EndsAt.After(now)
 	switch {

@@ -23,7 +23,7 @@ import (
 // Version is the version of the encoding and of the document.
 const Version = 1
 
-// The bounds of a document. They keep a broken or hostile file from using up the memory of whoever checks it.
+// The bounds of a document. They limit the memory that a broken or hostile file can take.
 const (
 	maxEntries  = 100_000_000
 	maxQuantity = math.MaxInt32
@@ -109,7 +109,7 @@ func All[T any](list []T) iter.Seq2[T, error] {
 }
 
 // Write writes a document as JSON, each element of a list as it comes, so it needs little memory. If w or a list fails, it
-// returns the error, and what was written is not a document.
+// returns the error, and the document is not complete.
 func Write(w io.Writer, head Head, lists Lists) error {
 	head.Version = Version
 	short, err := json.Marshal(head)
@@ -270,8 +270,8 @@ func refuse(bad bool, text string, values ...any) error {
 }
 
 // guard is a reader that fails at a value that is too long, since the JSON decoder would take the whole value into memory. It
-// counts the bytes since the last quotation mark, or comma outside of a string: all of them belong to one value and the white
-// space and brackets around it.
+// counts the bytes since the last quotation mark, or comma outside of a string: these belong to at most one value, and to the
+// white space, colons and brackets around it.
 type guard struct {
 	from     io.Reader
 	run      int // bytes since the last such quotation mark or comma

@@ -123,8 +123,8 @@ var notPublic = prefixes(
 )
 
 // public is the only part of IPv6 from which public addresses are given out. So fc00::/7 and 64:ff9b::/96, for example, are not
-// public. exceptions are the networks in this part that are not reachable or lead to an address of IPv4, by
-// https://www.iana.org/assignments/iana-ipv6-special-registry: those of protocols such as Teredo, of documentation, and of 6to4.
+// public. exceptions are the networks in this part that https://www.iana.org/assignments/iana-ipv6-special-registry lists for
+// protocols such as Teredo, for documentation, and for 6to4.
 var public, exceptions = prefixes("2000::/3"), prefixes("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
 
 func prefixes(texts ...string) []netip.Prefix {

@@ -18,7 +18,7 @@ import (
 const (
 	// partitions is how many partitions a new topic has, and so how many consumers can get messages. A sale uses one of them.
 	partitions = 12
-	// retention is how long Kafka keeps messages and dead letters. The engine needs a message only for seconds.
+	// retention is how long a new topic keeps its messages or dead letters. The engine needs a message only for seconds.
 	retention = 24 * time.Hour
 	// kafkaSession is how long a consumer may send no heartbeat before the broker removes it. By default brokers accept no less.
 	kafkaSession = 6 * time.Second
@@ -43,8 +43,8 @@ type Kafka struct {
 func NewKafka(brokers []string, instance string, log *slog.Logger) (*Kafka, error) {
 	q := &Kafka{brokers: brokers, instance: instance, name: attempts, log: log}
 	var err error
-	// A cancelled publish may still reach the topic, although its entries are then settled without the queue. That is harmless: when
-	// such a message is consumed, its entry has left the stream, or the database knows the attempt.
+	// A cancelled publish may still reach the topic, although its entries are then settled without the queue. That is harmless: the
+	// database decides each attempt only once.
 	if q.producer, err = q.client(kgo.AllowIdempotentProduceCancellation()); err != nil {
 		return nil, err
 	}

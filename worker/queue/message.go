@@ -11,13 +11,13 @@ import (
 )
 
 // A message is one entry as text: the format version, then the fields of the entry, separated by single spaces. The idempotency
-// key comes last, because it may contain spaces. The sale is not a field: its id is the first part of the order id.
+// key comes last, so that it may contain spaces. The sale is not a field: its id is the first part of the order id.
 const (
 	version = "3"
 	fields  = 10
 	// noCampaign stands for the campaign of a sale that has none.
 	noCampaign = "-"
-	// maxMessage is far above the longest message that encode produces: an idempotency key has at most hundreds of bytes.
+	// maxMessage is far above the longest message that encode produces, which has some hundreds of bytes.
 	maxMessage = 4 << 10
 )
 

@@ -14,7 +14,7 @@ import (
 const (
 	// attempts is the name of the queue in RabbitMQ, and of the topic and the consumer group in Kafka.
 	attempts = "flashsale.attempts"
-	// batchMost is how many messages a consumer hands on at once at most: as many as one transaction settles by default.
+	// batchMost is the size of a consumer's full batch: as many messages as one transaction settles by default.
 	batchMost = 512
 	// deadMost is how many dead letters a Redis list or RabbitMQ keeps: the newest. It also bounds RabbitMQ's wake queue.
 	deadMost = 1000
@@ -23,8 +23,8 @@ const (
 // settleFunc settles entries of one sale.
 type settleFunc = func(ctx context.Context, saleID string, entries []model.Entry) error
 
-// handOn reads the entries in messages and settles them, one sale at a time. text(m) is the text of a message. The caller moves
-// the dead messages, which can't be read, to the dead letters. After an error, which is settle's, none may be acknowledged.
+// handOn reads the entries in messages and settles them, one sale at a time. text(m) is the text of a message. dead are messages
+// that can't be read; the caller makes them dead letters. An error is one of settle, and then no message may be acknowledged.
 func handOn[M any](
 	ctx context.Context, messages []M, text func(M) []byte, settle settleFunc, log *slog.Logger,
 ) (settled, dead []M, err error) {

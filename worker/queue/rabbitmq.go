@@ -88,7 +88,7 @@ func (q *RabbitMQ) dial(ctx context.Context, prepare func(*link) error) (*link, 
 	return l, nil
 }
 
-// open opens the channel and creates the queues that are missing.
+// open opens the channel, creates the queues that are missing, and has the broker confirm messages.
 func (q *RabbitMQ) open(l *link) (err error) {
 	if l.channel, err = l.conn.Channel(); err != nil {
 		return err
@@ -199,8 +199,8 @@ func (q *RabbitMQ) Consume(ctx context.Context, settle settleFunc) error {
 	if err != nil {
 		return err
 	}
-	// The library's channel of deliveries is unbuffered. Copy them to a buffered one, so that a batch has all that have arrived. The
-	// buffer holds as many as the broker sends ahead of an acknowledgement.
+	// The library's channel of deliveries is unbuffered. Copy them to a buffered one, so that a batch has those that have arrived.
+	// The buffer holds as many as the broker sends ahead of an acknowledgement.
 	ready := make(chan amqp.Delivery, prefetch)
 	var copying sync.WaitGroup
 	copying.Go(func() {

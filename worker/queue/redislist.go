@@ -176,7 +176,7 @@ func (q *RedisList) beat(ctx context.Context, me string) error {
 // giveBack moves the messages of a consumer that is dead or has ended back to the right end of the queue in their original order,
 // so that they are taken next, and forgets the consumer.
 func (q *RedisList) giveBack(ctx context.Context, consumer string) error {
-	for { // ends, since the consumer no longer adds to its list
+	for { // until the list is empty
 		err := q.client.LMove(ctx, takenKey(consumer), listKey(), "LEFT", "RIGHT").Err()
 		if errors.Is(err, redis.Nil) {
 			break
