@@ -145,7 +145,7 @@ func (a *App) listen(ctx context.Context) (err error) {
 	return nil
 }
 
-// URL returns the base URL at which clients reach the server.
+// URL returns the base URL of the server: --public-url, or without that the URL for clients on this machine.
 func (a *App) URL() string {
 	if a.settings.PublicURL != "" {
 		return strings.TrimSuffix(a.settings.PublicURL, "/")

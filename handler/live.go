@@ -72,6 +72,7 @@ type figuresView struct {
 }
 
 // lineFiguresView holds the figures of a line. All entries from the rank Serving on count as Waiting, also those that have left.
+// The calls of a campaign's line are counted for the sale that has the line, and for none of the campaign's other sales.
 type lineFiguresView struct {
 	Phase       model.Phase `json:"phase"`
 	Entries     int64       `json:"entries"`

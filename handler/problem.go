@@ -57,8 +57,8 @@ func Problems(log *slog.Logger) gin.HandlerFunc {
 	}
 }
 
-// clientLeft reports whether err only means that the client has disconnected: the work was cancelled with the request, or an
-// answer that had begun could not be sent to its end.
+// clientLeft reports whether err only means that the client's connection has ended: the work was cancelled with the request, or
+// an answer that had begun could not be sent to its end.
 func clientLeft(c *gin.Context, err error) bool {
 	return errors.Is(c.Request.Context().Err(), context.Canceled) && (errors.Is(err, context.Canceled) || c.Writer.Written())
 }
