@@ -56,8 +56,8 @@ func OpenStores(ctx context.Context, s *config.Settings, traced *tracing.Tracing
 }
 
 // OpenRunning opens the stores of a running shop. The gate gets the command's name in place of an instance's id. The gate is nil
-// if Redis runs inside the server's process, where no command can reach it. OpenRunning returns an error if the database does not
-// have the schema of this binary.
+// if Redis runs inside the server's process, where no command can reach Redis. OpenRunning returns an error if the database does
+// not have the schema of this binary.
 func OpenRunning(ctx context.Context, s config.Settings, command string) (*Stores, *gate.Gate, error) {
 	if s.Redis == config.EmbeddedRedis {
 		s.RedisReplicas = ""

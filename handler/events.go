@@ -42,7 +42,7 @@ const (
 	streamsFull = 5 * time.Second
 )
 
-// stockEvent is an event, encoded once for all streams: the stock of a sale or of a campaign's sales and, in line, the line.
+// stockEvent is an event, encoded once for all streams: the stock of a sale or a campaign's sales and, if in line, their line.
 type stockEvent struct {
 	id    string // the same on every instance for the same figures
 	frame []byte
@@ -144,7 +144,7 @@ func (s *Streams) answer(c *gin.Context, id string) {
 		return
 	}
 	if outer, ok := conn.(interface{ NetConn() net.Conn }); ok {
-		conn = outer.NetConn() // serve reads one byte, which a listen.Conn would answer at once, with nothing
+		conn = outer.NetConn() // serve waits for one byte, and such a read of a listen.Conn may return at once
 	}
 	streamHeader(c)
 	c.Header("Date", s.now().UTC().Format(http.TimeFormat))

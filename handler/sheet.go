@@ -117,8 +117,8 @@ var grouped = map[string]*regexp.Regexp{
 	",": regexp.MustCompile(`^(-?\d+|-?\d{1,3}(?:[. \x{a0}\x{202f}'’]\d{3})+)(?:,(\d*))?$`),
 }
 
-// decimalNumber reads a number and returns it multiplied by ten for each of "digits". Its fraction may have that many digits,
-// and zeros behind them. If that is three, a number with a comma or a point between groups needs a fraction: 1,500 may mean 1.5.
+// decimalNumber reads a number whose fraction has at most this many digits, and perhaps zeros behind them. It returns the number
+// times 10 to the power of digits. If digits is 3, a number grouped by commas or points needs a fraction: 1,500 may be 1.5.
 func decimalNumber(text, decimal string, digits int) (int64, error) {
 	found := grouped[decimal].FindStringSubmatch(text)
 	if found == nil || digits == 3 && found[2] == "" && strings.ContainsAny(found[1], ".,") {
