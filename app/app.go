@@ -93,7 +93,7 @@ type App struct {
 	listener, opsListener net.Listener
 }
 
-// New opens the stores, brings the database's schema up to date, listens on the addresses, and checks the gates, see Gates.Ensure.
+// New opens the stores, brings the database's schema up to date, listens on the addresses, and checks the gates (Gates.Ensure).
 // If Redis is down, Run does that. The settings must be valid. No request is answered before Run. After an error all is closed.
 func New(ctx context.Context, settings config.Settings, options Options) (app *App, err error) {
 	a := &App{
