@@ -36,7 +36,7 @@ import (
 	"flashsale/worker"
 )
 
-// The time-outs of the servers, against clients that are slow on purpose.
+// The bounds of the servers, against clients that are slow on purpose or send too much.
 const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 10 * time.Second
@@ -46,7 +46,7 @@ const (
 )
 
 const (
-	queuedLinger = 20 * time.Millisecond  // SettlerNeeds.Linger with --ack queued, where no buyer waits for the order
+	queuedLinger = 20 * time.Millisecond  // SettlerNeeds.Linger with --ack queued, where few buyers wait for the order
 	ackPause     = 100 * time.Millisecond // SettlerNeeds.AckPause: far less than 3 s, when other instances take entries over
 )
 
@@ -93,8 +93,8 @@ type App struct {
 	listener, opsListener net.Listener
 }
 
-// New opens the stores, brings the database's schema up to date, listens on the addresses, and installs the gates; if Redis is
-// down, they are installed later. The settings must be valid. No request is answered before Run. After an error all is closed.
+// New opens the stores, brings the database's schema up to date, listens on the addresses, and checks the gates (Gates.Ensure).
+// If Redis is down, Run does that. The settings must be valid. No request is answered before Run. After an error all is closed.
 func New(ctx context.Context, settings config.Settings, options Options) (app *App, err error) {
 	a := &App{
 		settings: settings, options: options, Log: newLog(&settings, options.Logs),
@@ -145,7 +145,7 @@ func (a *App) listen(ctx context.Context) (err error) {
 	return nil
 }
 
-// URL returns the base URL at which clients reach the server.
+// URL returns the base URL of the server: --public-url, or without that the URL for clients on this machine.
 func (a *App) URL() string {
 	if a.settings.PublicURL != "" {
 		return strings.TrimSuffix(a.settings.PublicURL, "/")
@@ -194,7 +194,7 @@ func (a *App) wire(ctx context.Context) error {
 	a.Waiters = service.NewWaiters(clock)
 	lock, truth := make(chan struct{}, 1), db
 	if a.settings.Strategy == "mutex" {
-		db = db.Exclusive(lock) // every writing transaction but the strategy's own takes this lock
+		db = db.Exclusive(lock) // other transactions that write must not come between the strategy's read and write
 	}
 	a.kind, _ = strategy.Of(a.settings.Strategy) // valid settings name a strategy
 	a.gates = service.NewGates(db, a.gate, a.Catalog, !a.kind.UsesGate, a.Log, a.observe...)

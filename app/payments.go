@@ -14,8 +14,8 @@ import (
 	"flashsale/web"
 )
 
-// Takes returns the function by which the payment provider of the settings says which amounts of a currency it takes. For a
-// currency that the provider does not take, the function returns false.
+// Takes returns a function that says which prices in a currency the payment provider of the settings takes. Its ok is false for a
+// currency that the provider does not take.
 func Takes(s config.Settings) func(currency string) (amounts model.AmountRange, ok bool) {
 	if s.Provider() == "stripe" {
 		return (&stripe.Provider{}).Takes
@@ -23,8 +23,8 @@ func Takes(s config.Settings) func(currency string) (amounts model.AmountRange, 
 	return model.TakesAll
 }
 
-// takeMoney makes the payment provider that the settings name, and returns the parts of the API that belong to the provider: the
-// second is nil unless the provider is the shop's own checkout.
+// takeMoney makes the payment provider of the settings, and returns the parts of the API that belong to the provider. holds is
+// nil unless the provider is the shop's own checkout.
 func (a *App) takeMoney(db *repository.Store, pages *web.Pages, orders *service.Orders) (payments handler.Payments, holds *handler.Holds, err error) {
 	var provider service.Provider
 	page := func() string { return a.URL() + "/orders" }

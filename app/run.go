@@ -134,7 +134,7 @@ func (a *App) endRequests(ctx context.Context) error {
 	return err
 }
 
-// drain settles the admitted attempts that are not settled yet. If some are left when ctx ends, this is only logged.
+// drain settles the admitted attempts of this instance that are not settled yet. If it can't settle all, this is only logged.
 func (a *App) drain(ctx context.Context) error {
 	if err := a.Settler.Drain(ctx); err != nil {
 		a.Log.Warn("entries stay in the stream; another instance settles them", "error", err)

@@ -46,8 +46,8 @@ func (b termsBody) sale() model.Sale {
 
 // create makes a thing, such as a sale, by the function insert, and answers with its view, and its path if it has one. With an
 // Idempotency-Key, the thing's id follows from the operator, the kind of the thing and the key; otherwise insert gets no id. The
-// function repeated looks whether a thing with the id exists already. If its verdict is Accepted, the answer shows that thing; if
-// it is IdempotencyMismatch, the request asks for a different thing; NotFound means that nothing has the id.
+// function repeated looks for a thing with this id. If its verdict is Accepted, the answer shows that thing. IdempotencyMismatch
+// means that the thing is not, or no longer, what the request asks for, and NotFound that nothing has the id.
 func create[T any](
 	c *gin.Context, view func(T) (view any, path string), ids model.OrderIDs, kind string,
 	repeated func(id string) (T, model.Verdict, error), insert func(id, actor string) (T, model.Verdict, *service.Invalid, error),
@@ -72,7 +72,7 @@ func create[T any](
 		var invalid *service.Invalid
 		made, verdict, invalid, err = insert(id, actor)
 		if err != nil || verdict == model.TooMany {
-			if other, was, broken := find(); broken != nil || was != model.NotFound { // a concurrent request with this key made it
+			if other, was, broken := find(); broken != nil || was != model.NotFound { // it may exist all the same
 				made, verdict, err, replayed = other, was, broken, true
 			}
 		} else if invalid != nil {

@@ -40,7 +40,7 @@ const (
 	// smallBodyBytes is the largest Content-Length for which the body is read into one buffer of exactly the announced length.
 	// The body of a usual purchase has 14 bytes.
 	smallBodyBytes = 64
-	// maxQuotedBytes bounds the part of a client's body that a refusal repeats, so that the refusal stays one readable line.
+	// maxQuotedBytes bounds what the function quoted returns, so that a refusal with it stays one readable line.
 	maxQuotedBytes = 100
 )
 

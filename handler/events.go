@@ -27,14 +27,14 @@ const (
 	heartbeat = 15 * time.Second
 	// eventPause is the pause after an event, unless the sale starts or ends: nobody can read figures that change faster.
 	eventPause = 200 * time.Millisecond
-	// sendsPerSecond bounds the events that an instance sends in a second, besides the first event of each stream; each takes some
-	// ten microseconds. If more are due, because the stock changes all the time, streams get events less often.
+	// sendsPerSecond bounds how many events an instance sends in a second, besides the first event of each stream; to send one
+	// takes some ten microseconds. If more are due, because the stock changes all the time, streams get events less often.
 	sendsPerSecond = 5_000
 	// sendsAtOnce is the largest batch of sends, small enough to leave time for purchases.
 	sendsAtOnce = 100
 	// sendTimeout is how long a client may take to accept an event, and so how long a stop of the server may wait for a client.
 	sendTimeout = 2 * time.Second
-	// sendBuffer bounds the kernel's send buffer. A client that reads slowly sees figures as old as the buffer.
+	// sendBuffer bounds the kernel's send buffer, and so how old the figures are that a slow client reads.
 	sendBuffer = 8 << 10
 	// maxStreams bounds the streams for buyers, and so their memory, and the time to send an event to all: four seconds.
 	maxStreams = 20_000
@@ -42,15 +42,15 @@ const (
 	streamsFull = 5 * time.Second
 )
 
-// stockEvent is an event, encoded once for all streams: the stock of a sale or of a campaign's sales, and the state of the line.
+// stockEvent is an event, encoded once for all streams: the stock of a sale or a campaign's sales and, if in line, their line.
 type stockEvent struct {
 	id    string // the same on every instance for the same figures
 	frame []byte
 	over  bool // the sale can't be read any more; a client that connects again gets the reason
 }
 
-// Streams are the open event streams of an instance. Their connections are hijacked from net/http, which would keep some 30 KiB
-// of buffers and stack for each connection. One small goroutine for each is enough.
+// Streams are the open event streams for buyers. Their connections are hijacked from net/http, which would keep some 30 KiB of
+// buffers and stack for each connection. One small goroutine for each is enough.
 type Streams struct {
 	*Offers
 	now     func() time.Time
@@ -119,15 +119,15 @@ func (s *Streams) leave() {
 	s.running.Done()
 }
 
-// ofSales streams the stock of the route's sales and their line as server-sent events: at the beginning (unless the client has
-// the figures already), after changes, and at each heartbeat.
+// ofSales streams the stock of the route's sales, and their line if they are in line, as server-sent events: at the beginning
+// (unless the client has the figures already), after changes (see eventOf), and at each heartbeat.
 func (s *Streams) ofSales(c *gin.Context) {
 	if _, id, ok := s.sales(c); ok {
 		s.answer(c, id)
 	}
 }
 
-// answer answers with the events of a sale or campaign, or refuses as Unavailable if enter finds no room for another stream.
+// answer answers with the events of a sale or campaign, or refuses as Unavailable if enter returns false.
 func (s *Streams) answer(c *gin.Context, id string) {
 	if isHead(c) {
 		streamHeader(c)
@@ -144,7 +144,7 @@ func (s *Streams) answer(c *gin.Context, id string) {
 		return
 	}
 	if outer, ok := conn.(interface{ NetConn() net.Conn }); ok {
-		conn = outer.NetConn() // a read from it notices that the client disconnects; one from a listen.Conn does not
+		conn = outer.NetConn() // serve waits for one byte, and such a read of a listen.Conn may return at once
 	}
 	streamHeader(c)
 	c.Header("Date", s.now().UTC().Format(http.TimeFormat))
@@ -203,8 +203,8 @@ func (s *Streams) part(saleID string, one *stream) {
 	}
 }
 
-// send writes the newest event to the client, unless it was already sent. If an earlier send is running, it does that instead. If
-// the client does not take the event in time, or the sale can't be read any more, send closes the connection, which ends serve.
+// send writes the newest event to the client, unless the client has it. If an earlier send is running, that one writes it. If the
+// client does not take the event in time, or the sale can't be read any more, send closes the connection, which ends serve.
 func (one *stream) send() {
 	if one.calls.Add(1) > 1 {
 		return
@@ -231,7 +231,7 @@ func (one *stream) write(part []byte) bool {
 	return err == nil
 }
 
-// tell sends the newest event to all streams of a sale or campaign, each in a goroutine, so that a slow client delays no others.
+// tell sends the newest event to all streams of a sale or campaign, to each in a goroutine: a slow client delays no others.
 func (s *Streams) tell(ctx context.Context, saleID string) {
 	s.mu.Lock()
 	crowd := slices.Collect(maps.Keys(s.crowds[saleID]))

@@ -55,7 +55,7 @@ func (h *Holds) release(c *gin.Context) {
 	show(c, viewBuyersOrder)(h.Service.Release(c.Request.Context(), c.Param("id"), userOf(c)))
 }
 
-// isID reports whether a field has the form of a user's id, which payments' references have too. If not, it refuses the request.
+// isID reports whether a field has the form of a user's id, which ids of transactions need too. If not, it refuses the request.
 func isID(c *gin.Context, field, id string) bool {
 	ok := model.ValidUserID(id)
 	if !ok {

@@ -35,7 +35,7 @@ type lineView struct {
 	Signature  string      `json:"signature,omitempty"`
 	FirstAt    *stamp      `json:"first_at,omitempty"` // when the first entry came
 	Serving    int64       `json:"serving"`
-	Left       int64       `json:"left"` // units in no order
+	Left       int64       `json:"left"` // units in no pending or paid order
 }
 
 func viewLine(o model.Offer, state model.SaleState) lineView {

@@ -22,7 +22,7 @@ type Live struct {
 	Instances func(ctx context.Context) map[string]model.Instance
 }
 
-// figures streams the figures of each of the route's sales: as soon as they are read, and then every second.
+// figures streams the figures of each of the route's sales: once they are read, and then every second.
 func (l *Live) figures(c *gin.Context) {
 	sales, _, ok := l.sales(c)
 	if !ok {
@@ -71,7 +71,8 @@ type figuresView struct {
 	Instances []instanceView              `json:"instances"`
 }
 
-// lineFiguresView holds the figures of a line. An entry that was given up or removed counts as waiting until its rank is served.
+// lineFiguresView holds the figures of a line. All entries from the rank Serving on count as Waiting, also those that have left.
+// The calls of a campaign's line are counted for the sale that has the line, and for none of the campaign's other sales.
 type lineFiguresView struct {
 	Phase       model.Phase `json:"phase"`
 	Entries     int64       `json:"entries"`
@@ -80,7 +81,7 @@ type lineFiguresView struct {
 	Reserved    int64       `json:"reserved"` // units that are not called
 	Called      int64       `json:"called"`   // units behind calls
 	Spent       int64       `json:"spent"`    // calls that became orders
-	Lapsed      int64       `json:"lapsed"`   // calls that ended without an order
+	Lapsed      int64       `json:"lapsed"`   // calls that ended by time, without an order
 	CallSeconds int         `json:"call_seconds"`
 }
 

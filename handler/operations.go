@@ -13,7 +13,7 @@ type Operations struct {
 	Service *service.Sales
 }
 
-// ofSales answers with a page of the operations on the route's sale, or on its campaign as a whole.
+// ofSales answers with a page of the operations on the route's sale, or on the route's campaign as a whole.
 func (o *Operations) ofSales(c *gin.Context) {
 	if _, id, ok := o.sales(c); ok {
 		o.answer(c, id)

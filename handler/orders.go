@@ -77,8 +77,8 @@ func (o *Orders) ofSales(c *gin.Context) (f model.OrderFilter, id string, ok boo
 	return model.OrderFilter{SaleIDs: each(sales, func(o model.Offer) string { return o.ID }), Status: status}, id, true
 }
 
-// export sends the orders of a sale or a campaign as CSV, page by page, since there may be a million. The answer breaks off when the sender of
-// the request may no longer see orders.
+// export sends the orders of a sale or a campaign as CSV, page by page, since there may be a million. The answer breaks off when
+// the sender of the request may no longer see orders.
 func (o *Orders) export(c *gin.Context) {
 	f, id, ok := o.ofSales(c)
 	if !ok {

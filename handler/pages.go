@@ -76,7 +76,7 @@ func (f *Offers) now(offer model.Offer) offerNow {
 	return offerNow{offer, offer.State(f.Catalog.Now(), offer.Stock.Free())}
 }
 
-// ofSale answers with a sale's HTML page. The page is cached while the sale is in memory.
+// ofSale answers with a sale's HTML page. Only pages of sales in memory are cached.
 func (p *Pages) ofSale() gin.HandlerFunc {
 	pages := newSalePages()
 	return func(c *gin.Context) {
@@ -170,7 +170,7 @@ func (p *Pages) missing() gin.HandlerFunc {
 	}
 }
 
-// showMissing answers as Home does for a sale that does not exist.
+// showMissing answers with the page for a sale that does not exist.
 func (p *Pages) showMissing(c *gin.Context) { p.Home.Page(unknownPage).Send(c.Writer, c.Request) }
 
 // campaignNow is the sales of a campaign, and their states at a time.

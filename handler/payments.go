@@ -14,7 +14,8 @@ import (
 	"flashsale/service"
 )
 
-// Sandbox is the payment provider in the binary, and serves its pages. Signed reports whether the provider signed a callback.
+// Sandbox is the payment provider in the binary, and serves its pages. Signed reports whether the provider signed a callback just
+// now: a recorded callback is not taken later.
 type Sandbox interface {
 	http.Handler
 	Signed(timestamp, signature string, body []byte) bool

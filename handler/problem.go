@@ -27,8 +27,8 @@ const (
 // statusClientGone is the status in logs and metrics of a request that failed without an answer because its client disconnected.
 const statusClientGone = 499
 
-// Problems answers requests that ended in a refusal or an error, unless an answer has begun, and logs the errors. Pages.missing
-// answers refusals too, with an HTML page.
+// Problems answers requests that ended in a refusal or an error, unless an answer has begun, and logs the errors. Some refusals
+// are answered before, by Pages.missing with an HTML page.
 //
 // An error is answered as 503 unavailable if it wraps model.ErrUnavailable or was caused by a deadline or a shutdown, otherwise
 // as 500 internal, never with its text. If it only means that the client has disconnected (see clientLeft), it is neither
@@ -57,8 +57,8 @@ func Problems(log *slog.Logger) gin.HandlerFunc {
 	}
 }
 
-// clientLeft reports whether err only means that the client has disconnected: the work was cancelled with the request, or an
-// answer that had begun could not be sent to its end.
+// clientLeft reports whether err only means that the client's connection has ended: the work was cancelled with the request, or
+// an answer that had begun could not be sent to its end.
 func clientLeft(c *gin.Context, err error) bool {
 	return errors.Is(c.Request.Context().Err(), context.Canceled) && (errors.Is(err, context.Canceled) || c.Writer.Written())
 }
@@ -66,7 +66,7 @@ func clientLeft(c *gin.Context, err error) bool {
 // logFailure logs err and returns the verdict to answer with.
 func logFailure(c *gin.Context, log *slog.Logger, err error) model.Verdict {
 	level, verdict := slog.LevelError, internalError
-	// If the context was cancelled while the client is still connected, a shutdown cancelled it.
+	// For the client's disconnect see clientLeft. Any other context.Canceled comes from a shutdown.
 	if errors.Is(err, model.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		level, verdict = slog.LevelWarn, model.Unavailable
 	}
@@ -88,8 +88,7 @@ var (
 // behindID is the end of a problem's JSON, after the request id. A request id needs no escaping.
 const behindID = `"}`
 
-// encodeProblem returns a problem's JSON up to the request id. The name of the field is empty if no field is wrong, and the turn
-// is nil if the problem is not about a line.
+// encodeProblem returns a problem's JSON up to the request id. An empty field and a nil turn are left out.
 func encodeProblem(verdict model.Verdict, status int, title, detail, field string, turn *middleware.Turn) []byte {
 	body, _ := json.Marshal(struct { // strings and an int always encode
 		Type   string        `json:"type"`

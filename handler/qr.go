@@ -84,8 +84,8 @@ func (l *Links) follow(c *gin.Context) {
 	}
 }
 
-// page returns the path of the page that the route's code leads to: the short code of a sale, or the id of a campaign. If there is
-// none, it ends the request as found does.
+// page returns the path of the page to which the route's code leads. The code is the short code of a sale, or the id of a
+// campaign. If nothing has this code, page ends the request as found does.
 func (l *Links) page(c *gin.Context) (path string, ok bool) {
 	code := c.Param("code")
 	id, err := l.Service.ByCode(c.Request.Context(), code)

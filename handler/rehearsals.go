@@ -49,7 +49,6 @@ func (h *Rehearsals) list(c *gin.Context) {
 	answer(c, http.StatusOK, gin.H{"rehearsals": each(list, h.view)}, model.Accepted, err)
 }
 
-// get answers with one rehearsal and its report.
 func (h *Rehearsals) get(c *gin.Context) {
 	id, _ := strconv.ParseInt(c.Param("rehearsal"), 10, 64) // 0, which no rehearsal has, if it is no number
 	if r, ok, err := h.Store.Rehearsal(c.Request.Context(), id); found(c, ok, err) {

@@ -14,17 +14,17 @@ import (
 	"flashsale/model"
 )
 
-// requestLimit bounds requests that ask a store, except streams, exports of orders, and proofs; the service bounds purchases by
-// the same time. It is the longest wait that a buyer may ask for, and well within the server's write timeout.
+// requestLimit bounds requests that ask a store, except /readyz, streams, exports of orders, and proofs; the service bounds
+// purchases by the same time. It is the longest wait that a buyer may ask for, and well within the server's write timeout.
 const requestLimit = 10 * time.Second
 
-// Signed callbacks, requests of the shop's checkout and requests of the staff have token buckets of their own, against a sender
-// that has a secret and sends too much. A request is charged after the check of its secret. If it is refused without a right
-// secret, it is charged to the limits of its address and of the instance instead, as requests of buyers are. So strangers can't
-// use up these buckets.
+// Callbacks of the sandbox, requests of the shop's checkout and requests of the staff have token buckets of their own, against a
+// sender that has a secret and sends too much. A request is charged after the checks of its secret and role. If it is refused
+// without a right secret, it is charged to the limits of its address and of the instance instead, as requests of buyers are. So
+// strangers can't use up these buckets.
 const (
-	// callbackRate is how many signed callbacks and requests of the shop's checkout may pass in a second: more payments than a
-	// database can record.
+	// callbackRate is how many callbacks and requests of the shop's checkout may pass in a second: more payments than a database
+	// can record.
 	callbackRate = 5_000
 	// operatorRate is how many requests of the staff may pass in a second: enough for a hundred consoles, or for a script.
 	operatorRate = 500
@@ -88,7 +88,7 @@ func Router(a *API) (http.Handler, error) {
 
 	all := routes{&r.RouterGroup}
 	// Routes without a limit, since these requests cost little: load balancers must always get an answer, a page without its style
-	// is broken, and operators have to reach their console.
+	// and scripts is broken, and operators have to reach their console.
 	all.GET("/healthz", a.Health.live)
 	all.GET("/readyz", a.Health.ready())
 	all.GET("/assets/:name", gin.WrapH(a.Assets))
@@ -228,8 +228,8 @@ func Router(a *API) (http.Handler, error) {
 	return r, nil
 }
 
-// ofIDs refuses a path as NotFound if a parameter has other characters than visible ASCII, which no id has: databases differ in
-// how they compare such texts.
+// ofIDs refuses a path as NotFound if a parameter has a character that is not visible ASCII. No id has one, and databases differ
+// in how they compare such texts.
 func ofIDs(c *gin.Context) {
 	for _, p := range c.Params {
 		if strings.ContainsFunc(p.Value, func(r rune) bool { return r <= ' ' || r > '~' }) {

@@ -18,7 +18,7 @@ const (
 	pathLifetime = 10 * time.Minute
 	// callGrace is how long a called buyer's path may outlive the call: until the worker ends the call, the buyer may buy.
 	callGrace = 3 * time.Second
-	// saleMaxAge is the Cache-Control of JSON that is the same for everybody: caches may show it for a second without asking again.
+	// saleMaxAge is the Cache-Control of the answers of salesJSON: caches may show them for a second without asking again.
 	saleMaxAge = "public, max-age=1"
 )
 

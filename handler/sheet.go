@@ -29,10 +29,10 @@ const csvBody = "text/csv"
 // byteOrderMark begins a sheet: without this mark, Excel takes UTF-8 for another encoding.
 const byteOrderMark = "\ufeff"
 
-// cell is a column of a campaign's sheet, and a pointer to the field that has the column's value in one row.
+// cell is a column of a campaign's sheet, and the field for the column's value in one row.
 type cell struct {
 	column string
-	value  any
+	value  any // a pointer to the field, or an amount
 }
 
 // amount is money in a cell, which sheets write in the unit of its currency and not in the smallest one.
@@ -48,7 +48,7 @@ const (
 	ofLine     = 4
 )
 
-// cells returns the columns of a sheet in their order.
+// cells returns the columns of a sheet, in the order in which an export has them.
 func cells(b *campaignBody, v *variantBody) []cell {
 	return []cell{
 		{"title", &b.Title},
@@ -117,8 +117,8 @@ var grouped = map[string]*regexp.Regexp{
 	",": regexp.MustCompile(`^(-?\d+|-?\d{1,3}(?:[. \x{a0}\x{202f}'’]\d{3})+)(?:,(\d*))?$`),
 }
 
-// decimalNumber reads a number with at most so many digits in its fraction, besides zeros, and returns its multiple that is whole.
-// If three digits are possible, a number in groups must have a fraction: the 1,500 of a person may be the 1.500 of another.
+// decimalNumber reads a number whose fraction has at most this many digits, and perhaps zeros behind them. It returns the number
+// times 10 to the power of digits. If digits is 3, a number grouped by commas or points needs a fraction: 1,500 may be 1.5.
 func decimalNumber(text, decimal string, digits int) (int64, error) {
 	found := grouped[decimal].FindStringSubmatch(text)
 	if found == nil || digits == 3 && found[2] == "" && strings.ContainsAny(found[1], ".,") {
@@ -151,10 +151,10 @@ func (c cell) text() string {
 	return fmt.Sprint(reflect.ValueOf(c.value).Elem())
 }
 
-// readRows reads CSV (RFC 4180) as Excel, Numbers, LibreOffice and pandas write it: in UTF-8 or UTF-16, with any line ends, and
-// commas, semicolons or tabs between the cells. A first line such as "sep=;" may name the separator. Empty rows are skipped,
-// empty cells at the end of a row cut off, and rows filled up to the length of the first. A longer row is invalid. decimal is the
-// sign before the fraction of a number: a comma if semicolons separate the cells, otherwise a point.
+// readRows reads CSV (RFC 4180) as Excel, Numbers, LibreOffice and pandas write it: in UTF-8, or in UTF-16 with a mark, with any
+// line ends, and commas, semicolons or tabs between the cells. A first line such as "sep=;" may name the separator. Empty rows
+// are skipped, empty cells at the end of a row cut off, and rows filled up to the length of the first. A longer row is invalid.
+// decimal is the sign before the fraction of a number: a comma if semicolons separate the cells, otherwise a point.
 func readRows(raw []byte) (rows []sheetRow, decimal string, invalid *service.Invalid) {
 	raw, _, _ = transform.Bytes(unicode.BOMOverride(transform.Nop), raw) // from UTF-16 if a mark says so; in memory it can't fail
 	if !utf8.Valid(raw) {
@@ -258,7 +258,7 @@ func readSheet(raw []byte, b *campaignBody) *service.Invalid {
 	return nil
 }
 
-// export answers with the sheet of a campaign: the columns that readSheet reads, and the figures of each sale. The values of the
+// export answers with the sheet of a campaign: the columns that readSheet reads, and then those in exported. The values of the
 // campaign are only in the first row: with a description in 64 rows, the sheet would be too large for an import.
 func (s *Campaigns) export(c *gin.Context) {
 	sales, ok := s.campaign(c)

@@ -70,7 +70,7 @@ type orderView struct {
 	AmountCents int64             `json:"amount_cents"`
 	Currency    string            `json:"currency"`
 	CreatedAt   *stamp            `json:"created_at,omitempty"` // not known when a queued order is looked up
-	ExpiresAt   *stamp            `json:"expires_at,omitempty"` // set once the order is in the database
+	ExpiresAt   *stamp            `json:"expires_at,omitempty"` // missing while the order is queued, and if it is rejected
 	PaidAt      *stamp            `json:"paid_at,omitempty"`
 	UserID      string            `json:"user_id,omitempty"` // only for the staff and the shop's servers
 }

@@ -134,7 +134,7 @@ func (a *Assets) URL(name string) (string, error) {
 	return assetsPath + served, nil
 }
 
-// loader returns a module that loads another with all that it needs at once, and that has the same address in every version.
+// loader returns a module that loads another one and all that it needs, at once. It is for an address that never changes.
 func (a *Assets) loader(name string) (module []byte) {
 	for _, needed := range append(slices.Clone(a.needs[name]), name) {
 		module = fmt.Appendf(module, "import \".%s%s\";\n", assetsPath, a.names[needed])

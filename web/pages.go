@@ -47,10 +47,10 @@ type Pages struct {
 // page is the data of a template.
 type page struct {
 	Name        string // of a fixed page's template
-	Status      int    // of a fixed page; 0: OK
+	Status      int    // 0: OK
 	Title       string
 	Description string
-	Image       string // the URL of the sale's picture, for previews of links to the page; empty unless it begins with http
+	Image       string // for previews of links to the page: the URL of the picture, if it begins with http
 	Script      string // the module that runs the page; empty: page.js
 	Console     string // which page of the console this is; empty: none of them
 	Styles      []string
@@ -64,7 +64,7 @@ type offer struct {
 	State     model.SaleState
 	ShortURL  string
 	Sales     []offer // of the campaign; empty for a sale
-	MostCents int64   // the highest price of the campaign's sales
+	MostCents int64   // the highest price of the campaign's sales, or the price of the sale
 }
 
 // LogIn says how people log in, besides the staff's passwords in the console.
@@ -73,8 +73,8 @@ type LogIn struct {
 	Issuer   bool // people can log in at the shop's issuer
 }
 
-// fixed are the pages that show nothing of the catalog, by their paths. All paths below one that ends in a slash share its page,
-// whose script reads the id from the path.
+// fixed are the pages that show nothing of the catalog, by their paths. All paths directly below one that ends in a slash share
+// its page, whose script reads the id from the path.
 var fixed = map[string]page{
 	"/orders":             {Name: "orders", Title: "Orders"},
 	"/login":              {Name: "login", Title: "Log in"},
@@ -132,7 +132,7 @@ func NewPages(now func() time.Time, assets *Assets, publicURL func() string, log
 // Head returns what other pages of this server need in their head to look alike: the style, and the script of the language.
 func (p *Pages) Head() template.HTML { return p.head }
 
-// Page returns the page or file at a fixed path. /unavailable is a page with status 503, and an unknown path one with status 404.
+// Page returns the page or file at a fixed path. The page at /unavailable has status 503, and that for an unknown path 404.
 func (p *Pages) Page(at string) *prepared.Answer {
 	if file, ok := p.files[at]; ok {
 		return file
@@ -244,7 +244,7 @@ func (o offer) Price() string {
 // Choosable reports whether a buyer of the campaign may choose the sale.
 func (o offer) Choosable() bool { return o.State != model.StateSoldOut && o.State != model.StateEnded }
 
-// InLine reports whether units go only to buyers who are called or drawn.
+// InLine reports whether a sale's units go only to buyers who are called or drawn. For a campaign as a whole it is false.
 func (o offer) InLine() bool { return o.Stock.Lined == model.InLine }
 
 // Kind returns what buyers of a sale that is in line enter: line, draw or list.
@@ -290,7 +290,7 @@ func (o offer) Clock() *phrase {
 // Limit returns how many units one buyer may have.
 func (o offer) Limit() int64 { return int64(o.LimitPerUser) }
 
-// PayWithin returns the time to pay in the largest unit that needs no fraction.
+// PayWithin returns the time to pay in hours, minutes or seconds: the largest unit that needs no fraction.
 func (o offer) PayWithin() phrase {
 	seconds := int64(o.PayTimeoutSeconds)
 	switch {

@@ -72,7 +72,7 @@ func progressOn(w io.Writer, buyers int) func(lab.Progress) {
 	return func(p lab.Progress) {
 		const wipe = "\r\x1b[K"
 		if p.Result != nil {
-			_, _ = fmt.Fprint(w, wipe) // the table follows
+			_, _ = fmt.Fprint(w, wipe) // the next strategy or the table follows
 			return
 		}
 		_, _ = fmt.Fprintf(w, wipe+"%d of %d: %s, %d of %d buyers", p.Index, p.Of, p.Strategy, p.Done, buyers)
