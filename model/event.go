@@ -12,7 +12,7 @@ const (
 	EventRefunded   EventType = "order.refunded"
 	EventRefundDue  EventType = "refund.due" // of a payment: its money has to go back
 	EventSaleOpened EventType = "sale.opened"
-	EventSoldOut    EventType = "sale.sold_out" // sent once, although units may come back
+	EventSoldOut    EventType = "sale.sold_out" // recorded once, although units may come back
 	EventSaleEnded  EventType = "sale.ended"
 )
 
@@ -39,7 +39,7 @@ type Endpoint struct {
 	ID, URL      string
 	Rate         int // the most events per second
 	State        EndpointState
-	Reason       string // why it is off or gone; empty: an operator has switched it off
+	Reason       string // why it is off or gone; empty: it is on, or an operator has switched it off
 	Secret       string // sealed
 	OldSecret    string // sealed; the previous secret, which also signs until OldUntil
 	OldUntil     time.Time
