@@ -43,7 +43,7 @@ type Endpoint struct {
 	Secret       string // sealed
 	OldSecret    string // sealed; the previous secret, which also signs until OldUntil
 	OldUntil     time.Time
-	Position     int64     // number of the last event that it has taken, or that was passed over as undeliverable
+	Position     int64     // events up to this number were taken, were undeliverable, or are older than the endpoint
 	SendingTo    int64     // number of the last event of the batch that is being sent; 0: none
 	Tries        int       // how many tries in a row have failed
 	FailingSince time.Time // when the first of these tries began; zero: none has failed

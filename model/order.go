@@ -41,7 +41,7 @@ type Order struct {
 	Status         OrderStatus
 	Reason         Verdict // why the order was rejected; empty for all other orders
 	Source         Source
-	Epoch          int64 // of the sale's gate when the attempt was admitted, or was sold without the gate
+	Epoch          int64 // of the sale's gate when it admitted the attempt, or when the order was made without it
 	IdempotencyKey string
 	CreatedAt      time.Time
 	ExpiresAt      time.Time // the buyer's deadline to pay; the expirer waits for a grace period beyond it

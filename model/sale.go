@@ -53,7 +53,7 @@ type Sale struct {
 	Beacon             bool      // the order of a line or draw also follows from a public source of randomness
 	EntryWork          int64     // the most hashes that an entrant has to compute, twice as many under load; 0: none
 	WaitingList        bool      // units that come back after the sale was sold out, or drawn, go by call to those who wait
-	Campaign           Campaign  // the campaign that the sale belongs to, which never changes; without an ID: none
+	Campaign           Campaign  // the sale's campaign, always the same one; without an ID: none
 	Variant            string    // what is different in this sale of its campaign, for example the size
 	Place              int       // the sale's place in the list of the campaign's sales, from 0
 }
