@@ -41,7 +41,7 @@ type Database interface {
 	DeductLocked(ctx context.Context, a model.Attempt) (model.Outcome, error)
 	// ReadStock reads the sale and its stock, and also the outcome of an attempt that is known or that the sale refuses.
 	ReadStock(ctx context.Context, a model.Attempt) (model.StockView, error)
-	// WriteStock writes an attempt's order and the stock computed from "look", even if the stock has changed since, or it refuses.
+	// WriteStock writes an attempt's order and the stock computed from "look", even if it has changed since, or refuses the attempt.
 	WriteStock(ctx context.Context, a model.Attempt, look model.StockView) (model.Outcome, error)
 }
 
