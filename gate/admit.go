@@ -34,7 +34,7 @@ var verdicts = [...]model.Outcome{
 // The answers are in the order of the attempts. The verdict is Accepted with an Entry for an attempt that was just admitted, and
 // Accepted and Repeated for one that the gate knew before; IdempotencyMismatch if the gate knew the id with another quantity;
 // TooFrequent, NotStarted, Ended, Paused, BadRequest for the quantity, LimitReached or SoldOut; NoGate if the gate is missing,
-// closed, of an older epoch than the newest LeastEpoch of the attempts, or was installed on another Redis process; Unsure if the
+// closed, of an older epoch than the newest LeastEpoch of its attempts, or was installed on another Redis process; Unsure if the
 // shard has too few units, and asking the others failed or took too long. If Err is set, the attempt may have been admitted.
 func (g *Gate) Admit(ctx context.Context, attempts []model.Attempt) (answers []model.Admission) {
 	var err error
@@ -102,7 +102,7 @@ func (g *Gate) judge(ctx context.Context, batches []*shardBatch) {
 }
 
 // commonOf returns the keys and arguments with which a run of admit.lua begins, before those of its gates. It stores in each
-// batch the place of its campaign in the run's list. A campaign has a place for each shard, since each user belongs to one.
+// batch the place of its campaign in the run's list. A campaign has a place for each shard: a user's units are all in one shard.
 func (g *Gate) commonOf(batches []*shardBatch) (keys []string, args []any) {
 	type shard struct {
 		campaignID string

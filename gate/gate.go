@@ -58,7 +58,7 @@ type Gate struct {
 	looker
 	instance string
 	// lanes are locks, each a channel of capacity 1. A sale has one of them, and may share it with others; its transfers of units
-	// run one after the other. An attempt that has waited may find that the transfer before has brought enough units to its shard.
+	// run one after the other. An attempt that has waited may find that an earlier transfer has brought enough units to its shard.
 	lanes   [transferLanes]chan struct{}
 	moves   atomic.Int64 // the number of the last transfer of this instance
 	observe observe.All

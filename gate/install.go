@@ -43,11 +43,11 @@ func (g *Gate) StreamLengths(ctx context.Context, gate model.GateRef) (lengths [
 	})
 }
 
-// Install puts an open gate of a new epoch with these contents in place of a closed one. lengths are the lengths of the streams,
-// read before the snapshot of the contents was taken. From the streams, Install deletes the entries that were settled before the
-// snapshot, and unreadable entries, whose texts bad has, even after an error. Install returns model.ErrStreamMoved if an entry
-// left a stream meanwhile or the staged keys have expired, and model.ErrNewerGate if there is an open gate of this epoch or a
-// gate of a newer one, or if the old gate was closed for a newer one. In both cases this call has not opened the gate.
+// Install puts an open gate of a new epoch with these contents in the place of a closed or missing one. lengths are the lengths
+// of the streams, read before the snapshot of the contents was taken. Install deletes unreadable entries of the streams, whose
+// texts bad has, even after an error, and entries that count as settled (addPage). It returns model.ErrStreamMoved if an entry
+// left a stream meanwhile or the staged keys have expired; and model.ErrNewerGate if there is an open gate of this epoch or one
+// of a newer epoch, if the old gate was closed for a newer one, or if an installed shard is gone. In both cases it opens no gate.
 //
 // The old gate is closed, so its streams can only shrink: a stream of the same length is unchanged. What grows with the number of
 // orders is sent to Redis in pages, and put in place by RENAME. So with more orders the engine needs no more memory, and Redis

@@ -37,7 +37,7 @@ func (g *Gate) Configure(ctx context.Context, sale model.Sale) error {
 	})
 }
 
-// Erase deletes a gate with its stream. Use it only for a sale that was never offered to a buyer.
+// Erase deletes a gate with its stream. Use it only for a shadow sale.
 func (g *Gate) Erase(ctx context.Context, gate model.GateRef) error {
 	return eachShard(gate, "erase the gate", func(_ int, tag string) error { return g.client.Del(ctx, keysOf(tag)...).Err() })
 }

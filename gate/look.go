@@ -16,7 +16,7 @@ import (
 	"flashsale/model"
 )
 
-// ReplicaSilence is for how many seconds a replica may receive nothing from its primary, which usually sends every ten seconds.
+// ReplicaSilence is how many seconds a replica may go without data from its primary, which usually sends some every ten seconds.
 const ReplicaSilence = 15
 
 // errBehind means that a replica has lost its primary, or has received nothing from it for more than ReplicaSilence.

@@ -15,7 +15,7 @@ import (
 	"flashsale/model"
 )
 
-// Connections is how many connections one instance opens to one Redis at most: those of its pool, and one for Listen.
+// Connections is how many connections the pool of one instance and its Listen open to one Redis at most.
 const Connections = poolSize + 1
 
 // Sizes in bytes in the memory of a 64-bit Redis 7.0. They are one to two times the sizes that TestRoomIsEnough measures for user

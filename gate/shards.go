@@ -64,7 +64,7 @@ func each(n int, fn func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// eachShard runs fn for each shard of a gate concurrently, waits for all, and joins the errors; "doing" says there what fn does.
+// eachShard runs fn for each shard of a gate concurrently, waits for all, and joins the errors, which begin with "doing".
 func eachShard(gate model.GateRef, doing string, fn func(shard int, tag string) error) error {
 	tags := tagsOf(gate)
 	return each(len(tags), func(shard int) error {

@@ -146,7 +146,7 @@ func shardsOf(entries []model.Entry) (shards []*shardEntries) {
 }
 
 // parse parses messages of a shard's stream as entries. A message that is not a valid entry can't be settled or refused, nor its
-// units given back: parse deletes it and returns its text in bad, for the log. It stops with an error if a deletion fails.
+// units given back: parse returns its text in bad, for the log, and deletes it. It stops with an error if a deletion fails.
 func (g *Gate) parse(ctx context.Context, gate model.GateRef, tag string, messages []redis.XMessage) (entries []model.Entry, bad []string, err error) {
 	entries = make([]model.Entry, 0, len(messages))
 	for _, m := range messages {

@@ -39,7 +39,7 @@ type Identity struct {
 	UserID string
 	Role   Role
 	Key    bool   // a server of the shop makes the request, with its key
-	Stamp  string // in a token of the staff: changes with the account's password; otherwise empty
+	Stamp  string // in a token of a built-in account of the staff: changes with the password; otherwise empty
 }
 
 // MayBuy reports whether the user may act as a buyer. A server may not, whatever role its key has.
@@ -57,7 +57,7 @@ type Issuer struct {
 }
 
 // Account is a built-in user: a buyer, a member of the staff, or a server of the shop, which has a key instead of a
-// password. A buyer who logs in at an issuer, or comes with a token of the shop, has no Account.
+// password. A user who logs in at an issuer, or comes with a token of the shop, has no Account.
 type Account struct {
 	ID, Name     string
 	PasswordHash string // argon2id; for a key, its SHA-256

@@ -47,7 +47,7 @@ type Frequency struct {
 	Window time.Duration
 }
 
-// Outcome is the result of an attempt. With Accepted the Order is durable. Queued means that the attempt was admitted and its
+// Outcome is the result of an attempt. An Order with Accepted is durable. Queued means that the attempt was admitted and its
 // outcome is not known yet. A refusal has a rejected Order if the refusal was read back from the database, and else no Order.
 type Outcome struct {
 	Verdict    Verdict
@@ -64,7 +64,7 @@ type Admission struct {
 	Err   error
 }
 
-// Entry is an admitted attempt as the gate's stream holds it.
+// Entry is an admitted attempt, with the id of its entry in the gate's stream.
 type Entry struct {
 	Attempt
 	StreamID string

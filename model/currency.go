@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Currencies are the currencies of ISO 4217 that people pay with, by how many digits their amounts have after the decimal sign.
-// Browsers and golang.org/x/text have other digits for some of them, which follow the habits of a country.
+// Currencies are the currencies of ISO 4217 that people pay with, by the number of digits after the decimal sign of an amount.
+// For some of them, browsers and golang.org/x/text have other numbers, since they follow the habits of a country.
 var Currencies = [...]string{
 	0: "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX VND VUV XAF XOF XPF",
 	2: `AED AFN ALL AMD AOA ARS AUD AWG AZN BAM BBD BDT BMD BND BOB BRL BSD BTN BWP BYN BZD CAD CDF CHF CNY COP CRC CUP CVE CZK

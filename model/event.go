@@ -12,7 +12,7 @@ const (
 	EventRefunded   EventType = "order.refunded"
 	EventRefundDue  EventType = "refund.due" // of a payment: its money has to go back
 	EventSaleOpened EventType = "sale.opened"
-	EventSoldOut    EventType = "sale.sold_out" // sent once, although units may come back
+	EventSoldOut    EventType = "sale.sold_out" // recorded once, although units may come back
 	EventSaleEnded  EventType = "sale.ended"
 )
 
@@ -39,11 +39,11 @@ type Endpoint struct {
 	ID, URL      string
 	Rate         int // the most events per second
 	State        EndpointState
-	Reason       string // why it is off or gone; empty: an operator has switched it off
+	Reason       string // why it is off or gone; empty: it is on, or an operator has switched it off
 	Secret       string // sealed
 	OldSecret    string // sealed; the previous secret, which also signs until OldUntil
 	OldUntil     time.Time
-	Position     int64     // number of the last event that it has taken, or that was passed over as undeliverable
+	Position     int64     // events up to this number were taken, were undeliverable, or are older than the endpoint
 	SendingTo    int64     // number of the last event of the batch that is being sent; 0: none
 	Tries        int       // how many tries in a row have failed
 	FailingSince time.Time // when the first of these tries began; zero: none has failed

@@ -22,7 +22,7 @@ func GateRefs(sales []Offer) []GateRef {
 
 // GateState is the present state of a sale's gate in Redis.
 type GateState struct {
-	Away     bool // the gate, or a shard of it, can't be read; the other fields are unknown
+	Away     bool // the gate, or a shard of it, can't be read reliably; the other fields are unknown
 	Exists   bool
 	Open     bool
 	Epoch    int64
@@ -40,12 +40,12 @@ const (
 	RebuildPreheat    RebuildReason = "preheat"            // the sale is new
 	RebuildMissing    RebuildReason = "missing"            // the sale has no gate
 	RebuildNeeded     RebuildReason = "missing_at_attempt" // an attempt found no open gate
-	RebuildClosed     RebuildReason = "closed"             // left closed by a rebuild, or installed on another Redis process
+	RebuildClosed     RebuildReason = "closed"             // the gate is not open, or was installed on another Redis process
 	RebuildOldEpoch   RebuildReason = "old_epoch"          // the database has a newer epoch
 	RebuildOldSale    RebuildReason = "missed_change"      // the gate missed an operator's change
 	RebuildTooMany    RebuildReason = "admitted_too_many"  // the gate admitted more units than the stock had
 	RebuildDrift      RebuildReason = "drift"              // the gate's units differ from the database's
-	RebuildLost       RebuildReason = "lost_entry"         // the entry of a settled order was lost with Redis
+	RebuildLost       RebuildReason = "lost_entry"         // the gate may lack an order whose entry was lost with Redis
 	RebuildMiscounted RebuildReason = "miscounted"         // the gate's counts of users' units are wrong
 )
 

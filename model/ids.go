@@ -94,9 +94,9 @@ func SaleOf(orderID string) string {
 	return orderID[:IDLength]
 }
 
-// OrderNumber returns the number by which people name an order: the first characters of the attempt's part of its id. It is the
-// order's own only nearly always: in a sale with a million orders, the number of each one is that of a second one with a
-// probability of one in a million.
+// OrderNumber returns the number by which people name an order: the first characters of the attempt's part of its id. Two orders
+// of a sale seldom have the same number: in a sale with a million orders, the probability that another order has the number of a
+// given order is about one in a million.
 func OrderNumber(orderID string) string {
 	if len(orderID) != OrderIDLength {
 		return ""

@@ -10,8 +10,8 @@ type Instance struct {
 	Purchases     map[Verdict]int64 `json:"purchases"` // purchase requests that passed middleware and handler, by verdict
 	// Sales counts, by verdict, all purchase requests to each sale in memory, also those that the middleware refused.
 	Sales map[string]map[Verdict]int64 `json:"sales"`
-	// Stages has a list of counts for each stage: for each bound of the latency, how many purchases (transactions, for the
-	// settle) passed the stage within the bound, and as the last element how many passed it in all.
+	// Stages has a list of counts for each stage: for each bound of the latency, how many of the measured requests
+	// (transactions, for the settle) passed the stage within the bound, and as the last element how many passed it in all.
 	Stages       map[string][]uint64 `json:"stages"`
 	ReportedAtMs int64               `json:"reported_at_ms"`
 }

@@ -58,7 +58,7 @@ const (
 	EntryWaiting EntryState = "waiting"
 	EntryCalled  EntryState = "called" // the entry has a call
 	EntrySpent   EntryState = "spent"  // the entry has become an order
-	EntryLapsed  EntryState = "lapsed" // the entry's call ended without an order
+	EntryLapsed  EntryState = "lapsed" // the entry's call ended by time, without an order
 	EntryLeft    EntryState = "left"
 	EntryLost    EntryState = "lost"   // the entry still waited, or was called, when the line was over
 	EntryVoid    EntryState = "void"   // the user has left before the seal; shown as left
@@ -76,8 +76,8 @@ type LineEntry struct {
 	New      bool      // the entry was made by this request
 }
 
-// VoidRule says which entries an operator removes from a line: those of the Users or, if none are named, those with the numbers
-// From to To. The tags are the names in the API.
+// VoidRule says which waiting entries an operator removes from a line: those of the Users or, if none are named, those with the
+// numbers From to To. The tags are the names in the API.
 type VoidRule struct {
 	Users  []string `json:"users"`
 	From   int64    `json:"from"`
@@ -89,7 +89,7 @@ type VoidRule struct {
 type Sealing struct {
 	Secret, LeafKey [32]byte
 	Entries         int64 // before the seal
-	DrawLimit       int   // the limit of DrawQuantity; 0 before the seal, and without a draw
+	DrawLimit       int   // the limit of DrawQuantity; 0 until the line has a root, and without a draw
 }
 
 // DrawQuantity returns how many units a drawn entry gets. The limit is the sale's limit per user at the seal; 0 means no limit.

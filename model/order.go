@@ -41,7 +41,7 @@ type Order struct {
 	Status         OrderStatus
 	Reason         Verdict // why the order was rejected; empty for all other orders
 	Source         Source
-	Epoch          int64 // of the sale's gate when the attempt was admitted, or was sold without the gate
+	Epoch          int64 // of the sale's gate when it admitted the attempt, or when the order was made without it
 	IdempotencyKey string
 	CreatedAt      time.Time
 	ExpiresAt      time.Time // the buyer's deadline to pay; the expirer waits for a grace period beyond it
@@ -55,12 +55,12 @@ const (
 	FromStream   Source = "stream"   // admitted by the gate into its stream, and settled
 	FromDatabase Source = "database" // sold in the database itself, without the gate
 	FromLine     Source = "line"     // bought by a buyer who was called
-	FromDraw     Source = "draw"     // the order of a winner of a draw
+	FromDraw     Source = "draw"     // made for a winner by a draw
 )
 
 // OrderFilter selects orders; an empty id or status selects all.
 type OrderFilter struct {
-	ID, UserID string   // of the order's id, the whole or a beginning that contains the sale's id
+	ID, UserID string   // ID is an order's id, or a beginning of one that contains the sale's id
 	SaleIDs    []string // at most MaxVariants
 	Status     OrderStatus
 	Cursor     string // returned with the previous page; empty for the first page
@@ -74,8 +74,8 @@ type Release struct {
 }
 
 // GateChange is a change of a sale's stock that did not come through its gate: units that the database sold by itself, that were
-// released, that a late payment took again, or that an operator added. The transaction that makes the change records it, and
-// instances try to apply it to the gate until the gate has it.
+// released, that a late payment took again, or that an operator added. The transaction that makes the change records it, unless
+// the sale is in line or never had a gate, and instances try to apply it to the gate until the gate has it.
 type GateChange struct {
 	Version int64  // of the stock row after this change
 	OrderID string // empty: an added quota
@@ -86,6 +86,6 @@ type GateChange struct {
 
 // ClockStep is a step forward of the database's clock. Orders made before the step get By more time before they expire.
 type ClockStep struct {
-	At time.Time // by the database's clock: orders made before the step have an earlier time, all others a later time
-	By time.Duration
+	At time.Time     // by the database's clock: orders made before the step have an earlier time, all others a later time
+	By time.Duration // of all steps together, if there were several; At is then of the last one
 }

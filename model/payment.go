@@ -12,7 +12,7 @@ const (
 	PaymentSucceeded PaymentStatus = "succeeded"
 	PaymentFailed    PaymentStatus = "failed"
 	PaymentRefundDue PaymentStatus = "refund_due" // the money has to go back: no order could keep it, or its order was refunded
-	PaymentRefunded  PaymentStatus = "refunded"   // the money was sent back, or the order was free
+	PaymentRefunded  PaymentStatus = "refunded"   // the money was sent back; a free order has none
 )
 
 var PaymentStatuses = []PaymentStatus{PaymentOpen, PaymentSucceeded, PaymentFailed, PaymentRefundDue, PaymentRefunded}

@@ -17,7 +17,7 @@ const (
 	SalePaused SaleStatus = "paused"
 	SaleClosed SaleStatus = "closed"
 	// SaleShadow sells like a live sale, but only to the crowd of a rehearsal or of the strategy lab: no other buyer sees the
-	// sale, and it has no events. The sale's id, which never changes, says the same, see IsShadow. An operator can only close it.
+	// sale, and it has no events. The sale's id, which never changes, says the same, see IsShadow. Nobody can pause it.
 	SaleShadow SaleStatus = "shadow"
 )
 
@@ -45,15 +45,15 @@ type Sale struct {
 	PayTimeoutSeconds  int
 	StartsAt, EndsAt   time.Time
 	Status             SaleStatus
-	Revision           int64 // grows with every change by an operator, and when a part of the line's seal is published
+	Revision           int64 // grows when an operator changes the sale, and when a part of the line's seal is published
 	Shards             int   // of its gate, 1 to MaxShards; never changes
 	Mode               Mode
 	EntriesAt          time.Time // when entries open, zero: at once
 	CallSeconds        int       // how long a call lasts
 	Beacon             bool      // the order of a line or draw also follows from a public source of randomness
 	EntryWork          int64     // the most hashes that an entrant has to compute, twice as many under load; 0: none
-	WaitingList        bool      // units that come back after the sale was sold out go by call to those who wait
-	Campaign           Campaign  // the campaign that the sale belongs to, which never changes; without an ID: none
+	WaitingList        bool      // units that come back after the sale was sold out, or drawn, go by call to those who wait
+	Campaign           Campaign  // the sale's campaign, always the same one; without an ID: none
 	Variant            string    // what is different in this sale of its campaign, for example the size
 	Place              int       // the sale's place in the list of the campaign's sales, from 0
 }
@@ -84,7 +84,7 @@ type ModeField struct {
 	Always, WithList, InCampaign []Mode
 }
 
-// ModeFields are all fields of a sale that do not act in every sale. A line offers units that come back without a waiting list.
+// ModeFields are all fields of a sale that do not act in every mode. A line needs no waiting list to offer units that come back.
 var ModeFields = []ModeField{
 	{"waiting_list", func(s Sale) any { return s.WaitingList }, []Mode{ModeRush, ModeDraw}, nil, nil},
 	{"beacon", func(s Sale) any { return s.Beacon }, []Mode{ModeLine, ModeDraw}, nil, nil},
@@ -99,7 +99,7 @@ func (f ModeField) ActsIn(s Sale) bool {
 		s.Campaign.ID != "" && slices.Contains(f.InCampaign, s.Mode)
 }
 
-// LineID returns the id of the sale to which the sale's line belongs. The sales of a campaign share one line, which belongs to a
+// LineID returns the id of the sale to which the sale's line belongs. The sales of a campaign share one line. It belongs to a
 // sale with the campaign's id, which nobody can see or buy.
 func (s Sale) LineID() string { return cmp.Or(s.Campaign.ID, s.ID) }
 
@@ -232,7 +232,7 @@ type SaleChange struct {
 	IfQuota   *int64 // the quota that the sale must have before the change; nil: any
 }
 
-// AuditEntry is an entry of the audit log: an operator's action, or what the engine found, repaired or heard about a refund.
+// AuditEntry is an entry of the audit log: what the staff or a key did, or what the engine found, repaired or heard of a refund.
 type AuditEntry struct {
 	At                    time.Time // by the database's clock
 	Actor, Action, Detail string
@@ -255,7 +255,7 @@ type Books struct {
 	Entries, WrongCalls, WrongTurns int64
 }
 
-// Since describes what differs from earlier books although it may never change: the seal of the line, and that units which belong
+// Since describes what differs from earlier books although it must not change: the seal of the line, and that units which belong
 // to a line stay with the line. An empty list means that all is well.
 func (b Books) Since(before Books) (list []string) {
 	was, is := before.Line, b.Line

@@ -21,8 +21,8 @@ const (
 // Queued: the attempt was admitted, and its outcome is not known yet. Queued is neither a confirmation nor a refusal.
 const Queued Verdict = "queued"
 
-// Other refusals: by the middleware, the handlers and the gate, of entries in a line and purchases by call, of later steps of an
-// order's life, and of operators' requests.
+// Other refusals: by the middleware, the handlers and the gate, of new accounts, of entries in a line and purchases by call, of
+// later steps of an order's life, and of operators' requests.
 const (
 	BadRequest           Verdict = "bad_request"
 	Unauthenticated      Verdict = "unauthenticated"
@@ -82,7 +82,7 @@ var (
 
 // Errors of a payment provider.
 var (
-	// ErrBadNotice: the notice does not have the provider's valid signature, or the signature is too old.
+	// ErrBadNotice: the notice has no valid signature of the provider, or the signature is too old.
 	ErrBadNotice = errors.New("bad notice")
 	// ErrForeignNotice: the notice is about another account or mode, or in a form that the engine does not read.
 	ErrForeignNotice = errors.New("foreign notice")

@@ -62,9 +62,9 @@ func (ad *admission) deduct(ctx context.Context, a model.Attempt) (model.Outcome
 	return outcome, err
 }
 
-// admit sends a batch to the gate, unless the circuit breaker of its node is open. The settler gets what the gate has just
-// admitted, and tells those buyers the outcomes. Buyers whose attempts the gate had admitted before get Queued; all others get
-// the gate's answers, or the error. The breaker counts a failure only if every attempt has failed, since damaged keys of a sale
+// admit sends a batch to the gate, unless the circuit breaker of its node keeps it back. The settler gets what the gate has just
+// admitted, and tells those buyers the outcomes. Buyers whose attempts the gate knew before get Queued; all others get the
+// gate's answers, or the error. The breaker counts a failure only if every attempt has failed, since damaged keys of a sale
 // fail only the attempts on that sale.
 func (ad *admission) admit(ctx context.Context, _ string, attempts []model.Attempt) ([]struct{}, error) {
 	ask := func() ([]model.Admission, error) {

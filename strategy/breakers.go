@@ -50,8 +50,8 @@ func (bs *breakers) of(node string) *breaker {
 	return b
 }
 
-// execute makes a call of a node, unless the node's breaker keeps the call back. In that case, kept reports true for the error
-// that it returns. If bs is nil, every call is made.
+// execute makes a call of a node, unless the node's breaker keeps the call back. In that case, kept reports true for the returned
+// error. If bs is nil, every call is made.
 func (bs *breakers) execute(node string, call func() ([]model.Admission, error)) ([]model.Admission, error) {
 	if bs == nil {
 		return call()

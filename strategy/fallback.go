@@ -22,8 +22,8 @@ const closeGrace = time.Second
 // ids. Attempts on one sale that gather while a transaction is under way share the next transaction.
 //
 // If the context given to Do ends while an attempt waits, the attempt is decided all the same, and a request under the same key
-// finds the outcome. The error wraps model.ErrUnavailable if the database could not take the attempt, too many attempts
-// wait, or the strategy is closed.
+// finds the order, if there is one. The error wraps model.ErrUnavailable if the database could not take the attempt, too many
+// attempts wait, or the strategy is closed.
 func newFallback(n Needs) *batch.Batcher[model.Attempt, model.Outcome] {
 	return batch.New(n.batched(fallbackLimits), func(ctx context.Context, saleID string, attempts []model.Attempt) ([]model.Outcome, error) {
 		outcomes, err := race(ctx, n, batchTries, saleID, attempts)

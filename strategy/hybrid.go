@@ -42,7 +42,7 @@ func NewHybrid(n Needs) *Hybrid {
 }
 
 // Deduct admits the attempt at the gate, or takes its units in the database. It returns an order, a refusal, or Queued for an
-// attempt that the gate had admitted before, or that it admits now and that is not settled while the buyer waits. It returns
+// attempt that the gate knew before, or that it admits now and that is not settled while the buyer waits. It returns
 // model.ErrUnavailable if too many attempts wait, if the strategy is closed, if neither store could take the attempt, or if an
 // attempt that Redis may have admitted was refused. It returns the error of ctx if ctx ends first.
 func (h *Hybrid) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
@@ -84,11 +84,11 @@ func (h *Hybrid) count(a model.Attempt) (retryAfter time.Duration, ok bool) {
 	return pause, limiter.Allow()
 }
 
-// unlessAdmitted returns the outcome that was found without the gate, but replaces a refusal by model.ErrUnavailable if a gate
-// may have admitted the attempt, unless "sure" is true. Redis may have admitted the attempt although its reply was lost,
-// or may have admitted an earlier try of the same key, on this instance or another one. The entry of that admission is settled
-// later, perhaps with units that were released meanwhile, so the refusal might be wrong. An outcome that the database has stored
-// under the attempt's id is final and is always returned.
+// unlessAdmitted returns the outcome that was found without the gate. But if "sure" is false, it replaces a refusal by
+// model.ErrUnavailable: Redis may have admitted the attempt although its reply was lost, or may have admitted an earlier try of
+// the same key, on this instance or another one. The entry of that admission is settled later, perhaps with units that were
+// released meanwhile, so the refusal might be wrong. An outcome that the database has stored under the attempt's id is final and
+// is always returned.
 func unlessAdmitted(outcome model.Outcome, err error, sure bool) (model.Outcome, error) {
 	known := outcome.Order != nil || outcome.Verdict == model.IdempotencyMismatch
 	if err != nil || sure || known {

@@ -49,15 +49,15 @@ type share struct {
 	lookAt time.Time // when the gate was last looked at, or last refused for want of units
 }
 
-// NewLocal makes the strategy. An instance's share is the fraction Needs.LocalShare of the units left at the gate, plus
-// Needs.LocalBuffer units, but at most all, so that the instance does not look again for each of the last few units.
+// NewLocal makes the strategy. An instance's share is the fraction Needs.LocalShare of the units left at the gate, rounded up,
+// and Needs.LocalBuffer units more, but at most all. The buffer saves a look at the gate for each of the last few units.
 func NewLocal(n Needs) *Local {
 	return &Local{Redis: NewRedis(n), needs: n, shares: otter.Must(&otter.Options[string, *share]{MaximumSize: shareSales})}
 }
 
-// Deduct takes the units from the share, then at the gate as Redis.Deduct does, and returns them to the share if the gate did not
-// sell them. If share and gate have too few and the sale sells now, an attempt without a buyer's own key gets SoldOut from
-// memory. An attempt with such a key asks the gate all the same, since it may repeat an attempt that was accepted.
+// Deduct takes the units from the share, then at the gate as Redis.Deduct does, and returns them to the share if they were not
+// sold or after an error. If share and gate have too few and the sale sells now, an attempt without a buyer's own key gets
+// SoldOut from memory. An attempt with such a key asks the gate all the same, since it may repeat an attempt that was accepted.
 func (l *Local) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	s, _ := l.shares.ComputeIfAbsent(a.SaleID, func() (*share, bool) { return &share{}, false })
 	taken, exhausted := l.take(ctx, s, a)
@@ -74,16 +74,16 @@ func (l *Local) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, err
 	if taken {
 		s.units += int64(a.Quantity)
 	}
-	if err == nil && outcome.Verdict == model.SoldOut { // the gate has fewer units than the attempt wants
+	if err == nil && outcome.Verdict == model.SoldOut { // fewer units are left than the attempt wants
 		s.left, s.lookAt = int64(a.Quantity)-1, l.needs.Now()
 		s.units = min(s.units, s.left)
 	}
 	return outcome, err
 }
 
-// take takes the attempt's units from the share, after a look at the gate if the share has too few. taken is true if the share
-// had them. exhausted is true if less than shareAge ago the gate had too few units, by a look or by a refusal. If both results
-// are false, the gate has to judge the attempt.
+// take takes the attempt's units from the share, after a look at the gate if needed. taken is true if the share had them.
+// exhausted is true if less than shareAge ago the gate had too few units, by a look or by a refusal. If both results are false,
+// the gate has to judge the attempt.
 func (l *Local) take(ctx context.Context, s *share, a model.Attempt) (taken, exhausted bool) {
 	n := int64(a.Quantity)
 	s.mu.Lock()

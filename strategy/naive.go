@@ -16,7 +16,7 @@ var naiveLesson = model.Lesson{
 	Costs: "one read and one transaction that writes, without waiting for a lock: fast, and wrong.",
 }
 
-// Naive is the strategy that naiveLesson describes. It reports no overselling, since the operator has chosen the strategy.
+// Naive is the strategy that naiveLesson describes. Healthy reports no overselling: the operator has chosen the strategy.
 type Naive struct {
 	stateless
 	needs Needs

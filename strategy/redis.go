@@ -26,7 +26,7 @@ type Redis struct {
 func NewRedis(n Needs) *Redis { return &Redis{admission: newAdmission(n, nil)} }
 
 // Deduct admits the attempt, and waits until it is settled. It returns an order, a refusal, or Queued for an attempt that the
-// gate had admitted before, or that it admits now and that is not settled while the buyer waits. It returns model.ErrUnavailable
+// gate knew before, or that it admits now and that is not settled while the buyer waits. It returns model.ErrUnavailable
 // if the gate can't judge or fails, if too many attempts wait, or if the strategy is closed; and ctx's error if ctx ends.
 func (r *Redis) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	outcome, err := r.admission.deduct(ctx, a)

@@ -3,10 +3,10 @@
 //
 //	Deduct(ctx, attempt) (model.Outcome, error)
 //
-// A refusal is an outcome. An error means that something broke; after model.ErrUnavailable the attempt may be tried
-// again. The strategies refuse in the same order: not_found, not_started, ended, paused, limit_reached, sold_out. Only Local
-// may refuse as sold_out from memory instead of limit_reached. A sale that was closed before its start has ended. Before
-// these checks, an attempt whose id is known gets its outcome or Queued, or idempotency_mismatch for another quantity.
+// A refusal is an outcome. An error means that something broke; after model.ErrUnavailable the attempt may be tried again. The
+// strategies refuse in the same order: not_found, not_started, ended, paused, limit_reached, sold_out. Only Local may refuse as
+// sold_out from memory instead of limit_reached. A sale that was closed before its start has ended. Before these checks, an
+// attempt whose id is known to the store that judges it gets its outcome or Queued, or idempotency_mismatch for another quantity.
 package strategy
 
 import (
@@ -26,7 +26,7 @@ type Gate interface {
 	Admit(ctx context.Context, attempts []model.Attempt) []model.Admission
 	// Peek reads the present state of gates, in the order of the arguments. It returns an error only if none can be read.
 	Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error)
-	// Batch returns the key under which an attempt is batched. The attempts of a batch are judged on one Redis node.
+	// Batch returns the key under which an attempt is batched. If the node is known, the batch is judged on one node.
 	Batch(ctx context.Context, a model.Attempt) string
 	// Node returns the name of the Redis node that judges an attempt, or "" if there is one Redis only or the node is not known.
 	Node(ctx context.Context, a model.Attempt) string
@@ -41,7 +41,7 @@ type Database interface {
 	DeductLocked(ctx context.Context, a model.Attempt) (model.Outcome, error)
 	// ReadStock reads the sale and its stock, and also the outcome of an attempt that is known or that the sale refuses.
 	ReadStock(ctx context.Context, a model.Attempt) (model.StockView, error)
-	// WriteStock writes an attempt's order and the stock computed from "look", even if the stock has changed since, or it refuses.
+	// WriteStock writes an attempt's order and the stock computed from "look", even if it has changed since, or refuses the attempt.
 	WriteStock(ctx context.Context, a model.Attempt, look model.StockView) (model.Outcome, error)
 }
 
@@ -93,8 +93,8 @@ func (n Needs) batched(l batch.Limits) batch.Limits {
 
 // Strategy takes units from stock for attempts.
 type Strategy interface {
-	// Deduct takes an attempt's units, or refuses the attempt. The outcome carries an order if the order is durable. The verdict is
-	// model.Queued for an attempt that was admitted before, or that is admitted now and not settled while its buyer waits.
+	// Deduct takes an attempt's units, or refuses the attempt. With model.Accepted the outcome has the durable order. The verdict is
+	// model.Queued if a gate knew the attempt before, or admits it now and it is not settled while its buyer waits.
 	Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error)
 	// Healthy returns an error that names what the strategy lacks, or nil.
 	Healthy() error
