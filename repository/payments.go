@@ -175,10 +175,10 @@ func (s *Store) Transaction(ctx context.Context, provider, txnID string) (paymen
 // refund, no such transaction, and for other reports if the provider has opened something else for the payment; NotPayable if the
 // transaction belongs to another order; or AmountMismatch if the money is not that of the order, or of the refunded transaction.
 //
-// With AmountMismatch the money pays nothing. "owed" says that the engine, and not the shop, sends money back. If so, money that
-// came with AmountMismatch is recorded as it came, and becomes due for a refund; in all other cases of AmountMismatch nothing is
-// changed. With "owed", money that was sent back according to the report also counts as due for a refund until the refunder has
-// asked the provider: a later report may have said that the money has not arrived.
+// With AmountMismatch the money pays nothing. If "owed" is true, money that came with AmountMismatch is recorded as it came, and
+// becomes due for a refund; in all other cases of AmountMismatch nothing is changed. If "owed" is true, money that was sent back
+// according to the report also counts as due for a refund until the refunder has asked the provider: a later report may have said
+// that the money has not arrived.
 func (s *Store) ApplyReport(
 	ctx context.Context, provider string, report model.Report, owed bool,
 ) (order model.Order, moved bool, verdict model.Verdict, err error) {

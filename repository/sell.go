@@ -338,7 +338,7 @@ func (s *Store) sellJudged(ctx context.Context, saleID string, attempts []model.
 	return b.answered(), nil
 }
 
-// judge refuses open attempts that the sale, the limits or the supply do not allow. It adds terms and calls that it reads to "from".
+// judge refuses open attempts that the sale, the limits or the supply do not allow. It adds terms and calls to "from".
 func (s *Store) judge(db *gorm.DB, b *attemptBatch, saleID string, from *supply) error {
 	if from.terms == nil {
 		if err := s.readTerms(db, saleID, from); err != nil {
