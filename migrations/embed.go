@@ -1,8 +1,8 @@
-// Package migrations holds the schema as numbered SQL, once for MySQL and once for SQLite.
-// A file that has been applied anywhere keeps its meaning for ever.
+// Package migrations holds the schema as numbered SQL, once for MySQL and once for SQLite. A released file keeps its meaning.
 //
 // MySQL commits at once each statement that makes, alters or drops a table. A step that broke off is run again from the start,
-// and repository/migrate.go passes over what was done. A statement that changes rows must change nothing when it is repeated.
+// and repository/migrate.go passes over what was done. So a statement that changes rows must change nothing when it is repeated,
+// unless its step only changes rows: such a step is one transaction.
 package migrations
 
 import "embed"

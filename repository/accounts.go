@@ -62,8 +62,8 @@ func (s *Store) CreateStaff(ctx context.Context, a model.Account, actor string) 
 	return ok, err
 }
 
-// ChangeStaff changes an account of the staff, which is a member or a key: its role, unless "role" is empty, and the hash of its
-// password or key, unless "hash" is empty. It returns the changed account; ok is false if no account of the staff has this name.
+// ChangeStaff changes a member of the staff or a key: the role, unless "role" is empty, and the hash of the password or key,
+// unless "hash" is empty. It returns the changed account; ok is false if no such account has this name.
 func (s *Store) ChangeStaff(ctx context.Context, name string, role model.Role, hash, actor string) (account model.Account, ok bool, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		if account, ok, err = s.lockStaff(tx, name); err != nil || !ok {

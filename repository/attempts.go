@@ -94,7 +94,7 @@ func (b *attemptBatch) refuseRest(verdict model.Verdict) {
 	b.open = nil
 }
 
-// accept makes an order of each open attempt, as the outcome of the attempt, and returns the orders. It stores nothing.
+// accept makes an order as the outcome of each open attempt, and returns the orders. It writes nothing to the database.
 func (b *attemptBatch) accept(from supply) []*model.Order {
 	orders := make([]*model.Order, len(b.open))
 	for at, i := range b.open {

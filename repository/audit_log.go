@@ -15,10 +15,10 @@ import (
 	"flashsale/model"
 )
 
-// detailLength is the length of the column detail, in characters.
+// detailLength is the length of the column detail on MySQL, in characters.
 const detailLength = 1000
 
-// Log adds an entry to the audit log: what an operator did, or the engine found or repaired. It cuts "detail" to detailLength.
+// Log adds an entry to the audit log. It cuts "detail" to detailLength.
 func (s *Store) Log(ctx context.Context, actor, action, subject, detail string) error {
 	return wrap("log "+action, s.run(s.write.WithContext(ctx), s.logging(actor, action, subject, detail)))
 }
@@ -28,8 +28,8 @@ func (s *Store) logging(actor, action, subject, detail string) statement {
 		actor, action, subject, model.Excerpt(detail, detailLength))
 }
 
-// Operations lists the operations on a subject, the newest first. next is the cursor of the next page, and empty at the
-// end. Operations returns model.ErrBadCursor if the cursor is invalid.
+// Operations lists the entries of the audit log about a subject, the newest first. next is the cursor of the next page, and empty
+// at the end. Operations returns model.ErrBadCursor if the cursor is invalid.
 func (s *Store) Operations(ctx context.Context, subject, cursor string, limit int) (list []model.AuditEntry, next string, err error) {
 	limit = max(1, limit)
 	before := int64(math.MaxInt64)
@@ -47,7 +47,7 @@ func (s *Store) Operations(ctx context.Context, subject, cursor string, limit in
 }
 
 // Lease gives "holder" the named lease for the time "ttl" by the database's clock, or extends it; false: another holder has it. A
-// lease that ends more than "ttl" from now was given before the clock was set back, and counts as expired.
+// lease that ends more than "ttl" from now counts as expired, since the clock may have been set back after it was given.
 func (s *Store) Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error) {
 	db, now := s.write.WithContext(ctx), s.nowMillis()
 	err := s.run(db, do(s.insertIgnore()+" INTO leases (name, holder, until_ms) VALUES (?, '', 0)", name),
@@ -61,7 +61,7 @@ func (s *Store) Lease(ctx context.Context, name, holder string, ttl time.Duratio
 	return has == holder, err
 }
 
-// OrderIDKey is the name of the key with which orders' ids are derived, see DataKey.
+// OrderIDKey is the name under which DataKey keeps the key of model.OrderIDs.
 const OrderIDKey = "order-ids"
 
 // DataKey returns the named key of 32 bytes, which is kept as long as the data. It makes the key if there is none yet.

@@ -10,8 +10,8 @@ import (
 	"flashsale/model"
 )
 
-// CreateCampaign inserts a campaign and its sales, of which there is at least one. None of their units is sold yet. If the sales
-// have a line, or may get one, CreateCampaign also inserts the sale that has this line, under the campaign's id, see Sale.LineID.
+// CreateCampaign inserts a campaign and its sales, of which there is at least one. If the sales have a line, CreateCampaign also
+// inserts the sale to which this line belongs, under the campaign's id, see Sale.LineID.
 func (s *Store) CreateCampaign(ctx context.Context, campaign model.Campaign, sales []model.NewSale, actor string) error {
 	err := s.transact(ctx, func(tx *gorm.DB) error {
 		err := tx.Exec("INSERT INTO campaigns (id, title, description, image_url, limit_per_user, created_at_ms) VALUES (?, ?, ?, ?, ?, "+s.nowMillis()+")",

@@ -16,8 +16,8 @@ import (
 // sumRows is the most rows that one statement sums, so that the statement ends long before its time limit.
 const sumRows = 50_000
 
-// behindSale, appended to a sale's id or more of an order's id, sorts after the ids of all orders that begin so, which continue in
-// base32.
+// behindSale, appended to a sale's id or to a longer beginning of an order's id, makes a string that sorts after all orders' ids
+// with this beginning, since ids are in base32.
 const behindSale = "~"
 
 // contents is a snapshot of the database. It keeps a connection of its own until Close.
@@ -105,8 +105,8 @@ func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok
 		if offer.HasLine() {
 			numbered = append(numbered, rowsAfter[int64]{"SELECT number AS place, 0 AS units, 0 AS wrong FROM entries" +
 				" WHERE number > ? AND sale_id = ? ORDER BY number", -1, []any{saleID}, &entries})
-			// In the modes line and draw each order belongs to an entry. A rush with a waiting list also has orders without an
-			// entry, from before it was in line.
+			// In the modes line and draw each order belongs to an entry. A rush with a waiting list may also have orders
+			// without an entry, from before it was in line.
 			wrongTurn = `CASE WHEN EXISTS (SELECT 1 FROM sales JOIN entries ON entries.sale_id = COALESCE(campaign_id, sales.id)
 				WHERE sales.id = orders.sale_id AND entries.user_id = orders.user_id AND state = 'spent') THEN 0 ELSE 1 END`
 			if offer.Mode == model.ModeRush {
@@ -179,7 +179,7 @@ type rowsAfter[K any] struct {
 type sum struct{ rows, units, wrong int64 }
 
 // sums adds the number of rows of each query, their units, and the number of wrong rows to the sum to which the query's "into"
-// points. Each of its statements reads a page of every query that has rows left, at most rowsAtOnce rows in all.
+// points. Each of its statements reads a page of every query that may have rows left, at most rowsAtOnce rows in all.
 func sums[K any](tx *gorm.DB, rowsAtOnce int64, queries ...rowsAfter[K]) error {
 	for len(queries) > 0 {
 		texts, args, most := make([]string, len(queries)), []any(nil), rowsAtOnce/int64(len(queries))

@@ -135,7 +135,7 @@ func openSQLite(ctx context.Context, path string, open func(driver.Connector) *s
 	return s, nil
 }
 
-// overPool returns GORM over a pool, with which the dialector was made, and limits the pool to "conns" connections.
+// overPool returns GORM over the pool that the dialector uses, and limits the pool to "conns" connections.
 func overPool(ctx context.Context, dialector gorm.Dialector, pool *sql.DB, conns int) (*gorm.DB, error) {
 	pool.SetMaxOpenConns(conns)
 	pool.SetMaxIdleConns(conns)
@@ -158,8 +158,8 @@ func overPool(ctx context.Context, dialector gorm.Dialector, pool *sql.DB, conns
 	return db, wrap("reach the database", pool.PingContext(ctx))
 }
 
-// outages is a dialect that wraps two kinds of errors in model.ErrUnavailable: those of the connection, and those of the database
-// that may be temporary, see broken.
+// outages is a dialect that wraps some errors in model.ErrUnavailable: those of the connection, those of a context whose deadline
+// has passed, and those of the database that may be temporary, see broken.
 type outages struct{ gorm.Dialector }
 
 // Translate is part of gorm.ErrorTranslator.
@@ -185,8 +185,8 @@ func outage(err error) bool {
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// Exclusive returns a Store of the same database that holds "lock", a channel with room for one, in writing transactions of
-// several statements. The strategy mutex holds the lock from its read to its write, so no release or settle comes between.
+// Exclusive returns a Store of the same database that holds "lock", a channel of capacity 1, in writing transactions of several
+// statements. The strategy mutex holds it from its read to its write, so no release or settle of this process comes between.
 func (s *Store) Exclusive(lock chan struct{}) *Store {
 	locked := *s
 	locked.lock = lock
@@ -344,7 +344,7 @@ func codes(err error) (mysql, sqlite int) {
 // passing reports whether another transaction, or a kill, caused the error, so that a repeat may succeed.
 func passing(err error) bool {
 	mysql, sqlite := codes(err)
-	return errors.Is(err, gorm.ErrDuplicatedKey) || // another writer inserted the row meanwhile; the repeat finds it
+	return errors.Is(err, gorm.ErrDuplicatedKey) || // another writer may have inserted the row; then the repeat finds it
 		slices.Contains([]int{1213, 1205, 1020, 1317}, mysql) || // deadlock, lock wait, changed since read, interrupted
 		sqlite&0xff == 5 // SQLITE_BUSY
 }

@@ -46,7 +46,7 @@ func (s *Store) deduct(ctx context.Context, saleID string, attempts []model.Atte
 
 // DeductLocked takes an attempt's units under a lock on the stock row. It locks this row after it has written the order, since
 // other buyers of the sale wait for the lock. If an operator has changed the sale between the read of its terms and the lock,
-// DeductLocked begins again. The outcomes are those of Deduct.
+// DeductLocked begins again. The outcome is one of those of Deduct.
 func (s *Store) DeductLocked(ctx context.Context, a model.Attempt) (outcome model.Outcome, err error) {
 	err = underTerms(func() error {
 		from := supply{guard: byLock, source: model.FromDatabase}
@@ -93,8 +93,8 @@ func first(outcomes []model.Outcome, err error) (model.Outcome, error) {
 }
 
 // judgeOutside decides attempts outside a transaction, by terms that were read before, so that a refusal, the most frequent
-// answer in a rush, writes nothing. If the sale does not exist, does not sell now or has no units left, judgeOutside refuses all
-// attempts that are not known. Otherwise these stay open.
+// answer in a rush, writes nothing. If the sale does not exist, does not sell now or has no available units, judgeOutside refuses
+// all attempts that are not known. Otherwise these stay open.
 func (s *Store) judgeOutside(ctx context.Context, saleID string, attempts []model.Attempt, from supply) (*attemptBatch, error) {
 	db := s.read.WithContext(ctx)
 	known, err := s.knownOutcomes(db, attempts)

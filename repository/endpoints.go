@@ -11,7 +11,7 @@ import (
 	"flashsale/model"
 )
 
-// answerLength and reasonLength are the lengths of the columns answer and reason, in characters.
+// answerLength and reasonLength are the lengths of the columns answer and reason on MySQL, in characters.
 const answerLength, reasonLength = 500, 200
 
 // Endpoints lists all endpoints, the oldest first.
@@ -96,7 +96,7 @@ func (s *Store) ChangeEndpoint(ctx context.Context, id string, c model.EndpointC
 	return e, ok, wrap("change an endpoint", err)
 }
 
-// RemoveEndpoint deletes an endpoint and its deliveries; ok is false if there is none.
+// RemoveEndpoint deletes an endpoint and its deliveries; ok is false if there is no such endpoint.
 func (s *Store) RemoveEndpoint(ctx context.Context, id, actor string) (ok bool, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		removed, err := exec(tx, "delete the row", "DELETE FROM endpoints WHERE id = ?", id)
@@ -130,8 +130,8 @@ func (s *Store) SendTo(ctx context.Context, id string, last int64) error {
 	return s.update(ctx, "begin a delivery", "UPDATE endpoints SET sending_to = ? WHERE id = ?", last, id)
 }
 
-// FinishDelivery records a try to send the batch under way. If the endpoint is still on, it ends the reservation, plans the next
-// try or batch after a pause, sets state and reason, and moves the position behind events that were taken or can't be taken.
+// FinishDelivery records a try to send the batch under way. For an endpoint that is still on, it also ends the reservation, plans
+// the next try or batch after a pause, sets state and reason, and moves the position behind events that were taken or can't be.
 func (s *Store) FinishDelivery(ctx context.Context, d model.Delivery, pause time.Duration, state model.EndpointState, reason string) error {
 	err := s.transact(ctx, func(tx *gorm.DB) error {
 		if _, err := noteDelivery(tx, d); err != nil {

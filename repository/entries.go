@@ -11,7 +11,7 @@ import (
 	"flashsale/model"
 )
 
-// Enter makes entries in a sale's line for the users in "wishes", or finds those that they have: a user has one entry in a sale.
+// Enter makes entries in a sale's line for the users in "wishes", or finds those that they have: a user has only one in a line.
 // It uses only the user and the quantity of a wish. The entries are in the order of the wishes. The verdict is about the users
 // who had no entry: Accepted; or NotFound, NotStarted, Ended, NoLine or EntriesClosed, and then their entries are empty.
 func (s *Store) Enter(ctx context.Context, saleID string, wishes []model.LineEntry) (entries []model.LineEntry, verdict model.Verdict, err error) {
@@ -56,7 +56,7 @@ func (s *Store) Enter(ctx context.Context, saleID string, wishes []model.LineEnt
 }
 
 // mayEnter judges whether a locked line takes entries now; ok is false if there is no line. If the sale has begun and no caller
-// has sealed the line yet, mayEnter seals it, except for a draw. If the sale has sold out, mayEnter begins its waiting list.
+// has sealed the line yet, mayEnter seals it, except for a draw. If a rush has sold out, mayEnter begins its waiting list.
 func (s *Store) mayEnter(tx *gorm.DB, saleID string, line lockedLine, ok bool) (verdict model.Verdict, now time.Time, err error) {
 	offer, now, exists, err := s.offerOn(tx, saleID)
 	phase, draw := line.Phase, line.Mode == model.ModeDraw

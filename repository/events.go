@@ -39,7 +39,7 @@ func (s *Store) recording(what model.EventType, about ...subject) statement {
 	return do("INSERT INTO events (type, at_ms, events, ids) VALUES (?, "+s.nowMillis()+", ?, ?)", string(what), len(ids), strings.Join(ids, " "))
 }
 
-// RecordOnce records an event of a sale, unless the sale has had an event of this type before, or is a shadow sale.
+// RecordOnce records an event of a sale, unless an event of this type is stored for the sale, or the sale is a shadow sale.
 func (s *Store) RecordOnce(ctx context.Context, what model.EventType, saleID string) error {
 	if model.IsShadow(saleID) {
 		return nil
@@ -48,8 +48,8 @@ func (s *Store) RecordOnce(ctx context.Context, what model.EventType, saleID str
 		s.nowMillis()+", 1, ?, ?)", string(what), saleID, string(what)+" "+saleID)
 }
 
-// NumberEvents gives committed events their places in the feed, at most as many rows as unnumbered says; more is true if there
-// may be others. By the lock on the last number no two events get the same place, and places become visible in order.
+// NumberEvents gives committed events their places in the feed, those of at most "unnumbered" rows; more is true if there may be
+// others. By the lock on the last number no two events get the same place, and places become visible in order.
 func (s *Store) NumberEvents(ctx context.Context) (more bool, err error) {
 	const waiting = "SELECT id, events FROM events WHERE last IS NULL ORDER BY id LIMIT ?"
 	var rows []struct{ ID, Events int64 }
@@ -82,7 +82,7 @@ func (s *Store) lockFeed(tx *gorm.DB) (last int64, err error) {
 	return cell[int64](tx, "lock the feed", "SELECT last FROM event_feed"+s.forUpdate())
 }
 
-// eventRow is a row of events: those of one type in one transaction.
+// eventRow is a row of the table events.
 type eventRow struct {
 	first, last int64 // numbers of the events
 	what        model.EventType
@@ -166,8 +166,8 @@ func fill(db *gorm.DB, list []model.Event, ids []string) error {
 	return nil
 }
 
-// ForgetEvents deletes events of the feed and deliveries that are older than "age", the oldest first, and of each at most as many
-// rows as unnumbered says; more is true if there may be others.
+// ForgetEvents deletes the oldest rows of the feed and the oldest deliveries, at most "unnumbered" of each, as far as they are
+// older than "age"; more is true if there may be others.
 func (s *Store) ForgetEvents(ctx context.Context, age time.Duration) (more bool, err error) {
 	db, before := s.write.WithContext(ctx), s.nowMillis()+fmt.Sprint(" - ", age.Milliseconds())
 	for _, table := range []string{

@@ -37,7 +37,7 @@ func (s *Store) RenewEpoch(ctx context.Context, saleID string, epoch int64) erro
 const nextGateVersion = "gate_version = version + 1, version = version + 1"
 
 // tellGate records for the gate what this transaction has changed in a stock row, which the change has locked. It records nothing
-// for a sale that never had a gate, or that is in line, since the gate of such a sale is closed for good.
+// for a sale that never had a gate, nor for a sale in line, whose gate is closed for good.
 func (s *Store) tellGate(tx *gorm.DB, saleID string, changes ...model.GateChange) error {
 	stock, _, err := s.lockStock(tx, saleID)
 	if err != nil {
@@ -78,7 +78,7 @@ func (s *Store) GateChanges(ctx context.Context, saleID string, after int64, lim
 	if upTo, err = cell[int64](db, what, "SELECT gate_version FROM stock WHERE sale_id = ?", saleID); err != nil || upTo <= after {
 		return nil, after, false, err
 	}
-	// A page ends with the version of its change number "limit", and has all changes of that version.
+	// If there are "limit" changes or more, the page ends with the version of change number "limit", and has that version whole.
 	last, found, err := one(column[int64](db, what,
 		"SELECT version FROM gate_changes WHERE sale_id = ? AND version > ? AND version <= ? ORDER BY version, order_id LIMIT 1 OFFSET ?",
 		saleID, after, upTo, limit-1))

@@ -17,7 +17,7 @@ type servers struct {
 	hosts  []string            // as host:port, or one path of a socket
 }
 
-// connector returns what connects to the servers. Of several it uses one at a time, see hosts.
+// connector returns a connector to the servers. If there are several, it uses one at a time, see hosts.
 func (s servers) connector() (driver.Connector, error) {
 	all := make([]driver.Connector, len(s.hosts))
 	for i, host := range s.hosts {
@@ -39,7 +39,7 @@ func (s servers) connector() (driver.Connector, error) {
 type hosts struct {
 	names      []string
 	connectors []driver.Connector
-	chosen     atomic.Int64 // index of the server to which the last connection was made
+	chosen     atomic.Int64 // index of the server in use
 	follow     atomic.Pointer[func(server string)]
 }
 
@@ -79,7 +79,7 @@ func (h *hosts) tell() {
 	}
 }
 
-// Follow, if the address names several servers, calls a function with the server in use, as host:port, and with each next one.
+// Follow calls a function with the server in use, as host:port, and with each next one, if the address names several servers.
 func (s *Store) Follow(follow func(server string)) {
 	if s.hosts != nil {
 		s.hosts.follow.Store(&follow)

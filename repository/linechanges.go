@@ -73,8 +73,8 @@ func mayChange(before, after model.Offer, now time.Time) model.Verdict {
 // usersInLog is the most users that one entry of the audit log names, so that the reason fits beside the longest ids.
 const usersInLog = 8
 
-// ExtendCalls lets all calls of a sale's line end later by a time, and returns how many calls there are. The verdict is Accepted,
-// or NoLine if the sale has no line.
+// ExtendCalls makes all calls of a sale's line last longer by the time "by", and returns the number of calls. The verdict is
+// Accepted, or NoLine if the sale has no line.
 func (s *Store) ExtendCalls(ctx context.Context, saleID string, by time.Duration, actor string) (calls int64, verdict model.Verdict, err error) {
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		if _, ok, err := s.lockLine(tx, saleID); err != nil || !ok {
@@ -89,8 +89,8 @@ func (s *Store) ExtendCalls(ctx context.Context, saleID string, by time.Duration
 	return calls, verdict, wrap("extend calls of sale "+saleID, err)
 }
 
-// VoidEntries gives the state voided to the waiting entries that a rule names, and returns how many there are; the proof of the
-// order lists them. The verdict is Accepted; NoLine if the sale has no line; or EntriesClosed after the seal, which fixes the
+// VoidEntries gives the state voided to the waiting entries that a rule names, and returns their number; the proof of the order
+// lists them. The verdict is Accepted; NoLine if the sale has no line; or EntriesClosed after the seal, which fixes the
 // order, and for the waiting list of a rush, which has no seal.
 func (s *Store) VoidEntries(ctx context.Context, saleID string, rule model.VoidRule, actor string) (voided int64, verdict model.Verdict, err error) {
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {

@@ -138,8 +138,9 @@ func (s *Store) LineEntries(ctx context.Context, saleID string, below int64) ite
 	}, func(e model.LineEntry) int64 { return e.Number })
 }
 
-// SetSeed publishes the seed of a sealed line, empty without entries, and the root unless SetRoot has, both in hex. Then the
-// calls or the draw can begin. A repetition changes nothing. By a constraint, a beacon's randomness comes before a seed.
+// SetSeed publishes the seed of a sealed line, and the root, unless SetRoot has published it, both in hex. The seed is empty if
+// there are no entries. Then calls or draw can begin. A repetition changes nothing. With a beacon, a constraint rejects a seed
+// before the randomness is stored.
 func (s *Store) SetSeed(ctx context.Context, saleID, root, seed string) error {
 	return s.transact(ctx, func(tx *gorm.DB) error {
 		// MySQL assigns from left to right, so what depends on the old root comes first.
@@ -273,7 +274,7 @@ func (s *Store) EndCalls(ctx context.Context, saleID string, all bool, limit int
 	return more, wrap("end calls of sale "+saleID, err)
 }
 
-// endCalls ends locked calls in a sale's line, to which their units belong again.
+// endCalls ends locked calls of a sale's line, and gives their units back to the line.
 func (s *Store) endCalls(tx *gorm.DB, saleID string, numbers []any, state model.EntryState, units int64) error {
 	return wrap("end calls", s.run(tx, endingCalls(model.Sale{ID: saleID}, numbers, state, units, 0)...))
 }

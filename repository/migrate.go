@@ -25,8 +25,8 @@ type Migration struct {
 	Applied bool
 }
 
-// MigrateUp brings the schema up to date. On MySQL, instances take turns. MigrateUp, MigrateDown and MigrateStatus return an
-// error if their turn does not come within migrateWaitSeconds, or if notOthers finds a table of another program.
+// MigrateUp brings the schema up to date. On a server of MySQL, instances take turns. MigrateUp, MigrateDown and MigrateStatus
+// return an error if their turn does not come within migrateWaitSeconds, or if notOthers finds a table of another program.
 func (s *Store) MigrateUp(ctx context.Context) error {
 	return s.migrate(ctx, func(p *goose.Provider) error {
 		_, err := p.Up(ctx)
@@ -74,7 +74,7 @@ func (s *Store) migrate(ctx context.Context, run func(*goose.Provider) error) (e
 		if err != nil {
 			return fmt.Errorf("migrate: %w", err)
 		}
-		// The statements of this pool have no time limit, because a step may take long on a large table.
+		// This pool sets no time limits for statements, because a step may take long on a large table.
 		db, dialect = s.open(repeatable{connector}), goose.DialectMySQL
 		defer func() { err = errors.Join(err, db.Close()) }()
 	}

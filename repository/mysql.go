@@ -126,7 +126,7 @@ func clientTLS(parameters url.Values) (*tls.Config, error) {
 
 // meaning has the variables of a session that change what a statement does. Each connection sets them, whatever the server's
 // defaults and init_connect say. It leaves out foreign_key_checks, div_precision_increment and group_concat_max_len, since no
-// statement uses what they change. It also leaves out timestamp, sql_log_bin and others, since they need a privilege.
+// statement uses what they change. It also leaves out timestamp, sql_log_bin and others, which may require a privilege.
 var meaning = map[string]string{
 	"autocommit":           "1",          // without it, a single statement waits for a commit that never comes
 	"completion_type":      "'NO_CHAIN'", // by CHAIN, a transaction begins after each commit
@@ -141,7 +141,7 @@ var meaning = map[string]string{
 }
 
 // sessionSettings returns further variables of a session: settings has more of the kind in meaning, and limits has those that
-// bound the time of statements and transactions. MariaDB and MySQL name some differently, and only MariaDB ends idle
+// bound the time of statements and transactions. MariaDB and MySQL name some of them differently, and only MariaDB ends idle
 // transactions. MySQL too old to enforce CHECK constraints is an error. galera is true on a node of a Galera cluster.
 func sessionSettings(ctx context.Context, s servers) (settings, limits map[string]string, galera bool, err error) {
 	connector, err := s.connector()

@@ -158,8 +158,8 @@ func (s *Store) Cancel(ctx context.Context, userID, orderID string) (order model
 	return s.end(ctx, orderID, ending{status: model.OrderCancelled, otherwise: model.NotCancellable, user: userID})
 }
 
-// CancelAny cancels a pending order of any user, with the verdicts of Cancel, and logs this as an action of actor. The order does
-// not count among those that the user has cancelled.
+// CancelAny cancels a pending order of any user, and logs this as an action of actor. The order does not count for cancelMost.
+// The verdict is Accepted; NotFound; or NotCancellable, with the order as it is, if it is not pending.
 func (s *Store) CancelAny(ctx context.Context, orderID, actor string) (order model.Order, verdict model.Verdict, err error) {
 	return s.end(ctx, orderID, ending{status: model.OrderCancelled, otherwise: model.NotCancellable, actor: actor, action: "cancel"})
 }

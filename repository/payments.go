@@ -16,11 +16,11 @@ import (
 	"flashsale/model"
 )
 
-// firstLook is the age of a payment at which the provider is first asked about it; at the order's deadline if that is earlier.
+// firstLook is the age of a payment at which the provider is first asked about it, unless the order's deadline is earlier.
 const firstLook = time.Minute
 
-// The pauses between tries of a refund double from firstRefundPause to lastRefundPause. The first lets a request to the provider
-// end, and another instance take over from one that died. An hour lets people settle a refusal with the provider.
+// The pauses between tries of a refund double from firstRefundPause to lastRefundPause. The first is usually long enough for a
+// request to the provider. The last, an hour, lets people settle a refusal with the provider.
 const firstRefundPause, lastRefundPause = 5 * time.Second, time.Hour
 
 func refundPause(tries int) time.Duration {
@@ -175,10 +175,10 @@ func (s *Store) Transaction(ctx context.Context, provider, txnID string) (paymen
 // refund, no such transaction, and for other reports if the provider has opened something else for the payment; NotPayable if the
 // transaction belongs to another order; or AmountMismatch if the money is not that of the order, or of the refunded transaction.
 //
-// With AmountMismatch the money pays nothing. "owed" says that the engine, and not the shop, sends money back. If so, money that
-// came with AmountMismatch is recorded as it came, and becomes due for a refund; in all other cases of AmountMismatch nothing is
-// changed. With "owed", money that was sent back according to the report also counts as due for a refund until the refunder has
-// asked the provider: a later report may have said that the money has not arrived.
+// With AmountMismatch the money pays nothing. If "owed" is true, money that came with AmountMismatch is recorded as it came, and
+// becomes due for a refund; in all other cases of AmountMismatch nothing is changed. If "owed" is true, money that was sent back
+// according to the report also counts as due for a refund until the refunder has asked the provider: a later report may have said
+// that the money has not arrived.
 func (s *Store) ApplyReport(
 	ctx context.Context, provider string, report model.Report, owed bool,
 ) (order model.Order, moved bool, verdict model.Verdict, err error) {
@@ -436,8 +436,8 @@ func (s *Store) TryRefund(ctx context.Context, payment model.Payment) (mine bool
 	return counted == 1, err
 }
 
-// MarkRefunded records that the provider has refunded a payment in the try that followed the first payment.Tries tries. It
-// changes nothing if a later try has begun, or if RefundFailed was called meanwhile.
+// MarkRefunded records that a try to refund a payment has succeeded. payment.Tries must not count this try. MarkRefunded changes
+// nothing if a later try has begun, or if RefundFailed was called meanwhile.
 func (s *Store) MarkRefunded(ctx context.Context, payment model.Payment) (err error) {
 	ctx, end := s.observe.Begin(ctx, observe.Step{Name: observe.MarkRefunded})
 	defer func() { end(err) }()

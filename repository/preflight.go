@@ -15,7 +15,7 @@ import (
 	"flashsale/model"
 )
 
-// Server is what a database server reports about itself.
+// Server is what Store.Server finds out about the database.
 type Server struct {
 	Version     string            // with the server's name, as Store.Version returns it
 	RoundTrip   time.Duration     // of the fastest of lookTrips queries: the network, without the machine's load

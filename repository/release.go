@@ -13,7 +13,7 @@ import (
 // back to the sale: they belong to its line before and after, see endCalls.
 
 // release moves locked orders of one sale from the status "from" to the status that all orders in "list" have. It gives their
-// units back to the stock and to the users' limits, and records the changes for the gate and the events. It locks rows in
+// units back to the stock and to the users' limits, and records the events, and the changes for the gate. It locks rows in
 // the order orders, buyers, stock, as a payment does. If giveBack fails with errRefusing, so does release.
 func (s *Store) release(tx *gorm.DB, saleID string, from model.OrderStatus, list ...model.Order) error {
 	ids, about := make([]string, len(list)), make([]subject, len(list))

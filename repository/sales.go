@@ -199,8 +199,8 @@ func (s *Store) createSale(tx *gorm.DB, sale model.Sale, quota int64, actor stri
 
 // ChangeSale applies a change and returns the changed sale. It raises the version of the stock row, so that a writer that judged
 // the old sale loses its race. The verdict is Accepted or, if nothing is changed, one of these: NotFound; QuotaChanged if the
-// quota is not change.IfQuota; BadRequest, with the present quota in offer, if the quota would exceed change.MostQuota; the refusal
-// of change.Edit; or Ended or EntriesClosed of changeLine.
+// quota is not change.IfQuota; BadRequest, with the present quota in offer, if the quota would exceed change.MostQuota; the
+// refusal of change.Edit; or Ended or EntriesClosed of changeLine.
 func (s *Store) ChangeSale(ctx context.Context, change model.SaleChange) (offer model.Offer, verdict model.Verdict, err error) {
 	campaigns, err := s.campaignsOf(s.read.WithContext(ctx), change.SaleID)
 	if err != nil {

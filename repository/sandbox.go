@@ -15,8 +15,8 @@ func (s *Store) SandboxCharge(ctx context.Context, t model.SandboxTransaction) e
 		t.ID, t.PaymentID, t.AmountCents, string(t.Status))
 }
 
-// SandboxUnreported lists at most "limit" transactions whose callback the merchant has neither accepted nor refused for good, in
-// the order of their ids. It lists only ids greater than "after".
+// SandboxUnreported lists at most "limit" transactions whose callback is still to be delivered, in the order of their ids. It
+// lists only ids greater than "after".
 func (s *Store) SandboxUnreported(ctx context.Context, after string, limit int) ([]model.SandboxTransaction, error) {
 	return scan(s.read.WithContext(ctx), "list sandbox transactions", func(t *model.SandboxTransaction) []any {
 		return []any{&t.ID, &t.PaymentID, &t.AmountCents, &t.Status}

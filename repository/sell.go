@@ -338,7 +338,7 @@ func (s *Store) sellJudged(ctx context.Context, saleID string, attempts []model.
 	return b.answered(), nil
 }
 
-// judge refuses open attempts that the sale, the limits or the supply do not allow. It adds the terms and calls read to "from".
+// judge refuses open attempts that the sale, the limits or the supply do not allow. It adds terms and calls to "from".
 func (s *Store) judge(db *gorm.DB, b *attemptBatch, saleID string, from *supply) error {
 	if from.terms == nil {
 		if err := s.readTerms(db, saleID, from); err != nil {
@@ -381,7 +381,7 @@ func (s *Store) judge(db *gorm.DB, b *attemptBatch, saleID string, from *supply)
 	return err
 }
 
-// lockBatch locks the rows of the attempts' users in buyers, in the order of the users, and only then reads which attempts are
+// lockBatch locks the rows of the attempts' users in buyers, in the order of byUser, and only then reads which attempts are
 // known. Every transaction that settles, refuses or deducts an attempt locks these rows first, so each attempt is decided once.
 func (s *Store) lockBatch(tx *gorm.DB, attempts []model.Attempt, campaigns map[string]string) (*attemptBatch, error) {
 	none := each(attempts, func(a model.Attempt) userUnits { return userUnits{sale: a.SaleID, user: a.UserID} })

@@ -69,9 +69,8 @@ func (s *Store) adding(units []userUnits) []statement {
 		" ON CONFLICT (sale_id, user_id) DO UPDATE SET units = units + excluded.units"))
 }
 
-// inCampaigns returns the units and, for sales of a campaign, the same units once more for the campaign. In buyers, a campaign
-// has rows like a sale, with the units of a user over all its sales. Units of both kinds are added
-// and subtracted together, in the order of byUser.
+// inCampaigns returns the units and, for sales of a campaign, the same units once more for the campaign. In the table buyers, a
+// campaign has rows like a sale, with a user's units over all its sales. The result has the order of byUser if units has it.
 func inCampaigns(units []userUnits, campaigns map[string]string) []userUnits {
 	if len(campaigns) == 0 {
 		return units
