@@ -11,7 +11,7 @@ import (
 
 const preflightAge = 10 * time.Minute // how long a browser may remember that an origin is allowed
 
-// exposedHeaders are the headers of answers that pages of other origins may read.
+// exposedHeaders are headers of answers that pages of other origins may read.
 var exposedHeaders = []string{"Content-Language", "ETag", "Idempotent-Replayed", "Location", "Retry-After", "X-Request-ID"}
 
 // Origins lets pages of these exact origins call the API from a browser, but not the operators' part of it. No request needs
