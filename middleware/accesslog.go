@@ -18,9 +18,9 @@ const (
 	maxReason      = 300 // characters; the reason for a refusal may quote the request
 )
 
-// AccessLog writes a line for each request, at warn for a 5xx and otherwise at info. It must be outside of the stage that
-// writes the problems, so that it sees the status that was sent. It logs the route as the pattern that matched (empty
-// if none did), never as the URL: the URL of a purchase contains the buyer's path token.
+// AccessLog logs requests, at warn if the answer is a 5xx and otherwise at info. It must be outside of the stage that writes the
+// problems, so that it sees the status that was sent. It logs the route as the pattern that matched (empty if none did), never as
+// the URL: the URL of a purchase contains the buyer's path token.
 //
 // Unless the logger's level is debug, at most linesPerSecond lines in a second are written for requests with the same
 // route and status. The next line for such a request reports in "skipped" how many lines were left out. A 5xx, and a request that

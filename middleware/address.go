@@ -88,9 +88,8 @@ func newAddressLimiters() *otter.Cache[netip.Prefix, *rate.Limiter] {
 	return otter.Must(&otter.Options[netip.Prefix, *rate.Limiter]{MaximumSize: maxAddresses})
 }
 
-// clientNetwork returns the network of c.ClientIP(). If the request has no X-Forwarded-For, clientNetwork parses the connection's
-// address without ClientIP, and so avoids the strings that ClientIP allocates. All texts that are not an address share the zero
-// value, and so one limiter.
+// clientNetwork returns the network of c.ClientIP(). For most requests without X-Forwarded-For it does not call ClientIP, which
+// would allocate strings. All texts that are not an address share the zero value, and so one limiter.
 func clientNetwork(c *gin.Context) netip.Prefix {
 	remote, err := netip.ParseAddrPort(c.Request.RemoteAddr)
 	address := remote.Addr()

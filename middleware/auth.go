@@ -9,8 +9,8 @@ import (
 	"flashsale/model"
 )
 
-// TokenVerifier returns the identity of the user to whom a token was issued. model.ErrUnavailable means that the token can't be
-// checked now. Any other error means that the token is not valid.
+// TokenVerifier returns whose a token or a key is. model.ErrUnavailable means that this can't be found out now. With any other
+// error, the token or key counts as not valid.
 type TokenVerifier interface {
 	Verify(token string) (model.Identity, error)
 }
@@ -31,10 +31,10 @@ func Authenticate(v TokenVerifier) gin.HandlerFunc {
 	}
 }
 
-// Shadows shows shadow sales and their orders only to the crowd of a rehearsal. If the sender may not see the id in the route, the
-// handler "unseen" answers as if nothing had that id. On routes with a log-in, Shadows comes after the log-in, and hides other
-// sales and orders from the crowd. On other routes Shadows checks the request's token itself, and only if the id is that of a
-// shadow sale or of its order.
+// Shadows shows shadow sales and their orders only to the crowd of a rehearsal. If the sender may not see the id in the route,
+// the handler "unseen" answers as if nothing had that id. On routes with a log-in, Shadows comes after the log-in, and hides
+// other sales and orders from the crowd. On other routes Shadows checks the request's token itself, and only if the id is that of
+// a shadow sale or of its order.
 func Shadows(v TokenVerifier, unseen gin.HandlerFunc) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		for _, name := range [...]string{"sale", "campaign", "id"} { // the parameters with the id of a sale, a campaign or an order
@@ -78,14 +78,14 @@ func StillMay(c *gin.Context, v TokenVerifier, least model.Role) bool {
 // IdentityOf returns the identity of the user who makes the request, or the zero value if nobody was authenticated.
 func IdentityOf(c *gin.Context) model.Identity { return stateOf(c).identity }
 
-// RequireBuyer lets only requests of users pass who may act as buyers. All others get Forbidden.
+// RequireBuyer refuses a request as Forbidden if its sender may not act as a buyer.
 func RequireBuyer(c *gin.Context) {
 	if !IdentityOf(c).MayBuy() {
 		Refuse(c, Refusal{Verdict: model.Forbidden})
 	}
 }
 
-// RequireRole lets only requests of users pass whose role suffices where the given one is required. All others get Forbidden.
+// RequireRole refuses a request as Forbidden if the sender's role does not suffice where this role is required, see Role.May.
 func RequireRole(least model.Role) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		if !IdentityOf(c).Role.May(least) {

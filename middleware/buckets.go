@@ -36,9 +36,9 @@ func LeakyBucket(perSecond float64, capacity int, wait time.Duration) gin.Handle
 	}
 }
 
-// waitToken lets the request pass if it gets a token within the time "wait", with the outcomes of TokenBucket. Limiter.Wait
-// reserves no token that comes later. To make a reservation and cancel it would not work: if another was made in between, the
-// token is not given back in full, so that in a flood cancelled reservations would use up the rate.
+// waitToken lets the request pass if it gets a token within the time "wait", with the outcomes of TokenBucket. Limiter.Wait does
+// not reserve a token that comes too late. To reserve the token and cancel would not work: if another reservation was made in
+// between, the token is not given back in full, so that in a flood cancelled reservations would use up the rate.
 func waitToken(c *gin.Context, limiter *rate.Limiter, wait time.Duration) {
 	ctx, ok := c.Request.Context(), limiter.Allow()
 	if !ok && wait > 0 {

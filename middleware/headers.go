@@ -6,13 +6,13 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// Headers sets the headers that every answer has. Browsers must not guess content types, and must not send our URLs as Referer,
-// since a URL may contain a path token. Caches must not store an answer unless its handler overrides Cache-Control.
+// Headers sets headers that protect clients. Browsers must not guess content types, and must not send our URLs as Referer, since
+// a URL may contain a path token. Caches must not store an answer unless its handler overrides Cache-Control.
 //
 // Answers outside of the API may be shown as pages. Other sites may not show them in a frame, where they could trick visitors
-// into pressing buttons. Such a page loads nothing unless its handler sets another Content-Security-Policy. Answers of the API
-// have neither that header nor X-Frame-Options. These would not protect them: such answers are not shown as pages, and are either
-// public or only for a client that sends a secret or a signature in a header.
+// into pressing buttons. Such a page loads nothing unless its handler sets another Content-Security-Policy. Answers of the API's
+// routes have neither that header nor X-Frame-Options. These would not protect them: such answers are not shown as pages, and are
+// either public or only for a client that sends a secret or a signature.
 func Headers() gin.HandlerFunc {
 	// All answers share these slices, and nothing writes into them: Set replaces a slice, and Add copies these, which are full.
 	nosniff, noReferrer, noStore := []string{"nosniff"}, []string{"no-referrer"}, []string{"no-store"}

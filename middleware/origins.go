@@ -11,12 +11,12 @@ import (
 
 const preflightAge = 10 * time.Minute // how long a browser may remember that an origin is allowed
 
-// exposedHeaders are the headers of answers that pages of other origins may read.
+// exposedHeaders are headers of answers that pages of other origins may read.
 var exposedHeaders = []string{"Content-Language", "ETag", "Idempotent-Replayed", "Location", "Retry-After", "X-Request-ID"}
 
-// Origins lets pages of these exact origins call the API from a browser, but not the operators' part of it. No request
-// needs cookies, so credentials are never allowed. Requests from other origins get the same answers without the headers of CORS,
-// so pages of these origins can't read them, except after AnyOrigin.
+// Origins lets pages of these exact origins call the API from a browser, but not the operators' part of it. No request needs
+// cookies, so credentials are never allowed. A request from another origin gets an answer without the headers of CORS, which
+// pages of that origin can't read, except after AnyOrigin.
 func Origins(allowed []string) gin.HandlerFunc {
 	admit := cors.New(cors.Config{
 		AllowOrigins: allowed, AllowMethods: []string{"GET", "HEAD", "POST", "DELETE"},

@@ -46,9 +46,9 @@ func (p *Places) Enter(client any) (leave func(), verdict model.Verdict) {
 	}, model.Accepted
 }
 
-// Take takes a place for a request, whose client is its address. The caller must call leave after the costly part. If Enter gives
-// no place, Take refuses the request as RateLimited, and ok is false. Callers read the request's body before they call Take, so
-// that slow senders hold no place.
+// Take takes a place for a request; the client is its clientNetwork. The caller must call leave after the costly part. If Enter
+// gives no place, Take refuses the request as RateLimited, and ok is false. Callers read the request's body before they call
+// Take, so that slow senders hold no place.
 func (p *Places) Take(c *gin.Context) (leave func(), ok bool) {
 	leave, verdict := p.Enter(clientNetwork(c))
 	if verdict != model.Accepted {

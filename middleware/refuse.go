@@ -36,8 +36,8 @@ func Refuse(c *gin.Context, r Refusal) {
 	c.Abort()
 }
 
-// Fail ends the request with an error: something broke, or the client disconnected. If err wraps a Refusal, the request
-// is refused instead. The caller must return at once and must not log err; the stage that writes the answer logs it.
+// Fail ends the request with an error: something broke, or the client disconnected. If err wraps a Refusal, the request is
+// refused instead. The caller must return at once and must not log err, which the stage that writes the answer may log.
 func Fail(c *gin.Context, err error) {
 	if refusal, refused := errors.AsType[Refusal](err); refused {
 		Refuse(c, refusal)

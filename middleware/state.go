@@ -19,7 +19,7 @@ type state struct {
 	frequency model.Frequency
 	refusal   Refusal // without a verdict: the request was not refused
 	began     time.Time
-	lap       time.Time // when the last stage ended
+	lap       time.Time // the last call of Lap, or else Begin
 	took      time.Duration
 	over      bool // took is set
 	sampled   bool // the stages of the request are timed

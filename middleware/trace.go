@@ -10,8 +10,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Trace starts a span for each request, named by its method and the route's pattern. A client's traceparent determines
-// only whether the request is sampled and which span is the parent. The ready-made stage for gin is not used, because
+// Trace starts a span for each request, named by its method and the route's pattern if a route matches. A client's traceparent
+// determines only whether the request is sampled and which span is the parent. The ready-made stage for gin is not used, because
 // it would also send the clients' addresses, and the paths, which contain the buyers' path tokens.
 func Trace(tracer trace.Tracer) gin.HandlerFunc {
 	return func(c *gin.Context) {

@@ -22,9 +22,9 @@ const countLimit = 10 * time.Second
 // UserCounter limits how often a user may send a request to the route's :sale. If freq.Limit is 0, there is no limit.
 // Outcomes: the next stage, or TooFrequent with the time until the window ends.
 //
-// With a nil counter the stage only stores freq for FrequencyOf: strategies that ask the gate count in the same script that
-// admits attempts, which saves each purchase a round trip. If counting fails, the request passes and onError is called: a limit
-// that can't be counted must not stop a sale, and the stock and the limit per user are still checked where the units are taken.
+// With a nil counter the stage only stores freq for FrequencyOf: the script by which the gate admits attempts also counts them,
+// which saves each purchase a round trip. If counting fails, the request passes and onError is called: a limit that can't be
+// counted must not stop a sale, and the stock and the limit per user are still checked where the units are taken.
 func UserCounter(freq model.Frequency, counter Counter, onError func(error)) gin.HandlerFunc {
 	switch {
 	case freq.Limit == 0:

@@ -58,9 +58,9 @@ type Session struct {
 	ExpiresAt time.Time
 }
 
-// Register creates a buyer's account and logs the buyer in. The verdict is Accepted; NameTaken if the name exists;
-// Forbidden if buyers have no accounts here; or BadRequest with the invalid field. The error wraps model.ErrUnavailable if
-// too many passwords already wait to be hashed.
+// Register creates a buyer's account and logs the buyer in. The verdict is Accepted; NameTaken if the name exists or is the
+// operator's; Forbidden if buyers have no accounts here; or BadRequest with the invalid field. The error wraps
+// model.ErrUnavailable if too many passwords already wait to be hashed.
 func (a *Accounts) Register(ctx context.Context, name, password string) (Session, model.Verdict, *Invalid, error) {
 	switch {
 	case a.Off || !a.Open:
@@ -85,7 +85,7 @@ func (a *Accounts) Register(ctx context.Context, name, password string) (Session
 }
 
 // LogIn makes a session. The verdict is Accepted, or Unauthenticated for an unknown name, an account that may not log in here,
-// and a wrong password. These refusals take the same time, so that an answer does not reveal which names exist; a password that
+// and a wrong password. These refusals take about the same time, so an answer does not reveal which names exist; a password that
 // is too long is refused at once, for any name. The error wraps model.ErrUnavailable if too many passwords wait to be hashed.
 func (a *Accounts) LogIn(ctx context.Context, name, password string) (Session, model.Verdict, error) {
 	if len(password) > maxPassword {

@@ -51,7 +51,7 @@ func (a Audit) Drifts() bool { return a.Drift != 0 && !a.Moving }
 func (a Audit) OK() bool { return len(a.Violations) == 0 && !a.Drifts() }
 
 // Audit checks one sale; ok is false if it does not exist. The error wraps model.ErrUnavailable if the gate can't be read. While
-// orders are being made, a drift may be temporary: the gate hears of a settled order about a tenth of a second after the commit.
+// orders are being made, a drift may be temporary: the gate may hear of a settled order a tenth of a second after the commit.
 func (a *Auditor) Audit(ctx context.Context, saleID string) (audit Audit, ok bool, err error) {
 	if a.Gate != nil {
 		offer, ok, err := a.Store.Offer(ctx, saleID)
@@ -96,11 +96,11 @@ func (a *Auditor) AuditSettled(ctx context.Context, saleID string) (audit Audit,
 // Drift is how many more units the gate of an epoch has than the database, see the function drift.
 type Drift struct{ Epoch, Units int64 }
 
-// Drifts compares open gates with the database, for the sales that have not ended. It returns the drifts by sale, also those
-// of 0 units. The auditor runs Drifts once a round. Drifts leaves out sales that it did not read in the round before. It also
-// leaves out a gate that differs from the database if the stock has changed since that round, because the gate hears of an order
-// about a tenth of a second after the commit. Such a drift can wait: a drift does harm only if the gate or the database has
-// no units left, and then no order changes the stock. Drifts returns an error if it can't read the database, or any gate at all.
+// Drifts compares open gates with the database, for the sales that have not ended. It returns the drifts by sale, also those of 0
+// units. The auditor runs Drifts once a round. Drifts leaves out sales that it did not read in the round before. It also leaves
+// out a gate that differs from the database if the stock has changed since that round, because the gate may hear of an order a
+// tenth of a second after the commit. Such a drift can wait: a drift does harm only if the gate or the database has no units
+// left, and then no order changes the stock. Drifts returns an error if it can't read the database, or any gate at all.
 func (a *Auditor) Drifts(ctx context.Context) (map[string]Drift, error) {
 	before, states := a.last, []model.GateState(nil)
 	if len(before) > 0 {
@@ -129,9 +129,9 @@ func (a *Auditor) Drifts(ctx context.Context) (map[string]Drift, error) {
 	return drifts, nil
 }
 
-// Miscounts reports whether a sale's gate counts other units for its users than the database does. If so, it returns the epoch
-// of this gate. Two such errors may cancel out in the gate's left, so that no drift shows them. The result is also false if the
-// sale can't be judged: if the sale or its gate is closed, its stream has entries, or its stock changes during the
+// Miscounts reports whether a sale's gate counts other units for its users than the database does. If so, it returns the epoch of
+// this gate. Two such errors may cancel out in the gate's left, so that no drift shows them. The result is also false if the sale
+// can't be judged: if the sale is closed, its gate is not open, its stream has entries, or its stock changes during the
 // comparison. Miscounts skips a sale whose stock and epoch are the same as when its gate was last found right.
 func (a *Auditor) Miscounts(ctx context.Context, saleID string) (epoch int64, wrong bool, err error) {
 	before, err := a.quiet(ctx, saleID)
@@ -186,7 +186,7 @@ type still struct {
 	epoch int64 // of its open gate
 }
 
-// quiet returns a sale's state, or a zero still if the sale is missing or closed, its gate is closed, or its stream has entries.
+// quiet returns the state of a sale that is not closed, if its gate is open and its stream is empty, and else a zero still.
 func (a *Auditor) quiet(ctx context.Context, saleID string) (still, error) {
 	offer, ok, err := a.Store.Offer(ctx, saleID)
 	if err != nil || !ok || offer.Status == model.SaleClosed {
@@ -199,8 +199,8 @@ func (a *Auditor) quiet(ctx context.Context, saleID string) (still, error) {
 	return still{offer.GateRef(), offer.Stock, states[0].Epoch}, nil
 }
 
-// drift returns the gate's left + inflight minus the database's available. It returns 0 for a gate that is not open:
-// such a gate admits nothing, and is replaced before it admits again. Units in flight count only while the stream has
+// drift returns the gate's left + inflight minus the database's available. It returns 0 for a gate that can't be read or is not
+// open; the latter admits nothing, and is replaced before it admits again. Units in flight count only while the stream has
 // entries: without entries, no settler will settle these units.
 func drift(gate model.GateState, stock model.Stock) int64 {
 	switch {

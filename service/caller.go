@@ -61,8 +61,8 @@ func (c *Caller) Due() (saleIDs []string) {
 	return saleIDs
 }
 
-// Tend does what a line needs now: it either seals the line, or draws, or ends calls and calls entrants. It does nothing to a
-// line that stays stopped. Tend may run for several lines at the same time.
+// Tend does what a line needs now: it seals the line, or draws, or ends calls and, unless the line is over, calls entrants. It
+// does nothing to a line that stays stopped. Tend may run for several lines at the same time.
 func (c *Caller) Tend(ctx context.Context, saleID string) error {
 	offer, err := c.Store.TendLine(ctx, saleID)
 	if err != nil || offer.Line.Stopped {
@@ -81,9 +81,9 @@ func (c *Caller) Tend(ctx context.Context, saleID string) error {
 	return nil
 }
 
-// seal publishes the root over the entries from before the seal, which don't change any more, and the seed, which follows from
-// secret and root. With a beacon, it first publishes the root and names a round; a later run publishes the seed, when the round's
-// randomness is stored. A line without entries gets a root, but no round and no seed, since it has no order.
+// seal publishes the root over the entries from before the seal, and the seed, which follows from secret and root. With a beacon,
+// it first publishes the root and names a round; a later run publishes the seed, when the round's randomness is stored. A line
+// without entries gets a root, but no round and no seed, since it has no order.
 func (c *Caller) seal(ctx context.Context, offer model.Offer) (err error) {
 	line := offer.Line
 	if line.Root != "" && line.Randomness == "" {

@@ -19,8 +19,8 @@ const (
 	maxVariant       = 60 // characters, as in the database
 )
 
-// ofOneSale are the fields of a single sale: an error in one of them names the sale of the campaign. An error in any other
-// field concerns all its sales.
+// ofOneSale are the fields of a single sale: in a new campaign, an error in one of them names the sale. An error in any other
+// field concerns all sales.
 var ofOneSale = []string{"variant", "quota", "price_cents", "original_price_cents", "limit_per_user", "waiting_list"}
 
 // CampaignStore writes campaigns to the database and lists them.
@@ -54,7 +54,7 @@ func (s *Campaigns) Repeated(ctx context.Context, campaign model.Campaign, sales
 	return list, model.Accepted, nil
 }
 
-// inCampaign returns sales with the fields that they get from their campaign, and with the default mode if they have none.
+// inCampaign returns sales with the fields that they get from their campaign, and with the defaults that completed sets.
 func inCampaign(campaign model.Campaign, sales []model.NewSale) []model.NewSale {
 	list := make([]model.NewSale, len(sales))
 	for i, sale := range sales {
@@ -105,7 +105,7 @@ func (s *Campaigns) validateVariants(sales []model.NewSale) *Invalid {
 	return nil
 }
 
-// validateVariant sets a sale's id, short code and status, and returns its first invalid field. "taken" has the other variants.
+// validateVariant prepares a new sale, and returns its first invalid field. "taken" has the other sales' variants.
 func (s *Campaigns) validateVariant(sale *model.NewSale, taken map[string]bool) *Invalid {
 	sale.ID, sale.Code, sale.Status, sale.Revision = model.NewSaleID(), rand.Text()[:codeLength], model.SaleLive, 1
 	sale.Variant = strings.TrimSpace(sale.Variant) // MySQL compares texts without the spaces at their ends

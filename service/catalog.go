@@ -26,7 +26,7 @@ const (
 	// Each refresh of the filter also reads the sales made in this time before the last refresh: a slow transaction commits late.
 	filterOverlap = time.Minute
 	// filterPause is the minimum time between refreshes that unknown ids cause. So guessed ids cost at most one small query in this
-	// time. If another instance has just created a sale, a request for the sale usually waits no longer for the query that finds it.
+	// time. If another instance has just created a sale, a request usually waits at most this long for the query that finds it.
 	filterPause = 50 * time.Millisecond
 	pastSales   = 1000 // the most sales that stay cached, for their static data, after they are no longer watched
 )
@@ -132,7 +132,7 @@ func (c *Catalog) refreshSnapshot(ctx context.Context) error {
 	return nil
 }
 
-// lookForNew ensures that the filter has every sale made until now. It may wait for filterPause. Callers share a refresh.
+// lookForNew ensures that the filter has every sale made before the call. It may wait for filterPause. Callers share a refresh.
 func (c *Catalog) lookForNew(ctx context.Context) error {
 	called := c.now()
 	select {
@@ -313,7 +313,7 @@ func (c *Catalog) Judge(saleID string) model.Verdict {
 // Latch marks a sale as sold out for now.
 func (c *Catalog) Latch(saleID string) { c.soldOut.Store(saleID, struct{}{}) }
 
-// Unlatch removes the mark that a sale is sold out, since units came back.
+// Unlatch removes the mark that a sale is sold out, since units may have come back.
 func (c *Catalog) Unlatch(saleID string) { c.soldOut.Delete(saleID) }
 
 // Latched reports whether a sale is marked as sold out.

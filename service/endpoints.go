@@ -27,7 +27,7 @@ const (
 	maxRate, usualRate = 100_000, 1000 // events a second
 	// batchEvents is the most events in one message. messageBytes is the most bytes of a message that has several events.
 	batchEvents, messageBytes = 500, 64 << 10
-	// sendLease is how long an instance reserves an endpoint, longer than a try takes. Then another instance can send the batch.
+	// sendLease is how long an instance reserves an endpoint, longer than a try takes. After that, any instance can send the batch.
 	sendLease = 30 * time.Second
 	// The average pause after a failure grows from firstPause to lastPause. An endpoint that has failed for giveUp is switched off.
 	firstPause, lastPause = 2 * time.Second, 30 * time.Minute
@@ -210,9 +210,9 @@ func (e *Endpoints) find(ctx context.Context, id string) (found model.Endpoint, 
 }
 
 // Redeliver sends the events of a delivery once more, and returns the new delivery. The message has the same id, so a receiver
-// can tell that it had the events before. If the endpoint's next event is among these events and the endpoint takes the message,
-// the endpoint goes on behind these events. The verdict is Accepted, whatever the endpoint answers. It is NotFound if there is no
-// such endpoint or delivery, or if the events were deleted for their age.
+// can tell whether it had the events before. If the endpoint's next event is among these events and the endpoint takes the
+// message, the endpoint goes on behind these events. The verdict is Accepted, whatever the endpoint answers. It is NotFound if
+// there is no such endpoint or delivery, or if the events were deleted for their age.
 func (e *Endpoints) Redeliver(ctx context.Context, id string, deliveryID int64) (model.Delivery, model.Verdict, error) {
 	d, ok, err := e.Store.Delivery(ctx, id, deliveryID)
 	if err != nil || !ok {
@@ -232,9 +232,9 @@ func (e *Endpoints) Redeliver(ctx context.Context, id string, deliveryID int64) 
 	return tried, model.Accepted, err
 }
 
-// Deliver sends the next events to an endpoint. It does nothing if another instance is sending to the endpoint, if the endpoint
-// is not on, or if its pause is not over. If Deliver returns true, events may still wait, and the caller tries again after the
-// returned pause. A failure of the endpoint is no error.
+// Deliver sends the next events to an endpoint. It does nothing if the endpoint is reserved, if it is not on, or if its pause is
+// not over. If Deliver returns true, events may still wait, and the caller tries again after the returned pause. A failure of the
+// endpoint is no error.
 func (e *Endpoints) Deliver(ctx context.Context, id string) (pause time.Duration, more bool, err error) {
 	endpoint, ok, err := e.Store.TakeEndpoint(ctx, id, sendLease)
 	if err != nil || !ok {

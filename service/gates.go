@@ -19,8 +19,8 @@ const (
 	rebuildPause   = time.Second
 	renewals       = 4
 	rebuildsAtOnce = 8 // by one Ensure
-	// gateRequests is how many requests may wait for the controller. Further ones are dropped, since the controller looks at
-	// every gate anyway: each second, and with very many sales every four seconds.
+	// gateRequests is how many requests may wait for the controller. Further ones are dropped, since the controller looks at every
+	// gate anyway: each second, and with very many sales at least every four seconds.
 	gateRequests = 256
 	// changesAtOnce is roughly the most changes that go to a gate in one script: the script then takes a few milliseconds.
 	changesAtOnce = 1000
@@ -47,7 +47,7 @@ type GateLife interface {
 	Count(ctx context.Context, gate model.GateRef, userID string, f model.Frequency) (retryAfter time.Duration, ok bool, err error)
 }
 
-// Gates installs the gates of sales from the database: before a sale opens, and whenever a gate is lost or wrong. It also applies
+// Gates installs the gates of sales from the database: when a sale is new, and whenever a gate is lost or wrong. It also applies
 // to the gates the changes that the database makes without them. A transaction that makes a gate wrong, or finds it wrong, notes
 // this in the database, so any instance finds the gate at its next look, even if the instance that ran the transaction has died.
 type Gates struct {
@@ -195,9 +195,9 @@ func (g *Gates) install(ctx context.Context, gate model.GateRef, epoch int64) er
 	return err
 }
 
-// Changed applies to a sale's gate all changes that the database made without the gate, and ends the latch of the sale on
-// this instance, so that requests reach the gate again. If the gate can't be reached, a later Ensure of any instance applies
-// the changes. A gate that is closed for good, for example because the sale is in line, gets no changes.
+// Changed applies to a sale's gate all changes that the database made without the gate, and ends the latch of the sale on this
+// instance, so that requests reach the gate again. If the gate can't be reached, a later Ensure of any instance applies the
+// changes, unless the sale ends first. A gate that is closed for good, for example that of a sale in line, gets no changes.
 func (g *Gates) Changed(ctx context.Context, saleID string) {
 	ctx = context.WithoutCancel(ctx)
 	offer, ok, err := g.catalog.Sale(ctx, saleID)
@@ -275,7 +275,7 @@ func (g *Gates) Ensure(ctx context.Context) error {
 	return errors.Join(append(errs, g.rebuildAll(ctx, wanted))...)
 }
 
-// wants returns whether the gate of a sale has to be rebuilt, and the request for that with the reason.
+// wants returns whether the gate of a sale has to be rebuilt, or closed for good, and the request for that with the reason.
 func (g *Gates) wants(o model.Offer, s model.GateState) (r GateRequest, wants bool) {
 	r.SaleID = o.ID
 	if g.closes(o) {

@@ -20,7 +20,7 @@ const (
 	BadLink        Reason = "bad_link"         // neither empty, nor a path, nor an http(s) URL of at most Max characters
 	BadCurrency    Reason = "bad_currency"     // Value is not the code of a currency
 	OtherCurrency  Reason = "other_currency"   // a currency that the payment provider does not take
-	TooFine        Reason = "too_fine"         // a price of which the payment provider takes only multiples of Min
+	TooFine        Reason = "too_fine"         // a price that is no multiple of Min, as the payment provider asks
 	OutOfPayment   Reason = "out_of_payment"   // a price that is not 0, and not from Min to Max as the payment provider asks
 	TooMuchToPay   Reason = "too_much_to_pay"  // a limit above Max: more units cost more than the payment provider takes at once
 	BadYear        Reason = "bad_year"         // a time outside of the years Min to Max

@@ -64,7 +64,7 @@ func lineOf(ctx context.Context, catalog *Catalog, saleID string) (offer model.O
 	return offer, ok, err
 }
 
-// Close refuses further entries and waits a moment for the batches under way, then cancels them.
+// Close refuses further entries. It waits a moment for the batches under way, and cancels those that take longer.
 func (l *Lines) Close() { l.enter.Close(closeLines) }
 
 // Enter makes a user's entry in a sale's line, or finds the one that the user has, and returns it with its ticket. The
@@ -118,8 +118,8 @@ func (l *Lines) Mine(ctx context.Context, userID, saleID string) (e model.LineEn
 	return e, Rank(offer.Line, e.Number), model.Accepted, nil
 }
 
-// Leave ends a user's entry in a sale's line. The verdict is Accepted; NotFound if there is no such line, or the user neither
-// waits nor is called; or EntriesClosed if a draw is sealed and not yet drawn.
+// Leave ends a user's entry in a sale's line. The verdict is Accepted; NotFound if there is no such line, or no entry of the user
+// is stored as waiting; or EntriesClosed if a draw is sealed and not yet drawn.
 func (l *Lines) Leave(ctx context.Context, userID, saleID string) (model.Verdict, error) {
 	offer, ok, err := lineOf(ctx, l.catalog, saleID)
 	if err != nil || !ok || !offer.HasLine() {
@@ -129,8 +129,8 @@ func (l *Lines) Leave(ctx context.Context, userID, saleID string) (model.Verdict
 }
 
 // Turn returns whether a user may buy in a sale that is in line. The verdict is Accepted, and "until" is the end of the call;
-// CallEnded if the call ended by time; or NotYourTurn. The returned rank is that of the user's entry, or -1 if it is not known. A
-// user with a ticket whose rank is not known, or is at or above serving, is refused from memory.
+// CallEnded if the call ended by time; or NotYourTurn. The returned rank is that of the user's entry, or -1 if it is not known.
+// If the ticket is valid, and the rank is not known or not below serving, the user is refused from memory.
 func (l *Lines) Turn(ctx context.Context, userID string, offer model.Offer, ticket string) (until time.Time, rank int64, verdict model.Verdict, err error) {
 	if number, ok := l.tickets.Check(ticket, userID, offer.LineID()); ok {
 		if rank = Rank(offer.Line, number); rank >= offer.Line.Serving || rank < 0 {
@@ -151,7 +151,7 @@ func (l *Lines) Turn(ctx context.Context, userID string, offer model.Offer, tick
 	return until, rank, model.NotYourTurn, nil
 }
 
-// Rank returns the place of an entry in the public order of a line, or -1 while the order is not fixed.
+// Rank returns the rank of an entry in a line, or -1 while the order is not fixed.
 func Rank(line model.Line, number int64) int64 {
 	if order, ok := orderOf(line); ok {
 		return order.Rank(number)

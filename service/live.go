@@ -17,8 +17,8 @@ const (
 	// liveCall bounds each call of a store except for the books, so that figures are published once a period if all stores hang.
 	liveCall   = 300 * time.Millisecond
 	liveWindow = 10 // the most periods that the latencies cover: long enough for a p99, short enough to show a change
-	// The books are a sum over all orders of the sale. booksLimit bounds one reading of the books. After that, the pause is at least
-	// booksPause times as long, so the books of a sale take less than a twentieth of one database connection's time.
+	// The books are a sum over all orders of the sale. booksLimit bounds one reading of the books. The pause after it is at least
+	// booksPause times as long as it took, so the books of a sale take less than a twentieth of one database connection's time.
 	booksLimit = 5 * time.Second
 	booksPause = 20
 )
@@ -34,8 +34,8 @@ type Peeker interface {
 	Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error)
 }
 
-// Live reads the figures of the sales that operators follow. Follow returns the figures of a sale, which change once a period
-// and are nil until the first reading. All followers of a sale share one reading.
+// Live reads the figures of the sales that somebody follows. Follow returns the figures of a sale, which change once a period and
+// are nil until the first reading. All followers of a sale share one reading.
 type Live struct {
 	*Watches[*SaleFigures]
 	catalog   *Catalog

@@ -93,8 +93,8 @@ func (o *Orders) lost(ctx context.Context, userID, id string) (model.Order, erro
 }
 
 // List returns a page of the orders that f selects, and the cursor of the next page. If "words" isn't empty, the page has only
-// the order with this id, or the orders of f.SaleIDs with this number, or else the orders of the user with this id; it is empty if
-// "words" can't be an id. List returns model.ErrBadCursor if f.Cursor is malformed.
+// the order with this id, or orders of one of f.SaleIDs with this number, or else the orders of the user with this id; it is
+// empty if "words" can't be an id. List returns model.ErrBadCursor if f.Cursor is malformed.
 func (o *Orders) List(ctx context.Context, f model.OrderFilter, words string) ([]model.Order, string, error) {
 	if words == "" {
 		return o.Desk.Orders(ctx, f)
@@ -134,7 +134,7 @@ func (o *Orders) Cancel(ctx context.Context, userID, id string) (model.Order, mo
 	}
 	order, verdict, err := o.end(ctx, id, userID, cancel)
 	if verdict == model.NotFound {
-		verdict = model.NotCancellable // the id was issued, so the order is queued or lost
+		verdict = model.NotCancellable // the id was issued, so the order is queued or rejected
 	}
 	return order, verdict, err
 }

@@ -27,8 +27,8 @@ type Provider interface {
 	// Look returns what the provider would report about an open payment; known is false while there is nothing to report.
 	// If "over" is true, the time to pay has ended, and the provider stops taking money for the payment, if it can.
 	Look(ctx context.Context, payment model.Payment, over bool) (report model.Report, known bool, err error)
-	// Refund sends a payment's money back. A repeated Refund sends nothing more, unless a refund has failed. done is false until a
-	// refund is done, as a later Refund or a report says. The error wraps model.ErrRefundRefused if another try will not help.
+	// Refund sends a payment's money back. A repeated Refund sends nothing more, unless a refund has failed. If done is false, a
+	// later Refund or a report says when the money is sent. The error wraps model.ErrRefundRefused if another try will not help.
 	Refund(ctx context.Context, payment model.Payment) (done bool, err error)
 }
 
@@ -66,11 +66,11 @@ type Payments struct {
 	Log      *slog.Logger
 }
 
-// Start opens a payment for a user's pending order, unless one is open already. It returns the payment and the page on which
-// it is paid. A free order is paid at once, unless the provider takes free orders. The verdict is Accepted; NotFound if the
-// order's id was never issued to this user, or the sale was just erased; NotPayable if the order is not pending or its time to pay
-// is over; or PaymentRefused if the provider will not take this payment. The error wraps model.ErrUnavailable if the provider
-// does not open the payment now, or if another click of the buyer has opened it in another way: the buyer may try again.
+// Start opens a payment for a user's pending order, unless one is open already. It returns the payment and the page on which it
+// is paid. A free order is paid at once, unless the provider takes free orders. The verdict is Accepted; NotFound if the order's
+// id was never issued to this user, or the sale was just erased; NotPayable if the order is not pending or its time to pay is
+// over; or PaymentRefused if the provider will not take this payment. The error wraps model.ErrUnavailable if the provider does
+// not open the payment now, or if another click of the buyer has opened it in another way: the buyer may try again.
 func (p *Payments) Start(ctx context.Context, userID, orderID string) (payment model.Payment, page string, verdict model.Verdict, err error) {
 	if !p.IDs.Issued(userID, orderID) {
 		return payment, "", model.NotFound, nil
@@ -79,14 +79,14 @@ func (p *Payments) Start(ctx context.Context, userID, orderID string) (payment m
 	switch {
 	case err != nil:
 		return payment, "", "", fmt.Errorf("start payment: %w", err)
-	case verdict == model.NotFound: // the id was issued, so the order is queued or lost
+	case verdict == model.NotFound: // the id was issued, so the order is queued or rejected
 		return payment, "", model.NotPayable, nil
 	case verdict != model.Accepted:
 		return payment, "", verdict, nil
 	}
 	if amounts, _ := p.Provider.Takes(payment.Currency); payment.AmountCents == 0 && amounts.Low > 0 {
 		order, verdict, err := p.apply(ctx, payment.Free(), false)
-		if verdict == model.Accepted && order.Status != model.OrderPaid { // the order has just been cancelled
+		if verdict == model.Accepted && order.Status != model.OrderPaid { // the order has just ended
 			verdict = model.NotPayable
 		}
 		return payment, p.Orders(), verdict, err
@@ -181,9 +181,9 @@ var told = map[model.Verdict]string{
 }
 
 // Settle applies a report by whoever takes the money of a payment: "result" is what became of the transaction "txnID". It returns
-// the order as it is then. A repeated report changes nothing. The amount is in the smallest unit of the payment's currency. The verdict is
-// Accepted; NotFound if there is no such payment or, for a refund, no such transaction; AmountMismatch; or NotPayable if the
-// transaction belongs to another order. With any verdict but Accepted, nothing was changed.
+// the order as it is then. A repeated report changes nothing. The amount is in the smallest unit of the payment's currency. The
+// verdict is Accepted; NotFound if there is no such payment or, for a refund, no such transaction; AmountMismatch; or NotPayable
+// if the transaction belongs to another order. With any verdict but Accepted, nothing was changed.
 func (p *Payments) Settle(ctx context.Context, paymentID, txnID string, result model.PaymentStatus, amountCents int64) (model.Order, model.Verdict, error) {
 	if !model.ValidID(paymentID, model.PaymentIDLength) {
 		return model.Order{}, model.NotFound, nil
@@ -221,7 +221,7 @@ func (p *Payments) Check(ctx context.Context, payment model.Payment) error {
 		return err
 	}
 	report, known, err := p.Provider.Look(ctx, payment, !now.Before(last))
-	if err != nil { // the provider may be there again soon, and units wait for the end of the payment
+	if err != nil { // the provider may be there again soon
 		err = fmt.Errorf("look at payment %s of order %s: %w", payment.ID, payment.OrderID, err)
 		return errors.Join(err, p.Store.LookAgain(ctx, payment.ID, now.Add(failedLook)))
 	}

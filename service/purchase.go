@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	maxWait       = 10 * time.Second // the longest wait for the settled order that a buyer may ask for (`Prefer: wait=N`)
+	maxWait       = 10 * time.Second // the longest wait for the settled order, even if a buyer asks for more (`Prefer: wait=N`)
 	purchaseLimit = maxWait          // the longest time that a purchase takes, well within the server's write timeout
-	// lastLook bounds each look-up that follows the first, so that a database that does not answer prolongs the wait only a little.
+	// lastLook bounds each look-up after a wait, so that a database that does not answer prolongs the wait only a little.
 	lastLook = 500 * time.Millisecond
 	// firstLook is a repeated request's pause before it looks again whether its attempt is settled. It doubles, within the wait.
 	firstLook = 20 * time.Millisecond
@@ -36,7 +36,7 @@ type Purchases struct {
 	Catalog  *Catalog
 	IDs      model.OrderIDs
 	Strategy Strategy
-	Called   Strategy // takes the units of buyers who were called in a line
+	Called   Strategy // takes units for buyers who are called in a line
 	Orders   PurchaseStore
 	Waiters  *Waiters
 	SoldOut  *SoldOut
@@ -85,10 +85,10 @@ func (p *Purchases) fromMemory(r Request, offer *model.Offer) (verdict model.Ver
 	return verdict, true
 }
 
-// Purchase decides a request. The outcome is a durable order, a queued order, or a refusal, which is NotFound if there is no
-// such sale, and BadRequest if the quantity is outside 1 to the limit. A key whose attempt was admitted before gets the outcome of
-// that attempt again, or IdempotencyMismatch if the quantity differs; after any other answer the request is decided anew. The
-// error wraps model.ErrUnavailable if the stores that have to decide don't answer or too many attempts wait, or if Redis may have
+// Purchase decides a request. The outcome is a durable order, a queued order, or a refusal, which is NotFound if there is no such
+// sale, and BadRequest if the quantity is outside 1 to the limit. Unless the user is too frequent, a key whose attempt a store
+// knows gets that attempt's outcome, or IdempotencyMismatch if the quantity differs; any other request is decided anew. The error
+// wraps model.ErrUnavailable if the stores that have to decide don't answer or too many attempts wait, or if Redis may have
 // admitted the attempt, so that a refusal might be wrong. After an error nothing was promised.
 func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outcome, err error) {
 	defer func() {
@@ -186,8 +186,8 @@ func (p *Purchases) attempt(ctx context.Context, r Request, offer *model.Offer, 
 	return a
 }
 
-// measure notes how long a purchase took from its beginning until the gate admitted it, and from then until it was answered. If
-// the gate has not admitted the purchase, "admitted" is zero, and the whole time counts as the first stage.
+// measure notes how long a purchase took from its beginning until the gate admitted it, and from then until now. If the gate has
+// not admitted the purchase, "admitted" is zero, and the whole time counts as the first stage.
 func (p *Purchases) measure(began, admitted time.Time) {
 	ended := p.Waiters.now()
 	if !admitted.IsZero() {
@@ -212,7 +212,7 @@ func (p *Purchases) unlessInLine(ctx context.Context, a model.Attempt, refusal m
 
 // follow returns the outcome of a queued attempt if the database has it by now, since a wake-up may be lost, else a queued order.
 // If the buyer of a new attempt does not wait, follow does not look. The wake-up of a repeated attempt goes to the first request,
-// so for a repetition follow looks at least once, and until the wait is over.
+// so for a repetition follow looks once, and again until it finds the outcome or the wait is over.
 func (p *Purchases) follow(ctx context.Context, a model.Attempt, offer *model.Offer, repeated bool, wait time.Duration) (model.Outcome, error) {
 	queued := model.Outcome{Verdict: model.Queued, Repeated: repeated, Order: &model.Order{
 		ID: a.ID, SaleID: a.SaleID, UserID: a.UserID, Quantity: a.Quantity, Status: model.OrderQueued,

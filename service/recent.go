@@ -12,8 +12,8 @@ const (
 )
 
 // recent keeps the database's reply about each key, also the reply that there is nothing, but no errors. Each snapshot of the
-// catalog has its own replies. So no reply is older than the catalog, and a key is read once between two refreshes, unless its
-// reply is an error or is forgotten.
+// catalog has its own replies. So no reply is older than the catalog, and a key is read at most once between two refreshes,
+// unless its reply is an error or is forgotten.
 type recent[T any] struct {
 	mu   sync.Mutex
 	kept map[string]*reply[T]
@@ -25,7 +25,7 @@ type reply[T any] struct {
 	err   error
 }
 
-// get returns the reply about a key. If it has none yet, the function "ask" reads the reply from the database.
+// get returns the reply about a key. If there is none yet, the function "ask" reads the reply from the database.
 func (r *recent[T]) get(ctx context.Context, key string, ask func(ctx context.Context, key string) (T, error)) (T, error) {
 	r.mu.Lock()
 	known := r.kept[key]

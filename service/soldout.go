@@ -47,7 +47,7 @@ type soldOutMemory struct {
 }
 
 // Refuses reports whether a request with this order id is refused as sold out. It returns false if memory can't tell. The next
-// Refresh then looks whether the sale can have a lease.
+// Refresh looks whether the sale can have a lease.
 func (s *SoldOut) Refuses(saleID, orderID string) bool {
 	found, ok := s.sales.Load(saleID)
 	if !ok {

@@ -145,8 +145,8 @@ func (s *Staff) change(name string, change func() (model.Account, bool, error)) 
 
 // Verify returns whose a token or a key is. The error wraps model.ErrUnavailable if this can't be found out, because the list of
 // the staff or an issuer's keys can't be had; otherwise it wraps auth.ErrBadToken: the token or key is not valid. A token of a
-// built-in account of the staff gives the role that the account has now, and ends when the account gets a new password or is
-// removed.
+// built-in account of the staff gives the account's role in the list, and ends when the list has a new password of the account,
+// or lacks the account.
 func (s *Staff) Verify(token string) (model.Identity, error) {
 	if strings.HasPrefix(token, keyHead) {
 		list, err := s.list()

@@ -11,7 +11,7 @@ import (
 
 const (
 	tick = 10 * time.Millisecond // the precision with which waits end
-	// hurriedLook is after what time the alarm looks at a buyer who does not wait for the settler: nearly all are answered by then.
+	// hurriedLook is how soon the alarm looks at a buyer who does not wait for the settler: nearly all are answered by then.
 	hurriedLook = time.Second
 )
 

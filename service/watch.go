@@ -47,7 +47,7 @@ type watch[T any] struct {
 	ended     sync.WaitGroup     // of the source
 }
 
-// NewWatches creates a Watches. The source runs until its ctx ends, and sets the followers' value. Before, this value is zero.
+// NewWatches creates a Watches. The source runs until its ctx ends, and sets the followers' value, which is zero at first.
 func NewWatches[T any](source func(ctx context.Context, key string, to *Newest[T])) *Watches[T] {
 	return &Watches[T]{source: source, running: map[string]*watch[T]{}}
 }

@@ -45,10 +45,10 @@ var ErrOtherIssuer = errors.New("another issuer")
 // errKnown means that the keys were fetched less than the pause ago, and so are not fetched again.
 var errKnown = errors.New("they were fetched a moment ago")
 
-// algorithms are those by which issuers may sign. HS256 is not one: whoever can check a signature by a shared secret can make it.
+// algorithms are those by which issuers may sign. HS256 is not one: whoever can check by a shared secret can also sign.
 var algorithms = []string{oidc.RS256, oidc.ES256, oidc.EdDSA}
 
-// RoleClaim gives a role to the users whose tokens have the claim Name with this value, or with a list that contains the value.
+// RoleClaim gives a role to the users who have the claim Name with this value, or with a list that contains the value.
 type RoleClaim struct {
 	Role        model.Role
 	Name, Value string
@@ -187,8 +187,8 @@ func decode(raw io.Reader, into any) error {
 	return decoder.Decode(into)
 }
 
-// identity returns the user and the role that claims give. The user's claim may be a number. The address of the claim email is put
-// into small letters, and is refused if the issuer says that it is not verified.
+// identity returns the user and the role that claims give. The user's claim may be a number. If it is the claim email, its
+// address is put into small letters, and is refused if the issuer says that it is not verified.
 func (i *issuer) identity(claims map[string]any) (who model.Identity, err error) {
 	user, named := claims[i.of.UserClaim].(string)
 	if number, ok := claims[i.of.UserClaim].(json.Number); ok && !named {
@@ -235,7 +235,7 @@ func (i *issuer) userID(user string) string {
 	return i.Prefix + "::" + strings.ToLower(base32.StdEncoding.EncodeToString(sum[:20]))
 }
 
-// roleOf returns the highest role that s.Roles gives for a token's claims, or the buyer's role if s.Roles gives none.
+// roleOf returns the highest role that s.Roles gives for claims, or the buyer's role if s.Roles gives none.
 func (s *Issuers) roleOf(claims map[string]any) model.Role {
 	role := model.RoleBuyer
 	for _, rule := range s.Roles {

@@ -34,7 +34,7 @@ type LoginStart struct {
 var ErrNotAccepted = errors.New("the issuer's token does not count here")
 
 // Start returns where log-ins begin. The error wraps model.ErrUnavailable if the issuer's keys and discovery document can't be
-// fetched. Any other error means that the document lacks an address that log-ins need.
+// had. Any other error means that the document lacks an address that log-ins need.
 func (l *Login) Start(ctx context.Context) (LoginStart, error) {
 	_, found, err := l.ready(ctx)
 	if err != nil {
@@ -116,8 +116,8 @@ func (l *Login) lacks(claims map[string]any) bool {
 }
 
 // complete adds to the claims of an ID token those that the issuer's userinfo endpoint returns for an access token. If both have
-// a claim, that of the ID token counts, because it was signed. If the endpoint does not answer, or its answer is about another
-// user or address of e-mail, complete returns the claims of the ID token alone, and an error.
+// a claim, that of the ID token counts, because it was signed. If the endpoint fails, or its answer is about another user or
+// address of e-mail, complete returns the claims of the ID token alone, and an error.
 func (i *issuer) complete(ctx context.Context, claims map[string]any, address, token string) (map[string]any, error) {
 	ctx, cancel := context.WithTimeout(ctx, keysTimeout)
 	defer cancel()

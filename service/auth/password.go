@@ -118,7 +118,7 @@ func parsePHC(phc string) (a argon, hash []byte, err error) {
 		return argon{}, nil, fmt.Errorf("%w: %w", errPasswordHash, err)
 	}
 	a.salt = salt
-	// An empty hash would equal that of every password.
+	// The package argon2 can't make an empty hash: it panics.
 	if len(hash) == 0 || a.lanes == 0 || a.passes == 0 || a.passes > maxStoredPasses || a.memoryKiB > maxStoredMemoryKiB {
 		return argon{}, nil, errPasswordHash
 	}
