@@ -49,8 +49,7 @@ type Tracing struct {
 }
 
 // New makes a Tracing that sends spans to an endpoint, http(s)://host:4318. It samples the fraction "ratio" of the
-// requests. If a request has a valid traceparent header, the header decides instead. The collector need not be running:
-// failures to send are logged. The caller must call Close at the end.
+// requests, or what a request's valid traceparent header says. Failures to send are logged. The caller must call Close at the end.
 func New(ctx context.Context, endpoint string, ratio float64, instance string, log *slog.Logger) (*Tracing, error) {
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(strings.TrimSuffix(endpoint, "/")+"/v1/traces"))
 	if err != nil {
@@ -217,7 +216,8 @@ func (t *Tracing) start(ctx context.Context, name string, opts ...trace.SpanStar
 	}
 }
 
-// Logs returns a handler that adds to a line about a request the request_id, if it is missing, and the trace_id, if it is sampled.
+// Logs returns a handler that adds to each line about a request its request_id, unless it is there, and a sampled request's
+// trace_id.
 func Logs(to slog.Handler) slog.Handler { return logs{to} }
 
 type logs struct{ slog.Handler }
