@@ -48,8 +48,8 @@ type Tracing struct {
 	count    atomic.Int64
 }
 
-// New makes a Tracing that sends spans to an endpoint, http(s)://host:4318. It samples the fraction "ratio" of the
-// requests, or what a request's valid traceparent header says. Failures to send are logged. The caller must call Close at the end.
+// New makes a Tracing that sends spans to an endpoint, http(s)://host:4318, and logs when that fails. It samples the fraction
+// "ratio" of the requests. A valid traceparent header decides instead for its request. The caller must call Close at the end.
 func New(ctx context.Context, endpoint string, ratio float64, instance string, log *slog.Logger) (*Tracing, error) {
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(strings.TrimSuffix(endpoint, "/")+"/v1/traces"))
 	if err != nil {
