@@ -1,4 +1,4 @@
-// Command flashsale is a flash-sale engine. It sells a fixed quota within seconds to far more buyers than there are
+// Command flashsale is a flash-sale engine. It sells a fixed quota within seconds when far more buyers come than there are
 // units, and never more units than the quota, except with two strategies that are for demonstration.
 package main
 

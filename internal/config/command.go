@@ -164,7 +164,7 @@ func envName(flag string) string {
 
 type configFile string
 
-// BeforeResolve loads the file. kong calls BeforeResolve if the flag is given, before the flag's value is set.
+// BeforeResolve loads the file. kong calls BeforeResolve if the flag is on the command line, before the flag's value is set.
 func (configFile) BeforeResolve(ctx *kong.Context, trace *kong.Path, file *fileSettings) error {
 	path, _ := ctx.FlagValue(trace.Flag).(configFile)
 	return file.load(string(path))
@@ -176,7 +176,7 @@ type fileSettings struct {
 	values map[string]ast.Node
 }
 
-// written returns a value as the file spells it: YAML would read a password such as 0123456701 as octal. A list gets commas.
+// written returns a value's text, even of a number: YAML would read a password such as 0123456701 as octal. A list gets commas.
 func written(node ast.Node) string {
 	switch value := node.(type) {
 	case *ast.NullNode:

@@ -25,7 +25,7 @@ func (s *Settings) validateLab() error {
 	)
 }
 
-// sameDatabase reports whether two valid addresses may lead to the same database. It does not recognize aliases of a host.
+// sameDatabase reports whether two valid addresses name the same database. It recognizes no aliases of a host but localhost's.
 func sameDatabase(a, b string) bool {
 	pathA, fileA := strings.CutPrefix(a, "sqlite:")
 	pathB, fileB := strings.CutPrefix(b, "sqlite:")
@@ -79,12 +79,12 @@ func overlap(a, b []string) bool {
 	return slices.ContainsFunc(a, func(server string) bool { return slices.Contains(b, server) })
 }
 
-// isNear reports whether a socket, or a server in the form that "spelled" returns, is on this machine.
+// isNear reports whether a server, in the form that "spelled" returns, is localhost or the path of a socket.
 func isNear(server string) bool {
 	return strings.HasPrefix(server, "localhost:") || strings.HasPrefix(server, "/")
 }
 
-// realPath returns a file's absolute path without symbolic links. If the file does not exist, its folder's path has none.
+// realPath returns a file's absolute path, without symbolic links. If the file does not exist, only its folder's are resolved.
 func realPath(path string) string {
 	path, err := filepath.Abs(path)
 	if err != nil {

@@ -73,7 +73,7 @@ func (s *Settings) putPasswords() (err error) {
 	return nil
 }
 
-// storeAddress matches the address of a store: scheme://, then user@, then the rest.
+// storeAddress matches the address of a store: scheme:// and user@, which may both be missing, and the rest.
 var storeAddress = regexp.MustCompile(`(?s)^([^,/@]*://)?(?:([^@,/?]*)@)?(.*)$`)
 
 // withPassword puts a password into the address of a store: scheme://user@host/db, or a list of nodes, of which the

@@ -1,4 +1,4 @@
-// Package config holds the commands and their settings. A flag goes before the environment, then come a YAML file and defaults.
+// Package config has the commands and their settings. Flags come before the environment, a YAML file and defaults, in this order.
 package config
 
 import (
@@ -19,10 +19,10 @@ import (
 // EmbeddedRedis is the value of Settings.Redis that selects the Redis inside the process.
 const EmbeddedRedis = "embedded"
 
-// MinSecret is the least length of a secret in bytes, as recommended for a key of HMAC-SHA256.
+// MinSecret is the least length in bytes of a secret that signs tokens or callbacks, as recommended for a key of HMAC-SHA256.
 const MinSecret = 32
 
-// Settings holds everything that an operator may set. The tags contain the flags' help texts and defaults.
+// Settings are the settings of the server, which every command accepts. The tags have the flags' help texts and defaults.
 type Settings struct {
 	HTTPAddr  string `default:"127.0.0.1:8080" help:"Address of the API and the pages."`
 	OpsAddr   string `default:"127.0.0.1:9090" help:"Address of /metrics and /debug/pprof; empty or off: none."`
@@ -125,13 +125,13 @@ func (s *Settings) choice(value, embedded, outside string) string {
 	return outside
 }
 
-// DatabaseIsNear reports whether connections to the database stay on this machine.
+// DatabaseIsNear reports whether all connections to the database are known to stay on this machine.
 func (s *Settings) DatabaseIsNear() bool {
 	servers, _ := databaseServers(s.Database) // SQLite has none
 	return !slices.ContainsFunc(servers, func(server string) bool { return !isNear(server) })
 }
 
-// PlainRedis returns the host:port of a Redis or sentinel that is on another machine and used without encryption, or empty.
+// PlainRedis returns the host:port of a Redis or sentinel that is used without encryption and is not localhost, or empty.
 func (s *Settings) PlainRedis() string {
 	for _, server := range redisServers(s.Redis) {
 		if !isNear(server) && !strings.HasPrefix(s.Redis, "rediss") {

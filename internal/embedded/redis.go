@@ -12,7 +12,7 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// clockStep is the step in which the clock that expires keys moves; a key may expire one step too early or too late. The server
+// clockStep is the step of the clock that expires keys; a key may expire up to one step too early or too late. The server
 // scans all its keys whenever the clock has moved. If the clock moved all the time, each command of each script would scan. In a
 // rush, when each user has a request counter, that would be nearly all of the work. The command TIME is exact.
 const clockStep = 50 * time.Millisecond

@@ -22,10 +22,10 @@ func (l Listener) Accept() (net.Conn, error) {
 // read of one byte returns at once, with nothing. A reader whose buffer lacks only one byte asks again, and gets it.
 type Conn struct {
 	*net.TCPConn
-	asked bool // the last read was one of one byte, which got nothing
+	asked bool // the last read was of one byte, and got nothing
 }
 
-// Read reads as TCPConn.Read does, except that the first of several reads of one byte in a row gets nothing.
+// Read is TCPConn.Read, but of several reads of one byte in a row the first gets nothing, the second reads, and so on in turn.
 func (c *Conn) Read(p []byte) (int, error) {
 	if c.asked = len(p) == 1 && !c.asked; c.asked {
 		return 0, nil

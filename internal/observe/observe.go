@@ -11,19 +11,19 @@ import (
 const (
 	Deduct        = "deduct"                 // a strategy decides an attempt; as a Stage, it ends already when the gate admits the attempt
 	Admit         = "admit"                  // the gate judges attempts
-	DatabaseTakes = "deduct in the database" // the database judges attempts, without the gate
-	Settle        = "settle"                 // a transaction settles entries
+	DatabaseTakes = "deduct in the database" // the database takes units for attempts by optimistic locking, without the gate
+	Settle        = "settle"                 // the database settles entries
 	Acknowledge   = "acknowledge"            // settled entries leave the stream
 	TellGate      = "tell the gate"          // a gate gets changes that the database made without it
-	Rebuild       = "rebuild"                // a gate is replaced; Label is the reason
-	NextEpoch     = "next epoch"             // this and the next five are the steps of a rebuild, in their order
+	Rebuild       = "rebuild"                // a new gate is installed, after the old one was closed; Label is the reason
+	NextEpoch     = "next epoch"             // this and the next five are steps towards a new gate
 	CloseGate     = "close"
 	MeasureStream = "measure"
 	ReadContents  = "read the contents"
 	StageIDs      = "stage the ids"
 	Install       = "install"
 	MarkRefunded  = "mark as refunded" // the database records that the provider has sent money back
-	SealLine      = "seal a line"      // root and seed of a line are computed and stored
+	SealLine      = "seal a line"      // root or seed of a line, or both, are computed and stored
 	CallNext      = "call the next"    // a transaction calls entrants of a line
 	EndCalls      = "end calls"        // a transaction ends calls
 	DrawWinners   = "draw winners"     // a transaction makes orders of winners
@@ -31,15 +31,15 @@ const (
 
 // The events.
 const (
-	Purchase       = "purchase"        // a purchase request got its answer; Label is the verdict
-	Stage          = "stage"           // a purchase passed the stage Label in the time Took
+	Purchase       = "purchase"        // service.Purchases has decided a request; Label is the verdict
+	Stage          = "stage"           // a request spent the time Took in the stage Label
 	Uncounted      = "uncounted"       // a request passed because the user's counter could not be reached
 	Expired        = "expired"         // an order expired, and its N units were released
-	NothingOverdue = "nothing overdue" // no order is left that has to expire
-	RefundsDue     = "refunds due"     // the money of N payments has to be sent back
-	Delivery       = "delivery"        // a message was sent to an endpoint; Label is Delivered or Undelivered
-	Audited        = "audited"         // this instance got the auditor's lease
-	Drifted        = "drifted"         // the gate of the sale Label differs from the database by N units
+	NothingOverdue = "nothing overdue" // the expirer has found no order that still has to expire
+	RefundsDue     = "refunds due"     // the money of N payments, counted up to a limit, has to be sent back
+	Delivery       = "delivery"        // a try to send a message to an endpoint has ended; Label is Delivered or Undelivered
+	Audited        = "audited"         // this instance holds the auditor's lease
+	Drifted        = "drifted"         // the gate of the sale Label was compared with the database; N units are the difference
 	Violated       = "violated"        // the books of a sale don't balance, or did not let its orders expire
 )
 
@@ -79,7 +79,7 @@ type Observer interface {
 // All passes steps and events on to several Observers. Without any, it does nothing.
 type All []Observer
 
-// Begin begins a step of every Observer. "end" is never nil.
+// Begin begins a step at every Observer. "end" is never nil.
 func (all All) Begin(ctx context.Context, s Step) (within context.Context, end func(error)) {
 	end = func(error) {}
 	for i, o := range all {

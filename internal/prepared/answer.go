@@ -62,7 +62,7 @@ func Plain(status int, headers http.Header, body []byte) *Answer {
 	return a
 }
 
-// Compressed returns a plain answer with a compressed form, if that is shorter.
+// Compressed returns a plain answer together with a compressed form, if that is shorter.
 func (a *Answer) Compressed() *Answer {
 	zipped := compress(a.plain.body)
 	if len(zipped) >= len(a.plain.body) {

@@ -17,7 +17,7 @@ var pages = template.Must(template.New("page").Parse(pageSource))
 // policy lets the page load styles, scripts and pictures, only from its own host.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 
-// outcome is the result of a payment that the page shows. The page has one text for each outcome.
+// outcome is the result of a payment that the page shows. The page has a text for each outcome.
 type outcome string
 
 const (
@@ -25,7 +25,7 @@ const (
 	isPaid        outcome = "paid"
 	isDeclined    outcome = "declined"
 	isGivenBack   outcome = "given back"  // the money has gone back, or has to
-	isUnconfirmed outcome = "unconfirmed" // the payment was not stored, or the shop has not taken the callback yet
+	isUnconfirmed outcome = "unconfirmed" // Pay failed: the payment may not be stored, or not reported to the shop yet
 	isNoChoice    outcome = "no choice"   // the form says neither "pay" nor "decline"
 )
 

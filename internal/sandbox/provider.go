@@ -1,5 +1,5 @@
 // Package sandbox is a payment provider inside the binary, for trials: no money moves. On its page a buyer pays or declines. Its
-// callbacks are signed like those of a real provider, and repeated until the merchant takes or refuses them.
+// callbacks are signed like those of a real provider, and repeated until the merchant takes them or refuses them for good.
 package sandbox
 
 import (
@@ -23,11 +23,11 @@ import (
 )
 
 const (
-	// reportPeriod is the pause before callbacks that were not taken are sent again.
+	// reportPeriod is the pause before each round in which callbacks are sent again.
 	reportPeriod  = time.Second
 	reportBatch   = 100
 	reportTimeout = 10 * time.Second
-	// reportsAtOnce is how many callbacks of a round are sent at once, so that a few that hang do not delay the others.
+	// reportsAtOnce is how many callbacks of a round are sent at once, so that a few that hang do not keep the rest waiting.
 	reportsAtOnce = 16
 )
 
@@ -52,7 +52,7 @@ type Provider struct {
 }
 
 // Pay charges a payment, at most once, or declines it, and sends a callback to the merchant. An error means that the transaction
-// may not be stored, or the callback may not be taken; Run repeats the callbacks of stored transactions.
+// may not be stored, or that its callback has to be sent again, which Run does if the transaction is stored.
 func (p *Provider) Pay(ctx context.Context, payment model.Payment, decline bool) error {
 	t := model.SandboxTransaction{ID: "sbx-" + payment.ID, PaymentID: payment.ID, AmountCents: payment.AmountCents, Status: model.SandboxCharged}
 	if decline {
@@ -92,8 +92,8 @@ func (p *Provider) Refund(ctx context.Context, payment model.Payment) (done bool
 	})
 }
 
-// Run repeats callbacks that were not taken, until ctx ends. After a round of reportBatch transactions, the next round goes on
-// behind them, so that callbacks which always fail keep no others waiting.
+// Run repeats callbacks that were not taken, until ctx ends. A round has at most reportBatch transactions, and the next round
+// takes those that follow by id, so that callbacks which always fail do not keep all others from being sent.
 func (p *Provider) Run(ctx context.Context) {
 	failing, after := false, ""
 	for pause.For(ctx, reportPeriod) {

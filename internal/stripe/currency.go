@@ -9,9 +9,9 @@ import (
 	"flashsale/model"
 )
 
-// ratio returns how many of Stripe's units are how many of a currency's smallest units, and of which number of smallest units
-// Stripe takes only multiples. Stripe counts hundredths of ISK and UGX, and whole MGA, and takes no thousandths:
-// https://docs.stripe.com/currencies.
+// ratio says that "units" of Stripe are worth "smallest" smallest units of a currency, and that Stripe takes only multiples of
+// "step" smallest units. Stripe counts hundredths of ISK and UGX, and whole MGA. Of currencies that have thousandths it takes
+// only whole hundredths: https://docs.stripe.com/currencies.
 func ratio(code string) (units, smallest, step int64) {
 	switch code {
 	case "isk", "ugx":
@@ -63,7 +63,7 @@ func toStripe(code string, amount int64) (int64, error) {
 	return amount * units / smallest, nil
 }
 
-// moneyOf is the reverse of toStripe. Rounded is true if the amount has a part of a smallest unit, which is left out.
+// moneyOf is the reverse of toStripe. Rounded is true if the amount has a fraction of a smallest unit, which is left out.
 func moneyOf(code api.Currency, amount int64) model.Money {
 	units, smallest, _ := ratio(string(code))
 	return model.Money{Cents: amount * smallest / units, Currency: strings.ToUpper(string(code)), Rounded: amount*smallest%units != 0}

@@ -22,7 +22,7 @@ import (
 const (
 	// callTimeout bounds one try of a call of Stripe. Two tries end within the time that a request of a buyer may take.
 	callTimeout = 4 * time.Second
-	// shortest and longest bound how long a session lasts at Stripe. If an order's time to pay is shorter, Look ends the session.
+	// shortest and longest are Stripe's bounds on how long a session lasts. Look ends a session when the time to pay is over.
 	shortest = 30 * time.Minute
 	longest  = 24 * time.Hour
 	// margin is how far the end of a session stays from these limits.
@@ -64,15 +64,15 @@ func New(key, webhookSecret, url string, returnURL func() string, now func() tim
 // Name is part of service.Provider.
 func (p *Provider) Name() string { return "stripe" }
 
-// Open is part of service.Provider. The payment's id and the number of its tries are the idempotency key, so after a lost answer
-// the next call gets the same session. After a failed payment, the order's next payment has another id, and so another session.
+// Open is part of service.Provider. The payment's id and its number of tries are the idempotency key. So if an answer is lost,
+// a call soon after gets the same session. After a failed payment, the order's next payment has another id and another session.
 func (p *Provider) Open(ctx context.Context, payment model.Payment, sale model.Sale) (page, reference string, err error) {
 	if payment.Reference != "" {
 		session, err := p.client.V1CheckoutSessions.Retrieve(ctx, payment.Reference, nil)
 		if err != nil {
 			return "", "", p.notOpened(err)
 		}
-		return cmp.Or(session.URL, p.returnURL()), payment.Reference, nil // a session that the buyer has finished has no page
+		return cmp.Or(session.URL, p.returnURL()), payment.Reference, nil // a session that is complete or has expired has no page
 	}
 	currency := strings.ToLower(payment.Currency)
 	amount, err := toStripe(currency, payment.AmountCents)
@@ -83,7 +83,7 @@ func (p *Provider) Open(ctx context.Context, payment model.Payment, sale model.S
 	// earlier call had the same idempotency key and another end, Stripe refuses this call; the next try has another key.
 	end, made := payment.ExpiresAt.Add(shortest+margin), payment.CreatedAt
 	if now := p.now(); now.Sub(made) > longest/2 {
-		made = now.Truncate(time.Hour) // the same for all clicks
+		made = now.Truncate(time.Hour) // the same for all clicks in an hour
 	}
 	if last := made.Add(longest - margin); end.After(last) {
 		end = last
@@ -141,7 +141,7 @@ func (p *Provider) notOpened(err error) error {
 	return fmt.Errorf("%w: %w", model.ErrNotOpened, p.hide(err))
 }
 
-// Look is part of service.Provider. If "over" is true, Look ends the session, unless the buyer has finished the session.
+// Look is part of service.Provider. If "over" is true, Look ends a session that is still open.
 func (p *Provider) Look(ctx context.Context, payment model.Payment, over bool) (report model.Report, known bool, err error) {
 	if payment.Reference == "" { // no buyer has got the address of a session
 		return payment.Unpaid(), over, nil

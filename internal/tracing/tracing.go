@@ -1,7 +1,7 @@
 // Package tracing sends spans to an OpenTelemetry collector: of requests, of their calls of the gate, of their settles, and
 // of all that these ask of Redis and the database. Work that is done for several attempts at once has one span, which links
-// to the spans of their requests. No span contains a user's id or address, a path, a statement or the text of an error. The
-// spans of Redis calls contain the address of Redis.
+// to the spans of their requests. No span contains a user's id or address, a path token, a statement or the text of an error.
+// The spans of Redis calls contain the address of Redis, except with Sentinel.
 package tracing
 
 import (
@@ -48,9 +48,8 @@ type Tracing struct {
 	count    atomic.Int64
 }
 
-// New makes a Tracing that sends spans to an endpoint, http(s)://host:4318. It samples the fraction "ratio" of the
-// requests. If a request has a traceparent header, the header decides instead. The collector need not be running:
-// failures to send are logged. An error means that the endpoint is not valid. The caller must call Close at the end.
+// New makes a Tracing that sends spans to an endpoint, http(s)://host:4318, and logs when that fails. It samples the fraction
+// "ratio" of the requests. A valid traceparent header decides instead for its request. The caller must call Close at the end.
 func New(ctx context.Context, endpoint string, ratio float64, instance string, log *slog.Logger) (*Tracing, error) {
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(strings.TrimSuffix(endpoint, "/")+"/v1/traces"))
 	if err != nil {
@@ -125,7 +124,7 @@ func (t *Tracing) Close() error {
 // Tracer returns the tracer for the spans of requests.
 func (t *Tracing) Tracer() trace.Tracer { return t.tracer }
 
-// OpenDB is sql.OpenDB with a span for each statement of a sampled request. It may be called on nil.
+// OpenDB is sql.OpenDB with a span for each statement, begin and commit within a recorded span. It may be called on nil.
 func (t *Tracing) OpenDB(c driver.Connector) *sql.DB {
 	if t == nil {
 		return sql.OpenDB(c)
@@ -140,7 +139,7 @@ func (t *Tracing) OpenDB(c driver.Connector) *sql.DB {
 	}))
 }
 
-// WatchRedis adds a span for each command of a sampled request. It may be called on nil.
+// WatchRedis adds a span for each command, and each pipeline, of a sampled request. It may be called on nil.
 func (t *Tracing) WatchRedis(client redis.UniversalClient) error {
 	if t == nil {
 		return nil
@@ -163,8 +162,8 @@ func (t *Tracing) Begin(ctx context.Context, step observe.Step) (within context.
 // Note is part of observe.Observer.
 func (*Tracing) Note(observe.Event) {}
 
-// follow begins a span within a request, if the request is sampled. Until ctx ends, batch finds the request by the
-// order's id, so that the spans of batches that contain the attempt link to the request.
+// follow begins a span within a request, if the request is sampled. While the request runs, batch can find it by the order's
+// id, so that the spans of batches that contain the attempt link to the request.
 func (t *Tracing) follow(ctx context.Context, span, orderID string) (following context.Context, end func(error)) {
 	request := trace.SpanFromContext(ctx)
 	if !request.IsRecording() {
@@ -217,7 +216,8 @@ func (t *Tracing) start(ctx context.Context, name string, opts ...trace.SpanStar
 	}
 }
 
-// Logs returns a handler that adds to each line about a request a missing request_id, and the trace_id of a sampled request.
+// Logs returns a handler that adds to each line about a request its request_id, unless it is there, and a sampled request's
+// trace_id.
 func Logs(to slog.Handler) slog.Handler { return logs{to} }
 
 type logs struct{ slog.Handler }
