@@ -354,7 +354,9 @@ func TestPreflightOfSales(t *testing.T) {
 		"a closed gate":            {soon, "redis HSET fs:{SALE}:gate open 0", "", "sale.gate", preflight.Fail},
 		"a gate of another Redis":  {soon, "redis HSET fs:{SALE}:gate run_id another", "", "sale.gate", preflight.Fail},
 		"a gate of an older epoch": {soon, "UPDATE SHOP.stock SET epoch = epoch + 1 WHERE sale_id = 'SALE'", "", "sale.gate", preflight.Fail},
-		"no gate, and in line":     {func(s *model.Sale) { s.Mode = model.ModeLine }, "redis DEL fs:{SALE}:gate", "", "sale.gate", ""},
+		"in line, with no gate": {
+			soon, "UPDATE SHOP.stock SET lined = 2, reserved = available, available = 0 WHERE sale_id = 'SALE'", "", "sale.gate", "",
+		},
 		"no gate, and none needed": {soon, "redis DEL fs:{SALE}:gate", "--strategy=optimistic", "sale.gate", ""},
 		"a gate with a unit more":  {soon, "redis HINCRBY fs:{SALE}:gate left 1", "", "sale.books", preflight.Fail},
 		"a held unit without order": {
