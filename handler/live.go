@@ -127,7 +127,7 @@ func viewFigures(f *service.SaleFigures) figuresView {
 	if line := f.Offer.Line; stock.Lined == model.InLine {
 		v.Line = &lineFiguresView{
 			Phase: line.Phase, Entries: line.Entries, Waiting: line.Entries - line.Serving, Serving: line.Serving,
-			Reserved: stock.Reserved, Called: stock.Called, Spent: stock.SpentCalls, Lapsed: stock.LapsedCalls, CallSeconds: f.Offer.CallSeconds,
+			Reserved: stock.Reserved, Called: f.Line.Called, Spent: f.Line.SpentCalls, Lapsed: f.Line.LapsedCalls, CallSeconds: f.Offer.CallSeconds,
 		}
 	}
 	for name, l := range f.Stages {

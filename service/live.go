@@ -58,7 +58,8 @@ func NewLive(catalog *Catalog, store LiveStore, gate Peeker, instances func(ctx 
 type SaleFigures struct {
 	Now       time.Time
 	Offer     model.Offer
-	Database  bool // the database answers
+	Line      model.Stock // of a sale in line: that of the sale with the line, which counts the calls of all sales of a campaign
+	Database  bool        // the database answers
 	Books     model.Books
 	BooksAt   time.Time // when the books were read; zero: not yet
 	Reachable bool      // the gate answers
@@ -113,6 +114,11 @@ func (l *Live) look(ctx context.Context, saleID string, f SaleFigures) SaleFigur
 		f.Offer = offer
 	} else if known := l.catalog.InMemory(saleID); known != nil && known.Stock.Version > f.Offer.Stock.Version {
 		f.Offer = *known
+	}
+	if id := f.Offer.LineID(); id == f.Offer.ID {
+		f.Line = f.Offer.Stock
+	} else if line, ok := l.offer(ctx, id); ok {
+		f.Line = line.Stock
 	}
 	peeking, cancel := context.WithTimeout(ctx, liveCall)
 	gates, err := l.gate.Peek(peeking, f.Offer.GateRef())

@@ -151,7 +151,7 @@ func TestLiveFigures(t *testing.T) {
 			t.Errorf("the books are %s old", age)
 		}
 		check.Same(t, "figures", f, &SaleFigures{
-			Now: f.Now, Offer: c.offers[0], Database: true, Books: c.books, BooksAt: f.BooksAt,
+			Now: f.Now, Offer: c.offers[0], Line: c.offers[0].Stock, Database: true, Books: c.books, BooksAt: f.BooksAt,
 			Reachable: true, Gate: openGate(1, 8), DriftAt: f.Now,
 			Stages:    map[string]Latency{"deduct": {Count: 1, P50: 500 * time.Millisecond, P99: 990 * time.Millisecond}},
 			Instances: map[string]model.Instance{"here": reported(2)},

@@ -211,7 +211,7 @@ func (p *Pages) whole(sales []model.Offer) offer {
 	w := p.view(sales[0])
 	campaign := w.Campaign
 	w.ID, w.Title, w.Description, w.ImageURL, w.LimitPerUser = campaign.ID, campaign.Title, campaign.Description, campaign.ImageURL, campaign.LimitPerUser
-	w.State, w.ShortURL, w.Stock = model.CampaignState(sales, p.now()), p.publicURL()+w.Path(), model.Stock{}
+	w.State, w.ShortURL, w.Stock = model.CampaignState(sales, p.now()), p.publicURL()+w.Path(), model.Stock{Lined: w.Stock.Lined}
 	for _, o := range sales {
 		one := p.view(o)
 		w.Sales = append(w.Sales, one)
@@ -244,7 +244,7 @@ func (o offer) Price() string {
 // Choosable reports whether a buyer of the campaign may choose the sale.
 func (o offer) Choosable() bool { return o.State != model.StateSoldOut && o.State != model.StateEnded }
 
-// InLine reports whether a sale's units go only to buyers who are called or drawn. For a campaign as a whole it is false.
+// InLine reports whether the units go only to buyers who are called or drawn.
 func (o offer) InLine() bool { return o.Stock.Lined == model.InLine }
 
 // Kind returns what buyers of a sale that is in line enter: line, draw or list.

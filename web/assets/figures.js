@@ -66,13 +66,13 @@ function sumOf(list) {
     return all;
   };
   const units = (names) => Object.fromEntries(names.map((name) => [name, sum((figures) => figures[name])]));
-  const inLine = first.line && ["reserved", "called", "spent", "lapsed"].map((name) => [name, sum(({ line }) => line?.[name] ?? 0)]);
+  const reserved = sum(({ line }) => line?.reserved ?? 0);
   return {
     ...first,
     ...units(["quota", "available", "held", "paid", "requests", "drift"]),
     now: list.map(({ now }) => now).sort().at(-1),
     state: every(({ state }) => state === "ended") ? "ended" : "open",
-    line: inLine && { ...first.line, ...Object.fromEntries(inLine) },
+    line: first.line && { ...first.line, reserved: reserved - first.line.called }, // whoever is called chooses a sale later
     purchases: sums("purchases"),
     orders: sums("orders"),
     units: sums("units"),
