@@ -247,7 +247,7 @@ func TestStrangersAreBounded(t *testing.T) {
 			return s.serve(s.request(method, path, "{}", headers...))
 		}
 		send("Authorization", "Bearer fs_forged")
-		for _, forged := range []string{"", "Bearer fs_forged", "Bearer x.y.z", "Basic eDp5"} {
+		for _, forged := range []string{"", "Bearer fs_forged", "Bearer x.y.z", "Basic eDp5", s.token(model.RoleBuyer)} {
 			refused := send("Authorization", forged)
 			check.Same(t, path+": status for "+forged, refused.Code, http.StatusTooManyRequests)
 			check.Same(t, path+": Retry-After is told", refused.Header().Get("Retry-After") != "", true)

@@ -158,7 +158,7 @@ func decodeObject(body []byte, into any) *service.Invalid {
 	}
 	kind := map[jsontext.Kind]string{'{': "object", '[': "array", 't': "bool", 'f': "bool"}[wrong.JSONKind]
 	value := strings.TrimSpace(cmp.Or(kind, wrong.JSONKind.String()) + " " + string(wrong.JSONValue))
-	return &service.Invalid{Field: field, Reason: wrongType, Value: quoted(value)}
+	return &service.Invalid{Field: field, Reason: wrongType, Value: value}
 }
 
 // Numbers of more bytes, and exponents of more digits, are refused: no field needs them, and a huge exponent would take long.

@@ -271,6 +271,10 @@ func TestReasonsAreWorded(t *testing.T) {
 		if !slices.Equal(english, chinese) || !isASCII(words[0]) || isASCII(words[1]) || words[0] == "" {
 			t.Errorf("%s: %+v", reason, words)
 		}
+		long := &service.Invalid{Field: "f", Reason: reason, Value: strings.Repeat("x", 5000)} // as an operator may send it
+		if n := len(word(long, 0)); n > 5*maxQuotedBytes {
+			t.Errorf("%s: a text of %d bytes", reason, n)
+		}
 	}
 }
 

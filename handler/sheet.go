@@ -250,7 +250,7 @@ func readSheet(raw []byte, b *campaignBody) *service.Invalid {
 				wrong = notAsInFirst
 			}
 			if wrong != "" {
-				return &service.Invalid{Field: fmt.Sprintf("row %d, %s", row.number, c.column), Reason: wrong, Value: quoted(text)}
+				return &service.Invalid{Field: fmt.Sprintf("row %d, %s", row.number, c.column), Reason: wrong, Value: text}
 			}
 		}
 		b.Sales = append(b.Sales, v)

@@ -80,7 +80,7 @@ const (
 // word returns the text that says in one language what is wrong.
 func word(i *service.Invalid, language int) string {
 	return strings.NewReplacer(
-		"{field}", i.Field, "{value}", i.Value,
+		"{field}", i.Field, "{value}", quoted(i.Value),
 		"{min}", strconv.FormatInt(i.Min, 10), "{max}", strconv.FormatInt(i.Max, 10),
 		"{low}", model.Amount(i.Min, i.Value), "{high}", model.Amount(i.Max, i.Value),
 	).Replace(reasons[i.Reason][language])

@@ -267,6 +267,7 @@ func (s *Sales) validateNew(sale model.Sale, quota int64) *Invalid {
 	_, known := model.Digits(sale.Currency)
 	invalid := cmp.Or(
 		Invalid{Field: "currency", Reason: BadCurrency, Value: sale.Currency}.If(!known),
+		Invalid{Field: "mode", Reason: BadMode}.If(!slices.Contains(model.Modes, sale.Mode)),
 		Outside("quota", quota, 1, maxQuota), Outside("parts", int64(sale.Shards), 1, model.MaxShards), outOfMode(completed(model.Sale{Mode: sale.Mode}), sale), validate(sale),
 		Invalid{Field: "ends_at", Reason: InThePast}.If(!sale.EndsAt.After(s.Catalog.Now())),
 	)
@@ -301,7 +302,6 @@ func validate(sale model.Sale) *Invalid {
 		Invalid{Field: "starts_at", Reason: BadYear, Min: minYear, Max: maxYear}.If(!era(sale.StartsAt)),
 		Invalid{Field: "ends_at", Reason: BadYear, Min: minYear, Max: maxYear}.If(!era(sale.EndsAt)),
 		Invalid{Field: "ends_at", Reason: NotAfterStart}.If(!sale.EndsAt.Truncate(time.Millisecond).After(sale.StartsAt.Truncate(time.Millisecond))),
-		Invalid{Field: "mode", Reason: BadMode}.If(!slices.Contains(model.Modes, sale.Mode)),
 		Outside("entry_work", sale.EntryWork, 0, maxEntryWork),
 		Invalid{Field: "entries_at", Reason: NotBeforeStart}.If(!sale.EntriesAt.IsZero() && (!sale.EntriesAt.Before(sale.StartsAt) || !era(sale.EntriesAt))),
 		Outside("call_seconds", int64(cmp.Or(sale.CallSeconds, defaultCallSeconds)), minCallSeconds, maxCallSeconds),
