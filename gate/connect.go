@@ -18,6 +18,8 @@ const (
 	redirects = 1 + retries
 	// poolSize connections, in a Cluster to each node, are enough for thousands of attempts: up to 256 attempts share a command.
 	poolSize = 64
+	// noPool keeps the client from having a second pool for pipelines, so that Connections is right.
+	noPool = -1
 	// poolTimeout is how long a command waits for a connection before Redis counts as unreachable.
 	poolTimeout = 2 * time.Second
 )
@@ -37,7 +39,7 @@ func connect(text string, replicas bool) (redis.UniversalClient, error) {
 	if single != nil {
 		single.DialTimeout, single.ReadTimeout, single.WriteTimeout = dialTimeout, ioTimeout, ioTimeout
 		single.MaxRetries, single.DialerRetries = retries, retries
-		single.PoolSize, single.PoolTimeout = poolSize, poolTimeout
+		single.PoolSize, single.PipelinePoolSize, single.PoolTimeout = poolSize, noPool, poolTimeout
 		single.ContextTimeoutEnabled = true
 		return redis.NewClient(single), nil
 	}
@@ -46,7 +48,7 @@ func connect(text string, replicas bool) (redis.UniversalClient, error) {
 	if opts.MasterName == "" { // the client of a Cluster retries within MaxRedirects
 		opts.MaxRetries = -1
 	}
-	opts.PoolSize, opts.PoolTimeout = poolSize, poolTimeout
+	opts.PoolSize, opts.PipelinePoolSize, opts.PoolTimeout = poolSize, noPool, poolTimeout
 	opts.ContextTimeoutEnabled = true
 	opts.ReadOnly = replicas
 	return redis.NewUniversalClient(opts), nil // a client of sentinels if there is a MasterName, else of a Cluster

@@ -154,10 +154,11 @@ func (g *Gate) parse(ctx context.Context, gate model.GateRef, tag string, messag
 			entries = append(entries, e)
 			continue
 		}
-		bad = append(bad, fmt.Sprintf("%s %q", m.ID, fmt.Sprint(m.Values)))
+		text := fmt.Sprintf("%s %q", m.ID, fmt.Sprint(m.Values))
 		if err := g.client.XDel(ctx, streamKey(tag), m.ID).Err(); err != nil {
-			return entries, bad, fmt.Errorf("delete a bad entry: %w", err)
+			return entries, bad, fmt.Errorf("delete the bad entry %s: %w", text, err)
 		}
+		bad = append(bad, text)
 	}
 	return entries, bad, nil
 }
