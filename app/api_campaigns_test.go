@@ -412,7 +412,7 @@ func TestCampaignInput(t *testing.T) {
 func TestCampaignUnderAKey(t *testing.T) {
 	t.Parallel()
 	s := usual(t)
-	body := newCampaign(2, nil)
+	body := newCampaign(2, fields{"sales": []fields{{"variant": "red ", "quota": 1, "price_cents": 100}, {"variant": "blue", "quota": 1, "price_cents": 100}}})
 	create := func(body fields) *answer {
 		return s.operator().call("POST", adminCampaigns, body, "Idempotency-Key", "k")
 	}
@@ -420,6 +420,7 @@ func TestCampaignUnderAKey(t *testing.T) {
 	create(body).want(http.StatusCreated).read(&made)
 	create(body).want(http.StatusCreated).read(&again)
 	check.Same(t, "the same", again, made)
+	check.Same(t, "without the space", made.Sales[0].Variant, "red")
 	create(newCampaign(2, fields{"title": "Another"})).refused(http.StatusUnprocessableEntity, "idempotency_mismatch")
 	create(newCampaign(3, nil)).refused(http.StatusUnprocessableEntity, "idempotency_mismatch")
 }

@@ -148,7 +148,7 @@ func (a *App) listen(ctx context.Context) (err error) {
 // URL returns the base URL of the server: --public-url, or without that the URL for clients on this machine.
 func (a *App) URL() string {
 	if a.settings.PublicURL != "" {
-		return strings.TrimSuffix(a.settings.PublicURL, "/")
+		return strings.TrimRight(a.settings.PublicURL, "/")
 	}
 	return "http://" + reachable(a.listener.Addr())
 }

@@ -335,6 +335,8 @@ func TestCallsOutliveAnOutage(t *testing.T) {
 		d.change(t, sale.ID, 0, status(model.SaleClosed))
 		offer, err := d.TendLine(t.Context(), sale.ID)
 		check.Same(t, "after the end", []any{offer.Line.Phase, err}, []any{model.PhaseOver, nil})
+		verdict, err := d.Leave(t.Context(), sale.ID, "ann")
+		check.Same(t, "who has lost leaves", []any{verdict, err}, []any{model.NotFound, nil})
 		check.NoError(t, second(d.EndCalls(t.Context(), sale.ID, true, 10)))
 		check.Same(t, "stock", d.parts(t, sale.ID), []int64{0, 1, 0, 0})
 		offer, err = d.TendLine(t.Context(), sale.ID)

@@ -60,6 +60,7 @@ func inCampaign(campaign model.Campaign, sales []model.NewSale) []model.NewSale 
 	for i, sale := range sales {
 		sale.Sale = completed(sale.Sale)
 		sale.Campaign, sale.Place = campaign, i
+		sale.Variant = strings.TrimSpace(sale.Variant) // MySQL compares texts without the spaces at their ends
 		sale.Title, sale.Description, sale.ImageURL = campaign.Title+betweenTitles+sale.Variant, campaign.Description, campaign.ImageURL
 		list[i] = sale
 	}
@@ -108,7 +109,6 @@ func (s *Campaigns) validateVariants(sales []model.NewSale) *Invalid {
 // validateVariant prepares a new sale, and returns its first invalid field. "taken" has the other sales' variants.
 func (s *Campaigns) validateVariant(sale *model.NewSale, taken map[string]bool) *Invalid {
 	sale.ID, sale.Code, sale.Status, sale.Revision = model.NewSaleID(), rand.Text()[:codeLength], model.SaleLive, 1
-	sale.Variant = strings.TrimSpace(sale.Variant) // MySQL compares texts without the spaces at their ends
 	return cmp.Or(
 		Invalid{Field: "variant", Reason: BadText, Min: 1, Max: maxVariant}.If(!text(sale.Variant, maxVariant) || !visible(sale.Variant)),
 		Invalid{Field: "waiting_list", Reason: OfCampaign}.If(sale.WaitingList), // this sale alone would have the waiting list

@@ -158,7 +158,7 @@ func (c *Catalog) refreshFilter(ctx context.Context) error {
 		return err
 	}
 	c.askedAt, c.filteredAt = asked, began
-	maps.DeleteFunc(codes, func(id, _ string) bool { return c.filter.Load().TestString(id) })
+	maps.DeleteFunc(codes, func(id, code string) bool { return c.filter.Load().TestString(id) && c.filter.Load().TestString(code) })
 	if len(codes) == 0 {
 		return nil
 	}

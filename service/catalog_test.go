@@ -57,6 +57,18 @@ func TestBrandNewSaleIsFoundAtOnce(t *testing.T) {
 	})
 }
 
+// A sale whose id passes for known by chance is found by its code too.
+func TestCodeOfAnIDThatPassesForKnown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := newFakeStores(openOffer())
+		c := refreshed(t, store)
+		fresh := openOffer()
+		store.add(fresh)
+		c.filter.Load().AddString(fresh.ID)
+		check.Same(t, "its code is known", check.Must(c.Known(t.Context(), fresh.Code)), true)
+	})
+}
+
 // A sale that was committed late has an earlier time of creation than a sale that the filter has seen.
 func TestSlowlyCommittedSaleIsFound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

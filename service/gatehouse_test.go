@@ -17,6 +17,7 @@ type gatehouse struct {
 	*fakeStores
 	failing string // the step that fails
 	lost    bool   // another caller wins the epoch
+	gone    bool   // the sale is erased before its contents are read
 	newer   bool   // the present gate is newer than the new one
 	moves   int    // how often the stream moves during an install
 	steps   []string
@@ -74,6 +75,9 @@ func (h *gatehouse) GateContents(_ context.Context, id string) (model.GateConten
 	defer h.locked()()
 	if err := h.step("contents"); err != nil {
 		return nil, false, err
+	}
+	if h.gone {
+		return nil, false, nil
 	}
 	i := slices.IndexFunc(h.offers, func(o model.Offer) bool { return o.ID == id })
 	return openContents{kit.ContentsOf(h.offers[i]), h}, true, nil

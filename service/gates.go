@@ -146,7 +146,7 @@ func (g *Gates) rebuild(ctx context.Context, r GateRequest) error {
 		err = g.install(ctx, offer.GateRef(), epoch)
 	}
 	rebuilt(err)
-	if errors.Is(err, model.ErrNewerGate) {
+	if errors.Is(err, model.ErrNewerGate) || errors.Is(err, errGone) {
 		return nil
 	}
 	if err != nil {
@@ -174,17 +174,23 @@ func (g *Gates) renew(ctx context.Context, saleID string, epoch int64) (stop fun
 	}
 }
 
+// errGone means that the sale was erased meanwhile, as those of rehearsals are.
+var errGone = errors.New("the sale is gone")
+
 // install measures the stream, takes a snapshot of the database, and opens the new gate. The units of entries that are in the
 // stream and not yet in the database are not offered again. install returns model.ErrStreamMoved and model.ErrNewerGate as
-// Install of the gate does.
+// Install of the gate does, and errGone.
 func (g *Gates) install(ctx context.Context, gate model.GateRef, epoch int64) error {
 	lengths, err := g.gate.StreamLengths(ctx, gate)
 	if err != nil {
 		return err
 	}
 	contents, ok, err := g.store.GateContents(ctx, gate.SaleID)
-	if err != nil || !ok {
+	if err != nil {
 		return err
+	}
+	if !ok {
+		return errGone
 	}
 	defer contents.Close()
 	bad, err := g.gate.Install(ctx, epoch, lengths, contents)

@@ -70,6 +70,7 @@ func TestRebuild(t *testing.T) {
 		"no contents":           {change: failing("contents"), steps: whole[:4], err: errAway},
 		"no install":            {change: failing("install 4"), steps: whole[:6], err: errAway},
 		"no sale":               {change: func(h *gatehouse) { h.offers = nil }},
+		"no sale any longer":    {change: func(h *gatehouse) { h.gone = true }, steps: whole[:4]},
 		"retired, no gate":      {retired: true, replace: 3},
 		"retired, a closed one": {retired: true, state: closed},
 		"retired, an open one":  {retired: true, state: openGate(3, 0), steps: whole[:2]},

@@ -68,7 +68,9 @@ func (w *Waiters) await(b waiter, now time.Time) {
 	}
 	if !at.After(now) {
 		b.GiveUp(context.DeadlineExceeded)
-		delete(w.apart, b.orderID)
+		if w.apart[b.orderID] == b.Waiter { // a repeat of the attempt may wait too
+			delete(w.apart, b.orderID)
+		}
 		return
 	}
 	due := int64((at.Sub(w.began) + tick - 1) / tick)

@@ -107,6 +107,22 @@ func TestWaitersApart(t *testing.T) {
 	})
 }
 
+// A buyer repeats an attempt that was not admitted at first. The end of the first wait leaves the second alone.
+func TestRepeatOutlivesTheFirstWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := NewWaiters(time.Now)
+		wait(w, "order", time.Second, time.Second)
+		time.Sleep(time.Second / 2)
+		again := wait(w, "order", time.Second, time.Second)
+		again.Admit(time.Now())
+		w.Apart([]model.Entry{entryOf(again, "order")})
+		time.Sleep(time.Second * 3 / 4)
+		w.Wake(map[string]model.Outcome{"order": {Verdict: model.Accepted}})
+		synctest.Wait()
+		check.Same(t, "the repeat is woken", again.outcome.Verdict, model.Accepted)
+	})
+}
+
 // After the close, the admission is every buyer's answer.
 func TestWaitAfterTheClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -41,7 +41,7 @@ type Auditor struct {
 
 	drifts    map[string]sighting
 	lines     map[string]model.Books // by sale with a line, its books as they were last read
-	miscounts map[string]int         // by sale, how often in a row its gate was seen to count users' units wrong
+	miscounts map[string]sighting    // by sale, how often in a row its gate of an epoch was seen to count users' units wrong
 	round     int
 }
 
@@ -52,7 +52,7 @@ type sighting struct {
 
 // Run audits until ctx ends.
 func (a *Auditor) Run(ctx context.Context) {
-	a.drifts, a.miscounts, a.lines = map[string]sighting{}, map[string]int{}, map[string]model.Books{}
+	a.drifts, a.miscounts, a.lines = map[string]sighting{}, map[string]sighting{}, map[string]model.Books{}
 	everyPaced(ctx, "auditor", auditPeriod, a.Catalog.Watched, nil, a.Log, a.step)
 }
 
@@ -78,7 +78,7 @@ func (a *Auditor) step(ctx context.Context) error {
 		if due {
 			err = errors.Join(err, a.checkBooks(ctx, id))
 		}
-		if due || a.miscounts[id] > 0 {
+		if due || a.miscounts[id].times > 0 {
 			err = errors.Join(err, a.checkUnits(ctx, id))
 		}
 	}
@@ -131,10 +131,15 @@ func (a *Auditor) checkUnits(ctx context.Context, id string) error {
 		delete(a.miscounts, id)
 		return nil
 	}
-	if a.miscounts[id]++; a.miscounts[id] >= driftsSeen {
-		a.Replace(id, epoch, model.RebuildMiscounted)
-		delete(a.miscounts, id)
+	seen := a.miscounts[id]
+	if seen.Epoch != epoch {
+		seen = sighting{Drift: service.Drift{Epoch: epoch}}
 	}
+	if seen.times++; seen.times >= driftsSeen {
+		a.Replace(id, epoch, model.RebuildMiscounted)
+		seen.times = 0
+	}
+	a.miscounts[id] = seen
 	return nil
 }
 

@@ -70,7 +70,7 @@ func New(now func() time.Time) *Metrics {
 		return f.NewHistogramVec(prometheus.HistogramOpts{Name: name, Help: help, Buckets: latencies}, labels)
 	}
 	purchases := counters("flashsale_purchases_total", "Purchase requests that reached the engine, by verdict.", "verdict")
-	stages := histograms("flashsale_purchase_stage_seconds", "Time in each stage of a purchase.", "stage")
+	stages := histograms("flashsale_purchase_stage_seconds", "Time in each stage of a purchase; those in front of the routes are of all requests.", "stage")
 	requests := histograms("flashsale_http_request_seconds", "Time of HTTP requests by route and status.", "method", "route", "status")
 	deliveries := counters("flashsale_deliveries_total", "Messages that this instance sent to endpoints, by outcome: delivered or failed.", "outcome")
 	for _, outcome := range []string{observe.Delivered, observe.Undelivered} {

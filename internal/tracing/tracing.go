@@ -172,7 +172,7 @@ func (t *Tracing) follow(ctx context.Context, span, orderID string) (following c
 	if _, twice := t.followed.Swap(orderID, request); !twice {
 		t.count.Add(1)
 		context.AfterFunc(ctx, func() {
-			t.followed.Delete(orderID)
+			t.followed.CompareAndDelete(orderID, request) // a repeat of the attempt may be under way
 			t.count.Add(-1)
 		})
 	}

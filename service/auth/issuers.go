@@ -360,7 +360,7 @@ func (i *issuer) fetch(ctx context.Context, into *issuerKeys) error {
 	return nil
 }
 
-// get reads a JSON document, with a token unless that is empty. The error wraps ErrUnavailable for no answer, 429 or 5xx.
+// get reads a JSON document, with a token unless that is empty. The error wraps ErrUnavailable for no whole answer, 429 or 5xx.
 func (i *issuer) get(ctx context.Context, address, token string, into any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
@@ -380,7 +380,11 @@ func (i *issuer) get(ctx context.Context, address, token string, into any) error
 	case status != http.StatusOK:
 		return fmt.Errorf("%s answers %s", address, response.Status)
 	}
-	if err := decode(io.LimitReader(response.Body, maxKeysBytes), into); err != nil {
+	body, err := io.ReadAll(io.LimitReader(response.Body, maxKeysBytes))
+	if err != nil {
+		return fmt.Errorf("%w: %s: %w", model.ErrUnavailable, address, err)
+	}
+	if err := decode(bytes.NewReader(body), into); err != nil {
 		return fmt.Errorf("%s: %w", address, err)
 	}
 	return nil
