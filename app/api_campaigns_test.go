@@ -295,6 +295,9 @@ func TestCampaignDraw(t *testing.T) {
 	slices.SortFunc(users, func(a, b string) int { return int(*s.buyer(a).entry(size).Rank - *s.buyer(b).entry(size).Rank) })
 	s.buyer("dan").call("POST", "/api/v1/sales/"+made.ID+"/entries", fields{}).refused(http.StatusConflict, "entries_closed")
 	s.buyer(users[0]).buy(size, 1)
+	hearUntil(s.operator().listen(adminCampaigns+"/"+made.ID+"/live"), "the console shows the calls", func(f figures) bool {
+		return f.Line.Called == 1 && f.Line.Spent == 1
+	})
 	s.buyer(users[2]).purchase(made.Sales[1].ID, 1).refused(http.StatusConflict, "not_your_turn")
 	s.buyer(users[1]).call("DELETE", "/api/v1/sales/"+size+"/entries/mine", nil).want(http.StatusOK)
 	s.eventually("the next is called", func() bool { return s.buyer(users[2]).entry(size).State == "called" })

@@ -29,6 +29,7 @@ type figures struct {
 	Units     map[string]int64 `json:"units"`
 	BooksAt   *time.Time       `json:"books_at"`
 	OK        bool             `json:"ok"`
+	Line      *struct{ Called, Spent int64 }
 	Database  struct{ Reachable bool }
 	Gate      struct {
 		Reachable, Open               bool
