@@ -58,9 +58,10 @@ const (
 	FromDraw     Source = "draw"     // made for a winner by a draw
 )
 
-// OrderFilter selects orders; an empty id or status selects all.
+// OrderFilter selects orders; an empty field selects all.
 type OrderFilter struct {
-	ID, UserID string   // ID is an order's id, or a beginning of one that contains the sale's id
+	ID, UserID string
+	Number     string   // of orders of SaleIDs, or the beginning of one
 	SaleIDs    []string // at most MaxVariants
 	Status     OrderStatus
 	Cursor     string // returned with the previous page; empty for the first page

@@ -109,12 +109,15 @@ func (s *Store) Orders(ctx context.Context, f model.OrderFilter) (list []model.O
 }
 
 // orderNumbers returns a query for the numbers of orders that f selects, the highest first. The only index that begins with the
-// sale has the status next, so a query by sales, without an id or a user, has one part for each sale and status.
+// sale has the status next, so a query by sales alone has one part for each sale and status. A query by f.Number has one for each
+// sale, with whose id the ids of its orders begin.
 func (s *Store) orderNumbers(f model.OrderFilter, below int64, limit int) (query string, args []any) {
 	index, sales, statuses := "", [][]string{f.SaleIDs}, []model.OrderStatus{f.Status}
 	switch { // without the index, the databases sometimes read all orders of a sale, or all newer orders
 	case f.ID != "":
 		index = s.index("orders_id")
+	case f.Number != "":
+		index, sales = s.index("orders_id"), slices.Collect(slices.Chunk(f.SaleIDs, 1))
 	case f.UserID != "":
 		index = s.index("orders_user")
 	case len(f.SaleIDs) > 0:
@@ -131,8 +134,11 @@ func (s *Store) orderNumbers(f model.OrderFilter, below int64, limit int) (query
 					where, args = where+condition+" AND ", append(args, value)
 				}
 			}
-			add("id >= ?", f.ID, f.ID != "")
-			add("id < ?", f.ID+behindSale, f.ID != "")
+			add("id = ?", f.ID, f.ID != "")
+			if f.Number != "" {
+				add("id >= ?", ids[0]+f.Number, true)
+				add("id < ?", ids[0]+f.Number+behindSale, true)
+			}
 			add("user_id = ?", f.UserID, f.UserID != "")
 			add("sale_id IN ?", ids, len(ids) > 0)
 			add("status = ?", string(status), status != "")

@@ -258,9 +258,6 @@ func manyOrders(t *testing.T, d *testDB, n int) (list []model.Order, sales []mod
 
 func orderID(o model.Order) string { return o.ID }
 
-// numbered returns the beginning of an order's id that ends with the order's number.
-func numbered(id string) string { return id[:model.IDLength+model.NumberLength] }
-
 func TestOrdersPages(t *testing.T) {
 	const n = 22
 	onBoth(t, func(t *testing.T, d *testDB) {
@@ -282,7 +279,8 @@ func TestOrdersPages(t *testing.T) {
 			"one order of a campaign":          {SaleIDs: campaign, ID: all[7].ID},
 			"in a status":                      {Status: model.OrderCancelled},
 			"one order":                        {ID: all[7].ID},
-			"one number":                       {ID: numbered(all[7].ID)},
+			"one number":                       {Number: model.OrderNumber(all[7].ID), SaleIDs: []string{sales[0].ID, sales[1].ID}},
+			"the beginning of a number":        {Number: model.OrderNumber(all[7].ID)[:1], SaleIDs: []string{sales[0].ID, sales[1].ID}},
 			"of a sale in a status":            {SaleIDs: []string{sales[0].ID}, Status: model.OrderCancelled},
 			"one order of another sale":        {ID: all[7].ID, SaleIDs: []string{"another"}},
 			"of an unknown user":               {UserID: "nobody"},
@@ -291,7 +289,7 @@ func TestOrdersPages(t *testing.T) {
 			var want []string
 			for _, o := range all {
 				if o.UserID == cmp.Or(filter.UserID, o.UserID) && (filter.SaleIDs == nil || slices.Contains(filter.SaleIDs, o.SaleID)) &&
-					o.Status == cmp.Or(filter.Status, o.Status) && strings.HasPrefix(o.ID, filter.ID) {
+					o.Status == cmp.Or(filter.Status, o.Status) && o.ID == cmp.Or(filter.ID, o.ID) && strings.HasPrefix(model.OrderNumber(o.ID), filter.Number) {
 					want = append(want, o.ID)
 				}
 			}
@@ -345,8 +343,8 @@ func TestHole56_OrdersPagesAreCheap(t *testing.T) {
 			"in a status":          {model.OrderFilter{Status: model.OrderPending}, "orders_status (sale_id=? AND status=? AND number<?)"},
 			"in a rare status":     {model.OrderFilter{Status: model.OrderExpired}, "orders_status (sale_id=? AND status=? AND number<?)"},
 			"older in a status":    {model.OrderFilter{Status: model.OrderPending, Cursor: old}, "orders_status (sale_id=? AND status=? AND number<?)"},
-			"by id":                {model.OrderFilter{ID: all[n-1].ID}, "orders_id (id>? AND id<?"},
-			"by number":            {model.OrderFilter{ID: numbered(all[n-1].ID)}, "orders_id (id>? AND id<?"},
+			"by id":                {model.OrderFilter{ID: all[n-1].ID}, "orders_id (id=?"},
+			"by number":            {model.OrderFilter{Number: model.OrderNumber(all[n-1].ID)}, "orders_id (id>? AND id<?"},
 			"of an unknown user":   {model.OrderFilter{UserID: "nobody"}, "orders_user (user_id=? AND number<?)"},
 			"of a user":            {model.OrderFilter{UserID: "user0"}, "orders_user (user_id=? AND number<?)"},
 			"older ones of a user": {model.OrderFilter{UserID: "user0", Cursor: old}, "orders_user (user_id=? AND number<?)"},

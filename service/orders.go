@@ -102,20 +102,15 @@ func (o *Orders) List(ctx context.Context, f model.OrderFilter, words string) ([
 	if !model.ValidUserID(words) {
 		return nil, "", nil // not the form of any id; databases differ in how they compare unusual characters
 	}
-	number := strings.ToUpper(words)
-	var ids []string
+	named, number := f, strings.ToUpper(words)
 	switch {
 	case model.ValidID(words, model.OrderIDLength):
-		ids = []string{words}
-	case model.ValidID(number, model.NumberLength):
-		for _, sale := range f.SaleIDs {
-			ids = append(ids, sale+number)
-		}
+		named.ID = words
+	case model.ValidID(number, model.NumberLength) && len(f.SaleIDs) > 0:
+		named.Number = number
 	}
-	for _, id := range ids {
-		byID := f
-		byID.ID = id
-		if list, next, err := o.Desk.Orders(ctx, byID); err != nil || len(list) > 0 {
+	if named.ID != "" || named.Number != "" {
+		if list, next, err := o.Desk.Orders(ctx, named); err != nil || len(list) > 0 {
 			return list, next, err
 		}
 	}
