@@ -105,8 +105,8 @@ func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outc
 		}
 	}
 	began := p.Waiters.now()
-	limited, end := endingAfter(ctx, purchaseLimit, p.Waiters.now)
-	defer end()
+	limited := &limit{Context: ctx, at: began.Add(purchaseLimit), now: p.Waiters.now}
+	defer limited.end()
 	if offer == nil {
 		found, ok, err := p.Catalog.Sale(limited, r.SaleID)
 		switch {
@@ -271,13 +271,8 @@ func (p *Purchases) replay(ctx context.Context, a model.Attempt, otherwise model
 	return a.Replay(known), nil
 }
 
-// endingAfter returns a context that ends after a time, and a function that releases what the context uses.
-func endingAfter(ctx context.Context, d time.Duration, now func() time.Time) (context.Context, func()) {
-	l := &limit{Context: ctx, at: now().Add(d), now: now}
-	return l, l.end
-}
-
-// limit is a context that ends at a time. It has a timer only if somebody waits for its end: most purchases never do.
+// limit is a context that ends at a time. It has a timer only if somebody waits for its end: most purchases never do. The method end
+// releases the timer.
 type limit struct {
 	context.Context
 	at  time.Time
