@@ -236,6 +236,7 @@ func TestPreflightOfStores(t *testing.T) {
 		{"", "", "--public-url=", "settings.public_url", preflight.Warn},
 		{"", "", "--ip-rate=200", "settings.trusted_proxies", preflight.Warn},
 		{"", "", "--ops-addr=0.0.0.0:0", "settings.ops_addr", preflight.Warn},
+		{"", "", "--ops-addr=:0", "settings.ops_addr", preflight.Warn},
 		{"", "", "--strategy=naive\n--allow-oversell", "settings.strategy", preflight.Fail},
 		{"", "", "--strategy=redis", "settings.strategy", preflight.Warn},
 		{"", "", "--http-addr=192.0.2.1:80", "machine.http_addr", preflight.Fail},

@@ -30,7 +30,7 @@ const (
 	operatorRate = 500
 )
 
-// API has what all requests pass, and the handlers of each resource.
+// API has the Door, through which all requests come, and the handlers of each resource.
 type API struct {
 	Door       Door
 	Health     Health

@@ -56,8 +56,8 @@ type Outcome struct {
 	RetryAfter time.Duration `json:",omitempty"` // with TooFrequent
 }
 
-// Admission is the gate's answer to an attempt: Accepted if the gate has admitted the attempt or knew its id (Repeated);
-// NoGate or Unsure if the gate can't judge; otherwise a refusal. If Err is not nil, the gate may have admitted the attempt.
+// Admission is the gate's answer to an attempt: Accepted if the gate has admitted it, now or before (Repeated); NoGate or Unsure if
+// the gate can't judge; otherwise a refusal. If Err is not nil, the gate may have admitted the attempt.
 type Admission struct {
 	Outcome
 	Entry *Entry // only of an attempt that was admitted now

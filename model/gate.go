@@ -49,8 +49,8 @@ const (
 	RebuildMiscounted RebuildReason = "miscounted"         // the gate's counts of users' units are wrong
 )
 
-// GateContents is a snapshot of the database with all that a new gate of a sale needs. Buyers and Known return pages, from the
-// first on, since a sale may have millions of orders. The caller must call Close.
+// GateContents is a snapshot of the database with all that a new gate of a sale needs. Buyers and Known return their rows in
+// pages, since a sale may have millions of orders. The caller must call Close.
 type GateContents interface {
 	Offer() Offer
 	Buyers(ctx context.Context) iter.Seq2[[]Buyer, error] // the users with live units

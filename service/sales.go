@@ -41,7 +41,7 @@ type SaleStore interface {
 // SaleHistory lists sales and operations from the database, the newest first, with the cursor of the next page. It returns
 // model.ErrBadCursor if the given cursor is malformed.
 type SaleHistory interface {
-	// Sales lists all sales or, if "alone" is true, only those that belong to no campaign.
+	// Sales lists the sales that buyers can have or, if "alone" is true, only those that belong to no campaign.
 	Sales(ctx context.Context, alone bool, cursor string, limit int) (list []model.Offer, next string, err error)
 	// Operations lists the operations on a subject, such as a sale, a campaign or the staff.
 	Operations(ctx context.Context, subject, cursor string, limit int) (list []model.AuditEntry, next string, err error)

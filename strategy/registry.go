@@ -57,7 +57,7 @@ type Control interface {
 type Settler interface {
 	// Add hands over entries that this instance has admitted. The settler tells their buyers the outcomes.
 	Add(admitted []model.Entry)
-	// Busy reports whether a settle is under way.
+	// Busy reports whether the settler writes a batch just now. What goes on beside that does not count.
 	Busy() bool
 }
 

@@ -48,7 +48,7 @@ func New(status int, headers http.Header, body []byte) *Answer {
 	return Plain(status, headers, body).Compressed()
 }
 
-// Plain is New without the compressed form. It is for an answer that may be sent only once, which is not worth compressing.
+// Plain is New without the compressed form. It is for an answer that is perhaps never sent again.
 func Plain(status int, headers http.Header, body []byte) *Answer {
 	a := &Answer{status: status, contentType: headers["Content-Type"]}
 	for name, values := range headers {

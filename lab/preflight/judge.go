@@ -68,9 +68,9 @@ func judgeSettings(s config.Settings) []Finding {
 	}
 	guessed := strings.Count(s.Secret, s.Secret[:1]) == len(s.Secret) || s.Secret == s.AdminPassword
 	plainRedis := s.PlainRedis()
-	host, _, _ := net.SplitHostPort(s.OpsAddr)
-	ops, err := netip.ParseAddr(host)
-	public := host == "" || err == nil && !ops.IsLoopback() && !ops.IsPrivate()
+	host, _, none := net.SplitHostPort(s.OpsAddr)
+	ops, name := netip.ParseAddr(host)
+	public := none == nil && (host == "" || name == nil && !ops.IsLoopback() && !ops.IsPrivate())
 	return append(list, first(
 		Fail.when(guessed, "settings.secret", "openssl rand -hex 32", "--secret can be guessed"),
 		good("settings.secret", "%d bytes", len(s.Secret)),

@@ -101,7 +101,7 @@ func (t told) String() string {
 	return "gave up"
 }
 
-// person sends what the storefront sends: on a WholeWalk for the page, the stream and the time, then on any walk for a purchase.
+// person sends what the storefront sends. A WholeWalk begins with the page, the stream and the time; both walks make the purchase.
 func (c *crowd) person(ctx context.Context, b *buyer, due time.Time) told {
 	if c.shape.Walk == PurchaseWalk {
 		return c.buy(ctx, b, due)
