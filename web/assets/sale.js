@@ -8,7 +8,7 @@ import { cancel } from "./cancel.js";
 import { check, everySecond, now, sync } from "./clock.js";
 import { at, enable, enabled } from "./dom.js";
 import { hush, reason, say, wordOf } from "./i18n.js";
-import { noted, orderOf, pay, payable, remember, reread } from "./order.js";
+import { noted, orderOf, pay, payable, remember, reread, unpaid } from "./order.js";
 import { calm, coolDown, freshAfter, jitter, lookAgain } from "./pace.js";
 import { begin, fetchPath, finish, isFleeting, unanswered, wish, wished } from "./purchase.js";
 import { drawSale, quantity } from "./sale-view.js";
@@ -398,7 +398,12 @@ changed.addEventListener("session", () => {
   draw();
   rereadOrder();
 });
-addEventListener("storage", offerUnpaid);
+addEventListener("storage", () => {
+  offerUnpaid();
+  if (order && payable(order) && !unpaid().some((known) => known.id === order.id)) {
+    rereadOrder(); // in another tab it was paid or cancelled
+  }
+});
 addEventListener("pageshow", (event) => {
   if (event.persisted) {
     rereadOrder();
