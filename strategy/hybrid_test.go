@@ -358,7 +358,7 @@ func TestHole08_TwoWaysAtOnce(t *testing.T) {
 		there.refresh()
 		bought := map[string]int{}
 		for i, got := range s.atOnce(40, func(i int) (model.Outcome, error) {
-			return []*engine{here, there}[i%2].purchase(o, number(i/4), "")
+			return []*engine{here, there}[i%2].insist(o, number(i/4), fmt.Sprint("key-", i))
 		}) {
 			if got.Verdict == model.Accepted {
 				bought[number(i/4)]++

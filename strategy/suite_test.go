@@ -263,15 +263,21 @@ func (e *engine) deduct(a model.Attempt) model.Outcome {
 	return check.Must(e.try(a))
 }
 
-// purchase has a user buy one unit through the use case. An empty key is one that the engine makes.
+// purchase has a user buy one unit through the use case. An empty key is one that the engine makes. If the purchase takes longer
+// than it may, as on a busy machine, it is unavailable, as the API would answer.
 func (e *engine) purchase(o model.Offer, user, key string) (model.Outcome, error) {
-	return e.purchases.Purchase(e.Context(), service.Request{UserID: user, SaleID: o.ID, Quantity: 1, Key: key})
+	got, err := e.purchases.Purchase(e.Context(), service.Request{UserID: user, SaleID: o.ID, Quantity: 1, Key: key})
+	if e.Context().Err() == nil && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled)) {
+		err = fmt.Errorf("%w: %w", model.ErrUnavailable, err)
+	}
+	return got, err
 }
 
-// insist has a user buy one unit, and asks again under the same key while the purchase is unavailable, as on a busy machine.
+// insist has a user buy one unit, and asks again under the same key while the purchase is unavailable or queued, as on a busy
+// machine.
 func (e *engine) insist(o model.Offer, user, key string) (got model.Outcome, err error) {
 	for range 20 {
-		if got, err = e.purchase(o, user, key); !errors.Is(err, model.ErrUnavailable) {
+		if got, err = e.purchase(o, user, key); !errors.Is(err, model.ErrUnavailable) && got.Verdict != model.Queued {
 			break
 		}
 	}
