@@ -186,7 +186,8 @@ func integer[N int | int64](value []byte, n *N) error {
 
 // quoted returns a part of a client's body as a refusal repeats it: escaped, on one line, and cut after maxQuotedBytes.
 func quoted(s string) string {
-	s = strings.Trim(strconv.Quote(s), `"`)
+	s = strconv.Quote(s)
+	s = strings.ReplaceAll(s[1:len(s)-1], `\"`, `"`)
 	if len(s) > maxQuotedBytes {
 		s = strings.ToValidUTF8(s[:maxQuotedBytes], "") + "…"
 	}

@@ -68,9 +68,15 @@ func (h *Health) check(ctx context.Context) (states gin.H, needed bool) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
 	states, needed = gin.H{}, true
-	for _, check := range h.Checks {
+	errs := make([]error, len(h.Checks))
+	var asking sync.WaitGroup // all at once, so that one that hangs takes no time from the others
+	for i, check := range h.Checks {
+		asking.Go(func() { errs[i] = check.Ask(ctx) })
+	}
+	asking.Wait()
+	for i, check := range h.Checks {
 		states[check.Name] = "ok"
-		if err := check.Ask(ctx); err != nil {
+		if errs[i] != nil {
 			states[check.Name] = "down"
 			needed = needed && !check.Needed
 		}

@@ -15,7 +15,7 @@ func Strangers(limits ...gin.HandlerFunc) gin.HandlerFunc {
 		c.Next()
 		own, refused := RefusalOf(c)
 		who := IdentityOf(c)
-		if !refused || stateOf(c).signed || who.Key || who.Role.May(model.RoleViewer) {
+		if !refused || stateOf(c).signed || who.Key || who.Role.May(model.RoleHolds) || who.Role.May(model.RoleViewer) {
 			return
 		}
 		for _, limit := range limits {

@@ -141,8 +141,10 @@ func (s *Store) Leave(ctx context.Context, saleID, userID string) (model.Verdict
 			state = model.EntryVoid
 		case line.Phase == model.PhaseSealed && line.Mode == model.ModeDraw:
 			return model.EntriesClosed, nil
-		case line.Phase == model.PhaseOver: // the entry has lost
-			return model.NotFound, nil
+		}
+		offer, now, _, err := s.offerOn(tx, saleID)
+		if err != nil || line.Phase == model.PhaseOver || offer.Judge(now) == model.Ended { // the entry has lost
+			return model.NotFound, err
 		}
 		number, waits, err := one(column[int64](tx, "lock the entry", "SELECT number FROM entries WHERE sale_id = ? AND user_id = ? AND state = ?"+s.forUpdate(),
 			saleID, userID, string(model.EntryWaiting)))

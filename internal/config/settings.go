@@ -295,7 +295,7 @@ func validAddress(addr string) bool {
 
 func (s *Settings) validateAddresses() error {
 	u, err := url.Parse(s.PublicURL)
-	badURL := s.PublicURL != "" && (err != nil || !httpURL(s.PublicURL) || strings.Trim(u.Path, "/")+u.RawQuery+u.Fragment != "")
+	badURL := s.PublicURL != "" && (err != nil || !httpURL(s.PublicURL) || strings.TrimRight(s.PublicURL, "/") != u.Scheme+"://"+u.Host)
 	checks := []error{
 		Refuse(!validAddress(s.HTTPAddr), "--http-addr: want host:port"),
 		Refuse(s.OpsAddr != "" && !validAddress(s.OpsAddr), "--ops-addr: want host:port, or off"),

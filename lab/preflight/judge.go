@@ -436,9 +436,9 @@ func judgeTerms(o model.Offer, s config.Settings) (list []Finding) {
 		Warn.when(pay < s.PayGrace, check, "a longer time to pay, or a shorter --pay-grace", "%s: the time to pay is %s, and units come back %s after it",
 			o.ID, pay, s.PayGrace),
 		Warn.when(o.PayTimeoutSeconds < shortPay, check, "a longer time to pay", "%s: %s to pay", o.ID, pay),
-		Warn.when(pay+s.PayGrace > open, check, "a shorter time to pay, or a later end",
+		Warn.when(pay+s.PayGrace > open, check, "a later end, or another sale with a shorter time to pay",
 			"%s: units that nobody pays come back after the sale's end: it is open for %s, the time to pay is %s", o.ID, open, pay),
-		Warn.when(o.Stock.Free() == 0, check, "add quota", "%s: nothing is left", o.ID),
+		Warn.when(o.Stock.Free() == 0 && o.Stock.Lined != model.InLine, check, "add quota", "%s: nothing is left", o.ID),
 	}
 	if cmp.Or(list...) == (Finding{}) {
 		return []Finding{good(check, "%s: %d units, %d a user, %s to pay", o.ID, o.Stock.Quota, o.LimitPerUser, pay)}

@@ -279,7 +279,9 @@ func (p *preflight) lookAtQueue(ctx context.Context) {
 	s := &p.settings
 	switch {
 	case s.Queue == "redis-stream" || s.Queue == "redis-list":
-		p.add(good(check, "%s: Redis itself", s.Queue))
+		if p.gate != nil || s.Redis == config.EmbeddedRedis {
+			p.add(good(check, "%s: Redis itself", s.Queue))
+		}
 		return
 	case !p.valid: // look has reported what is wrong
 		return

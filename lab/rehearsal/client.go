@@ -44,7 +44,7 @@ func newCrowd(base string, connections int, s *Shape, tokens *auth.Tokens, now f
 		slow = quick / 4
 	}
 	c = &crowd{
-		shape: s, base: strings.TrimSuffix(base, "/"), tokens: tokens, tally: newTally(s.Lasts + linger), now: now,
+		shape: s, base: strings.TrimRight(base, "/"), tokens: tokens, tally: newTally(s.Lasts + linger), now: now,
 		quick: newLane(quick-slow, nil), slow: newLane(slow, dialSlowly), streams: newLane(streams, nil),
 	}
 	c.visitor, err = c.token(visitor)

@@ -72,7 +72,7 @@ function sumOf(list) {
     ...units(["quota", "available", "held", "paid", "requests", "drift"]),
     now: list.map(({ now }) => now).sort().at(-1),
     state: every(({ state }) => state === "ended") ? "ended" : "open",
-    line: first.line && { ...first.line, reserved: reserved - first.line.called }, // whoever is called chooses a sale later
+    line: first.line && { ...first.line, reserved: Math.max(0, reserved - first.line.called) }, // whoever is called chooses a sale later
     purchases: sums("purchases"),
     orders: sums("orders"),
     units: sums("units"),

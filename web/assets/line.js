@@ -160,6 +160,7 @@ function take(entry) {
   mine = entry && { ...entry, user: session()?.id };
   place = mine?.rank ?? null;
   proved = null;
+  checked = "";
   if (mine) {
     lasting.write(key, mine);
   }
@@ -439,8 +440,10 @@ at("place-leave").addEventListener("click", async () => {
     take({ ...mine, ...data });
     at("place-title").focus();
   } catch (refusal) {
-    await refresh(); // the entry may have been spent meanwhile
-    reason(at("place-error"), refusal);
+    await refresh(); // the entry may have been spent meanwhile, or the line is over
+    if (refusal.status !== 404) {
+      reason(at("place-error"), refusal);
+    }
   }
   enable(at("place-leave"), true);
 });
