@@ -69,7 +69,7 @@ func mayChange(before, after model.Offer, now time.Time) model.Verdict {
 	return model.Accepted
 }
 
-// usersInLog is the most users in one entry of the audit log, so that the reason fits as well.
+// usersInLog is the most users that VoidEntries names in one entry of the audit log, so that the reason fits as well.
 const usersInLog = 8
 
 // ExtendCalls makes all calls of a sale's line last longer by the time "by", and returns the number of calls. The verdict is

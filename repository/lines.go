@@ -195,8 +195,8 @@ const fixDraw = `draw_units = CASE WHEN mode = 'draw' AND root = '' THEN (SELECT
 
 // Call calls the entries with these numbers that still wait, as long as the line has units. The numbers belong to the ranks from
 // "serving" on. A call gets the units that the entry wants, but at most the limit per user and at most what is left. looked is
-// how many ranks were looked at; left is true if units are left. Call does nothing if the line now serves another rank, is
-// stopped or is not calling.
+// how many ranks were looked at; left is true if units are left. If the line now serves another rank, is stopped or is not
+// calling, Call does nothing, and returns 0 and false.
 func (s *Store) Call(ctx context.Context, saleID string, serving int64, numbers []int64) (looked int, left bool, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		looked, left = 0, false
@@ -302,8 +302,8 @@ func entriesBecome(saleID string, numbers []any, state model.EntryState) stateme
 
 // Draw makes orders of the entries with these numbers that still wait, as long as the draw has units; serving, numbers and looked
 // are as with Call. An entry gets the units that it wants, but at most the limit at the seal. If fewer are left, the entry is
-// passed over. The function "id" makes an order's id. over is true if the draw is over now. Draw does nothing if the line now
-// serves another rank, is stopped or is not in the phase sealed.
+// passed over. The function "id" makes an order's id. over is true if this step ends the draw. If the line now serves another
+// rank, is stopped or is not in the phase sealed, Draw does nothing, and returns 0 and false.
 func (s *Store) Draw(
 	ctx context.Context, saleID string, serving int64, numbers []int64, id func(userID string) string,
 ) (looked int, over bool, err error) {
