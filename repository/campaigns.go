@@ -111,8 +111,7 @@ func (s *Store) ChangeCampaign(ctx context.Context, change model.CampaignChange)
 	return verdict, wrap("change campaign "+change.CampaignID, err)
 }
 
-// CampaignSales reads the sales of a campaign that are for buyers, in their order. The list is empty if there is no such
-// campaign.
+// CampaignSales reads the sales of a campaign that are for buyers, in their order. It finds none if there is no such campaign.
 func (s *Store) CampaignSales(ctx context.Context, campaignID string) ([]model.Offer, error) {
 	list, _, err := s.offers(s.read.WithContext(ctx), salesOfCampaign, campaignID)
 	return list, err

@@ -16,8 +16,7 @@ import (
 // sumRows bounds the rows that one statement of sums adds up, because a statement has a time limit.
 const sumRows = 50_000
 
-// behindSale, appended to the beginning of an order's id, makes a string that sorts after the ids that begin so: ids are in
-// base32.
+// behindSale sorts after the characters of ids. Ids that begin with a text sort before this text with behindSale appended.
 const behindSale = "~"
 
 // contents is a snapshot of the database. It occupies a connection until Close.
@@ -27,8 +26,7 @@ type contents struct {
 	index string // the SQL that makes a SELECT of orders use orders_status
 }
 
-// GateContents opens a snapshot of what a new gate needs; ok is false if there is no such sale. The caller must close the
-// snapshot.
+// GateContents opens a snapshot of what a new gate needs, which the caller must close. ok is false if there is no such sale.
 func (s *Store) GateContents(ctx context.Context, saleID string) (c model.GateContents, ok bool, err error) {
 	ctx, end := s.observe.Begin(ctx, observe.Step{Name: observe.ReadContents})
 	defer func() { end(err) }()
@@ -74,7 +72,7 @@ func (c *contents) Known(ctx context.Context) iter.Seq2[[]model.Known, error] {
 // Close is part of model.GateContents. It ignores the error, since the transaction has only read.
 func (c *contents) Close() { _ = c.tx.Rollback() }
 
-// Buyers returns, in pages, the users with live units of a sale, in the order of their ids. Each page shows the time of its read.
+// Buyers returns, in pages, the users with live units of a sale, in the order of their ids. The pages are not of one time.
 func (s *Store) Buyers(ctx context.Context, saleID string) iter.Seq2[[]model.Buyer, error] {
 	return buyers(s.read.WithContext(ctx), saleID)
 }
@@ -105,8 +103,7 @@ func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok
 		if offer.HasLine() {
 			numbered = append(numbered, rowsAfter[int64]{"SELECT number AS place, 0 AS units, 0 AS wrong FROM entries" +
 				" WHERE number > ? AND sale_id = ? ORDER BY number", -1, []any{saleID}, &entries})
-			// In the modes line and draw each order needs a spent entry; in a rush, only an order that was bought in line needs
-			// one.
+			// In the modes line and draw each order needs a spent entry; in a rush, an order bought in line needs one.
 			wrongTurn = `CASE WHEN EXISTS (SELECT 1 FROM sales JOIN entries ON entries.sale_id = COALESCE(campaign_id, sales.id)
 				WHERE sales.id = orders.sale_id AND entries.user_id = orders.user_id AND state = 'spent') THEN 0 ELSE 1 END`
 			if offer.Mode == model.ModeRush {

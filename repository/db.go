@@ -153,7 +153,7 @@ func overPool(ctx context.Context, dialector gorm.Dialector, pool *sql.DB, conns
 	return db, wrap("reach the database", pool.PingContext(ctx))
 }
 
-// outages is a dialect that wraps errors that may be temporary in model.ErrUnavailable, see outage.
+// outages is a dialect that wraps an error in model.ErrUnavailable if the error may be temporary, see outage.
 type outages struct{ gorm.Dialector }
 
 // Translate is part of gorm.ErrorTranslator.
@@ -193,8 +193,7 @@ func (s *Store) Observed(observers ...observe.Observer) *Store {
 	return &observed
 }
 
-// Close waits up to closeGrace for look-ups of each kind, cancels the rest, and closes the pools. No method may be called after
-// it.
+// Close cancels look-ups that take longer than closeGrace, and closes the pools. No method may be called after it.
 func (s *Store) Close() error {
 	s.lookUps.Close(closeGrace)
 	s.lined.Close(closeGrace)
@@ -343,8 +342,7 @@ func passing(err error) bool {
 		sqlite&0xff == 5 // SQLITE_BUSY
 }
 
-// broken reports whether a statement failed because of its text or the data, for example a missing column or a violated
-// constraint.
+// broken reports whether a statement failed because of its text or the data, for example a violated constraint.
 func broken(err error) bool {
 	mysql, sqlite := codes(err)
 	return errors.Is(err, gorm.ErrDuplicatedKey) || errors.Is(err, gorm.ErrCheckConstraintViolated) ||

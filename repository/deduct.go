@@ -43,9 +43,9 @@ func (s *Store) deduct(ctx context.Context, saleID string, attempts []model.Atte
 	return outcomes, wrap("deduct on sale "+saleID, err)
 }
 
-// DeductLocked takes an attempt's units under a lock on the stock row. It writes the order before it locks this row, so that
-// other buyers wait briefly. If the sale was changed between the read of its terms and the lock, DeductLocked begins again. The
-// outcome is one of those of Deduct.
+// DeductLocked takes an attempt's units under a lock on the stock row. It writes the order before it locks this row, to hold the
+// lock briefly. If the sale was changed between the read of its terms and the lock, DeductLocked begins again. The outcome is one
+// of those of Deduct.
 func (s *Store) DeductLocked(ctx context.Context, a model.Attempt) (outcome model.Outcome, err error) {
 	err = underTerms(func() error {
 		from := supply{guard: byLock, source: model.FromDatabase}
@@ -76,8 +76,8 @@ func (s *Store) ReadStock(ctx context.Context, a model.Attempt) (look model.Stoc
 }
 
 // WriteStock sells to an attempt that fits, and overwrites the stock row with what follows from an earlier ReadStock. It does not
-// check whether the row has changed since, to demonstrate lost updates: two callers that have read the same stock sell the same
-// units. The outcome is one of those of Deduct.
+// check whether the row has changed since, to demonstrate lost updates: two callers that have read the same stock may sell the
+// same units. The outcome is one of those of Deduct.
 func (s *Store) WriteStock(ctx context.Context, a model.Attempt, look model.StockView) (model.Outcome, error) {
 	from := supply{guard: byNothing, source: model.FromDatabase, terms: termsOf(look.Offer), now: look.Now}
 	outcomes, err := s.sellJudged(ctx, a.SaleID, []model.Attempt{a}, from)

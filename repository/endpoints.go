@@ -36,8 +36,8 @@ func endpoints(db *gorm.DB, where string, args ...any) ([]model.Endpoint, error)
 		FROM endpoints WHERE `+where, args...)
 }
 
-// CreateEndpoint makes an endpoint with the id, URL, rate and secret of e. The endpoint gets the events that get their places
-// later. ok is false, and nothing is made, if there are "most" endpoints or more.
+// CreateEndpoint makes an endpoint with the id, URL, rate and secret of e. The endpoint gets the events that are numbered later.
+// ok is false, and nothing is made, if there are "most" endpoints or more.
 func (s *Store) CreateEndpoint(ctx context.Context, e model.Endpoint, most int, actor string) (made model.Endpoint, ok bool, err error) {
 	for more := true; more; { // events that are committed already get their places first
 		if more, err = s.NumberEvents(ctx); err != nil {
@@ -65,7 +65,7 @@ func (s *Store) CreateEndpoint(ctx context.Context, e model.Endpoint, most int, 
 	return made, ok, wrap("create an endpoint", err)
 }
 
-// oldSecretTime is how long the old secret stays valid for signatures after a change.
+// oldSecretTime is how long the old secret stays in use after a change.
 const oldSecretTime = 24 * time.Hour
 
 // ChangeEndpoint changes an endpoint, and returns it as it is then; ok is false if there is no such endpoint.
@@ -124,15 +124,13 @@ func (s *Store) FreeEndpoint(ctx context.Context, id string) error {
 	return s.update(ctx, "free an endpoint", "UPDATE endpoints SET sending_to = 0, leased_until_ms = 0 WHERE id = ?", id)
 }
 
-// SendTo records the last event of the batch that is about to be sent, so that a later try sends the same events; 0 means no
-// batch.
+// SendTo records the last event of the batch that is about to be sent, so that a later try sends the same events; 0: no batch.
 func (s *Store) SendTo(ctx context.Context, id string, last int64) error {
 	return s.update(ctx, "begin a delivery", "UPDATE endpoints SET sending_to = ? WHERE id = ?", last, id)
 }
 
 // FinishDelivery records a try to send the batch under way. For an endpoint that is still on, it also ends the reservation, plans
-// the next try or batch after a pause, sets state and reason, and moves the position behind events that were taken or are
-// undeliverable.
+// the next try or batch after a pause, sets state and reason, and moves the position behind taken or undeliverable events.
 func (s *Store) FinishDelivery(ctx context.Context, d model.Delivery, pause time.Duration, state model.EndpointState, reason string) error {
 	err := s.transact(ctx, func(tx *gorm.DB) error {
 		if _, err := noteDelivery(tx, d); err != nil {

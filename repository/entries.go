@@ -141,7 +141,7 @@ func (s *Store) Leave(ctx context.Context, saleID, userID string) (model.Verdict
 			state = model.EntryVoid
 		case line.Phase == model.PhaseSealed && line.Mode == model.ModeDraw:
 			return model.EntriesClosed, nil
-		case line.Phase == model.PhaseOver: // the entry has lost
+		case line.Phase == model.PhaseOver: // no entry waits any more
 			return model.NotFound, nil
 		}
 		number, waits, err := one(column[int64](tx, "lock the entry", "SELECT number FROM entries WHERE sale_id = ? AND user_id = ? AND state = ?"+s.forUpdate(),

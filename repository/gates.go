@@ -26,7 +26,7 @@ func (s *Store) NextEpoch(ctx context.Context, saleID string, seen, gates int64,
 	return next, changed == 1, err
 }
 
-// RenewEpoch renews the time stamp of an epoch, so that no NextEpoch wins meanwhile. It does nothing if there is a newer epoch.
+// RenewEpoch renews the time stamp of an epoch, so that no other epoch begins meanwhile. It does nothing if there is a newer one.
 func (s *Store) RenewEpoch(ctx context.Context, saleID string, epoch int64) error {
 	return s.update(ctx, "renew the epoch of sale "+saleID, "UPDATE stock SET epoch_at_ms = "+s.nowMillis()+
 		" WHERE sale_id = ? AND epoch = ?", saleID, epoch)
@@ -35,8 +35,8 @@ func (s *Store) RenewEpoch(ctx context.Context, saleID string, epoch int64) erro
 // nextGateVersion is the part of an UPDATE of stock that goes with tellGate. version is last: MySQL assigns from left to right.
 const nextGateVersion = "gate_version = version + 1, version = version + 1"
 
-// tellGate records for the gate what this transaction has changed in a stock row. It records nothing if the sale has no epoch
-// yet, and so never had a gate, nor for a sale in line, whose gate is closed for good.
+// tellGate records for the gate what this transaction has changed in a stock row. It records nothing for a sale without an epoch,
+// which never had a gate, nor for a sale in line, which sells without a gate.
 func (s *Store) tellGate(tx *gorm.DB, saleID string, changes ...model.GateChange) error {
 	stock, _, err := s.lockStock(tx, saleID)
 	if err != nil {

@@ -66,8 +66,7 @@ func (s *Store) lockLine(tx *gorm.DB, saleID string) (line lockedLine, ok bool, 
 // TendLine brings the state of a line up to date, and returns the sale with this state, or an empty sale if there is no line. It
 // seals the line once the sale sells, ends the line once the sale has ended, and stops a sealed or calling line while the sale is
 // paused or has not begun. If the line goes on after a stop, or no caller has seen it for longer than outageTime, the calls end
-// later by the time since it was last seen. If the database's clock shows an earlier time than then, they end earlier by the
-// difference.
+// later by the time since it was last seen. If the clock shows an earlier time than then, they end earlier by the difference.
 func (s *Store) TendLine(ctx context.Context, saleID string) (offer model.Offer, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		line, ok, err := s.lockLine(tx, saleID)
@@ -364,8 +363,7 @@ func (s *Store) Draw(
 	return looked, over, wrap(fmt.Sprintf("draw on sale %s from rank %d", saleID, serving), err)
 }
 
-// DrawnNumbers returns the numbers of the entries that a draw has drawn, in no particular order, and how many units it had to
-// give.
+// DrawnNumbers returns, in no particular order, the numbers of the entries that a draw has drawn, and how many units it had.
 func (s *Store) DrawnNumbers(ctx context.Context, saleID string) (numbers []int64, units int64, err error) {
 	db, what := s.read.WithContext(ctx), "read the draw of sale "+saleID
 	if units, err = cell[int64](db, what, "SELECT draw_units FROM sale_lines WHERE sale_id = ?", saleID); err != nil {

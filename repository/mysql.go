@@ -171,8 +171,7 @@ func sessionSettings(ctx context.Context, s servers) (settings, limits map[strin
 		limits["max_execution_time"] = fmt.Sprint(statementSeconds * 1000)
 	}
 	if galera = replicates == "ON"; galera {
-		// The node waits until it has what the other nodes had committed, so that an instance sees what was committed on another
-		// node.
+		// The node first waits for what other nodes have committed, so that an instance sees the commits of other instances.
 		settings["wsrep_sync_wait"] = "7"
 	}
 	return settings, limits, galera, nil

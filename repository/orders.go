@@ -154,7 +154,7 @@ func (s *Store) index(name string) string {
 	return s.dialect(" FORCE INDEX ("+name+")", " INDEXED BY "+name)
 }
 
-// cancelMost is how many orders a user may cancel in one sale. It is a bound because cancelled orders stay in the tables.
+// cancelMost is how many orders a user may cancel in one sale. The number is bounded, since cancelled orders stay in the tables.
 const cancelMost = 100
 
 // Cancel cancels a pending order and releases its units. The verdict is Accepted; NotFound if the user has no such order; or
@@ -192,8 +192,7 @@ func (s *Store) Overdue(ctx context.Context, grace time.Duration, step model.Clo
 
 // Expire expires those of the orders that are still pending and that no other transaction has locked, releases their units, and
 // returns the releases. If the units may not come back yet, see mayReturn, it expires nothing, announces their return, and
-// returns no error. The error wraps model.ErrBroken if the database rejects the change, for example because the sale's books are
-// wrong.
+// returns no error. The error wraps model.ErrBroken if the database rejects the change, for example because the books are wrong.
 func (s *Store) Expire(ctx context.Context, saleID string, orderIDs []string) (released []model.Release, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		released = nil

@@ -165,18 +165,17 @@ func (s *Store) Transaction(ctx context.Context, provider, txnID string) (paymen
 	return findPayment(s.read.WithContext(ctx), "provider = ? AND provider_txn_id = ?", provider, txnID)
 }
 
-// ApplyReport applies what a provider reports about a payment, and returns the order after that. Money that matches the order
-// pays it if it is pending, or if it is expired and the stock, the line and the user's limit allow it. Other money that matches
+// ApplyReport applies what a provider reports about a payment, and returns the order after that. Money of the order's amount and
+// currency pays a pending order, and an expired one if the stock, the line and the user's limit allow it; otherwise the money
 // becomes due for a refund. If the money that paid an order was sent back, the order becomes refunded. moved means that the order
 // took units again or returned them.
 //
-// The verdict is Accepted; NotFound if there is no such payment or, for a refund, no such transaction, or for another report if
-// the payment has another reference; NotPayable if the transaction belongs to another order; or AmountMismatch if the money is
-// not that of the order or, for a refund, of the transaction. A repeated report may get Accepted instead of AmountMismatch.
+// The verdict is Accepted; NotFound if there is no such payment, if a refund is of no recorded transaction, or if another report
+// has another reference than the payment; NotPayable if the transaction belongs to another order; or AmountMismatch if the money
+// is not that of the order or, for a refund, of the transaction. A repeated report may get Accepted instead of AmountMismatch.
 //
 // With AmountMismatch, money that came is recorded as due for a refund if "owed" is true; else nothing is changed. If "owed" is
-// true, money that was sent back stays or becomes due for a refund, unless it is refunded already: the refunder asks the provider
-// again.
+// true, money that was sent back becomes due for a refund, unless it is refunded already, so that the refunder asks the provider.
 func (s *Store) ApplyReport(
 	ctx context.Context, provider string, report model.Report, owed bool,
 ) (order model.Order, moved bool, verdict model.Verdict, err error) {
@@ -270,8 +269,7 @@ func (s *Store) returnMoney(tx *gorm.DB, order *model.Order, row model.Payment, 
 
 // RefundFailed records that money which was sent back has not arrived. The money becomes due for a refund, after a pause that
 // grows with the tries. MarkRefunded for an earlier try then changes nothing. RefundFailed does nothing if there is no such
-// transaction, or if its money is neither refunded nor due for a refund. again is true if the money counted as refunded until
-// now.
+// transaction, or if its money is neither refunded nor due for a refund. again is true if the money counted as refunded before.
 func (s *Store) RefundFailed(ctx context.Context, provider, txnID string) (again bool, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		again = false

@@ -43,7 +43,7 @@ func (s *Store) rehearsals(ctx context.Context, report, where string, args ...an
 	}, "SELECT id, at_ms, version, verdict, buyers, units, per_second, "+report+" FROM rehearsals WHERE "+where, args...)
 }
 
-// EraseSale deletes a shadow sale with its orders and all its other rows. For any other sale it returns an error.
+// EraseSale deletes a shadow sale with its orders and its other rows. For any other sale it returns an error.
 func (s *Store) EraseSale(ctx context.Context, saleID string) error {
 	if !model.IsShadow(saleID) {
 		return fmt.Errorf("erase sale %s: not a shadow sale", saleID)

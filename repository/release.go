@@ -51,8 +51,7 @@ func (s *Store) release(tx *gorm.DB, saleID string, from model.OrderStatus, list
 
 // giveBack makes the units of the changes available or, if the sale is in line, gives them to its line. It records the changes
 // for the gate. "leaves" is the part of an UPDATE of stock that takes the units from where they are, or adds them to the quota;
-// its only argument is their number. campaignID is empty without a campaign. giveBack fails with errRefusing if mayReturn is
-// false.
+// its only argument is their number. giveBack fails with errRefusing if mayReturn is false.
 func (s *Store) giveBack(tx *gorm.DB, saleID, campaignID, leaves string, changes ...model.GateChange) error {
 	units := int64(0)
 	for _, c := range changes {

@@ -34,8 +34,7 @@ func scan[T any](db *gorm.DB, what string, columns func(row *T) []any, query str
 	return list, wrap(what, outages{db.Dialector}.Translate(rows.Err()))
 }
 
-// exec executes a statement, which may have lists as arguments, and returns the number of affected rows as the database counts
-// them.
+// exec executes a statement, which may have lists as arguments. It returns the database's count of affected rows.
 func exec(db *gorm.DB, what, query string, args ...any) (changed int64, err error) {
 	res := db.Exec(query, args...)
 	return res.RowsAffected, wrap(what, res.Error)

@@ -78,12 +78,12 @@ func (s *Store) LiveOffers(ctx context.Context, linger time.Duration) ([]model.O
 	return list, err
 }
 
-// forBuyers is the condition that a sale is not one that only has the line of a campaign.
+// forBuyers is a condition that leaves out the sales that only have the line of a campaign.
 const forBuyers = "(sales.campaign_id IS NULL OR sales.campaign_id <> sales.id)"
 
-// Sales lists sales, the newest first, without those that only have a campaign's line. If alone is true, it lists only sales
-// without a campaign. next is the cursor of the next page, empty at the end. Sales returns model.ErrBadCursor if the cursor can't
-// be read.
+// Sales lists sales, but not those that only have a campaign's line; if alone is true, only sales without a campaign. The newest
+// come first. next is the cursor of the next page, empty at the end. Sales returns model.ErrBadCursor if the cursor can't be
+// read.
 func (s *Store) Sales(ctx context.Context, alone bool, cursor string, limit int) (list []model.Offer, next string, err error) {
 	where := forBuyers
 	if alone {
@@ -139,8 +139,8 @@ func (l *LiveSales) LiveOffers(ctx context.Context, linger time.Duration) ([]mod
 	return list, nil
 }
 
-// SaleCodes returns, by id, the short codes of the sales made since a time. A campaign made since then is in the map under its
-// id. asked is the time of the query by the database's clock.
+// SaleCodes returns, by id, the short codes of the sales made since a time. The map also has the ids of campaigns made since
+// then. asked is the time of the query by the database's clock.
 func (s *Store) SaleCodes(ctx context.Context, since time.Time) (codes map[string]string, asked time.Time, err error) {
 	type row struct {
 		id, code string
