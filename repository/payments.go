@@ -16,7 +16,7 @@ import (
 	"flashsale/model"
 )
 
-// firstLook is the age of a payment at which the provider is first asked about it, unless the order's deadline is earlier.
+// firstLook is the age of a payment at which the provider is to be asked about it first, unless the order's deadline is earlier.
 const firstLook = time.Minute
 
 // The pauses between tries of a refund double from firstRefundPause up to lastRefundPause.
@@ -409,8 +409,8 @@ func (s *Store) refundLater(tx *gorm.DB, order model.Order) error {
 		s.recording(model.EventRefundDue, subject{row.ID, order.SaleID})))
 }
 
-// RefundsDue lists at most "limit" payments at a provider whose money is to be sent back now: first those without a pause, then
-// those whose pause ended first. "all" is how many payments are due for a refund at any provider, now or later, up to "limit".
+// RefundsDue lists at most "limit" payments at a provider whose money is to be sent back now, those without a pause first. "all"
+// is how many payments are due for a refund at any provider, now or later, up to "limit".
 func (s *Store) RefundsDue(ctx context.Context, provider string, limit int) (list []model.Payment, all int, err error) {
 	db := s.read.WithContext(ctx)
 	all, err = cell[int](db, "count refunds due", "SELECT COUNT(*) FROM (SELECT 1 FROM payments WHERE status = ? LIMIT ?) AS due",

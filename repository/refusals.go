@@ -44,7 +44,7 @@ func (s *Store) LeaseRefusals(ctx context.Context, saleIDs []string) (leases map
 	return leases, wrap("lease refusals", err)
 }
 
-// KnownIDs returns the ids of all orders and durable refusals of a sale, in pages.
+// KnownIDs returns, in pages, the ids of the orders and the durable refusals of a sale.
 func (s *Store) KnownIDs(ctx context.Context, saleID string) iter.Seq2[[]string, error] {
 	ids := func(query string) iter.Seq2[[]string, error] {
 		return pages(saleID, func(after string) ([]string, error) {

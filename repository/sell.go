@@ -381,7 +381,7 @@ func (s *Store) judge(db *gorm.DB, b *attemptBatch, saleID string, from *supply)
 }
 
 // lockBatch locks the rows of the attempts' users in buyers, in the order of byUser, and only then reads which attempts are
-// known. So of two transactions with the same attempt, the second sees the outcome of the first.
+// known. So a transaction sees what an earlier one with the same attempt has stored.
 func (s *Store) lockBatch(tx *gorm.DB, attempts []model.Attempt, campaigns map[string]string) (*attemptBatch, error) {
 	none := each(attempts, func(a model.Attempt) userUnits { return userUnits{sale: a.SaleID, user: a.UserID} })
 	if err := s.addUnits(tx, inCampaigns(byUser(none), campaigns)); err != nil {

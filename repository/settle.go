@@ -20,8 +20,8 @@ func (s *Store) Settle(ctx context.Context, saleID string, entries []model.Entry
 	})
 	defer func() { end(err) }()
 	// The gate has judged the entries, so nearly always all are new and fit. Otherwise each entry is judged. The stock row is the
-	// most contended one, so it is changed last, under a constraint. If the constraint fails, the row is locked before orders are
-	// written, and the entries get the units left in their order.
+	// most contended one, so it is changed last, under a constraint. If the constraint fails, the row is locked first, and the
+	// entries are judged again, in their order.
 	attempts, from := attemptsOf(entries), fromStream(entries)
 	outcomes, err = s.sellNew(ctx, newBatch(attempts, nil), from)
 	if errors.Is(err, errNotNew) {
