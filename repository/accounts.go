@@ -12,7 +12,7 @@ import (
 	"flashsale/model"
 )
 
-// CreateAccount writes a built-in user; ok is false if the name is taken.
+// CreateAccount stores a built-in user; ok is false if the name or the id is taken.
 func (s *Store) CreateAccount(ctx context.Context, a model.Account) (ok bool, err error) {
 	return s.createAccount(s.write.WithContext(ctx), a)
 }
@@ -26,7 +26,7 @@ func (s *Store) createAccount(db *gorm.DB, a model.Account) (ok bool, err error)
 	return err == nil, wrap("create account", err)
 }
 
-// SetPassword replaces the password hash of the user with this name. It changes nothing if there is no such user.
+// SetPassword replaces the password hash of the user with this name. It does nothing if there is no such user.
 func (s *Store) SetPassword(ctx context.Context, name, hash string) error {
 	return s.update(ctx, "set password", "UPDATE users SET password_hash = ? WHERE name = ?", hash, name)
 }
@@ -51,7 +51,7 @@ var staffRoles = slices.DeleteFunc(model.Roles(), func(r model.Role) bool {
 	return r == model.RoleBuyer || r == model.RoleCrowd
 })
 
-// CreateStaff creates a member of the staff or a key; ok is false if the name is taken.
+// CreateStaff stores a member of the staff or a key; ok is false if the name or the id is taken.
 func (s *Store) CreateStaff(ctx context.Context, a model.Account, actor string) (ok bool, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		if ok, err = s.createAccount(tx, a); err != nil || !ok {
@@ -62,8 +62,8 @@ func (s *Store) CreateStaff(ctx context.Context, a model.Account, actor string) 
 	return ok, err
 }
 
-// ChangeStaff changes a member of the staff or a key: the role, unless "role" is empty, and the hash of the password or key,
-// unless "hash" is empty. It returns the changed account; ok is false if no such account has this name.
+// ChangeStaff sets the role and the hash of a member of the staff or a key, and returns the changed account. An empty role or
+// hash stays as it is. ok is false if nobody of the staff, and no key, has this name.
 func (s *Store) ChangeStaff(ctx context.Context, name string, role model.Role, hash, actor string) (account model.Account, ok bool, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		if account, ok, err = s.lockStaff(tx, name); err != nil || !ok {
@@ -80,7 +80,7 @@ func (s *Store) ChangeStaff(ctx context.Context, name string, role model.Role, h
 	return account, ok, wrap("change "+name, err)
 }
 
-// RemoveStaff removes a member of the staff, or a key, and returns the account; ok is false if no such account has this name.
+// RemoveStaff removes a member of the staff or a key, and returns the account. ok is false if there is none with this name.
 func (s *Store) RemoveStaff(ctx context.Context, name, actor string) (account model.Account, ok bool, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		if account, ok, err = s.lockStaff(tx, name); err != nil || !ok {
@@ -95,7 +95,7 @@ func (s *Store) lockStaff(tx *gorm.DB, name string) (account model.Account, ok b
 	return one(accounts(tx, "name = ? AND role IN ?"+s.forUpdate(), name, staffRoles))
 }
 
-// Used records that the key with this id was used now.
+// Used records, by the database's clock, that the key with this id was used now.
 func (s *Store) Used(ctx context.Context, id string) error {
 	return s.update(ctx, "record the use of a key", "UPDATE users SET used_at_ms = "+s.nowMillis()+" WHERE id = ?", id)
 }

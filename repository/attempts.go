@@ -7,17 +7,17 @@ import (
 	"flashsale/model"
 )
 
-// attemptBatch has attempts in the order of arrival, their outcomes, and which of them are still open.
+// attemptBatch has attempts, their outcomes, and which of the attempts are still open.
 type attemptBatch struct {
 	attempts []model.Attempt
 	outcomes []model.Outcome
-	open     []int // indexes of attempts that are neither known nor refused, nor repeat another one of the batch
+	open     []int // indexes of attempts that are neither known nor refused, and repeat no earlier attempt of the batch
 	closed   []int // indexes of attempts that this batch refused
 	first    map[string]int
 }
 
-// newBatch makes a batch in which every attempt whose id is in "known" has its answer, see Attempt.Replay. Of several other
-// attempts with the same id only the first one is open; the others get their outcome from the method answered.
+// newBatch makes a batch. An attempt whose id is in "known" gets its answer now, see Attempt.Replay. Of several other attempts
+// with the same id, the first is open; the method "answered" gives the others their outcomes.
 func newBatch(attempts []model.Attempt, known map[string]model.Outcome) *attemptBatch {
 	b := &attemptBatch{
 		attempts: attempts, outcomes: make([]model.Outcome, len(attempts)),
@@ -41,7 +41,7 @@ func (b *attemptBatch) users() []string {
 	return each(b.unitsByUser(), func(u userUnits) string { return u.user })
 }
 
-// unitsByUser adds up the units of the open attempts by sale and user, as byUser does.
+// unitsByUser adds up the units of the open attempts by sale and user, in the order of byUser.
 func (b *attemptBatch) unitsByUser() []userUnits {
 	return byUser(each(b.open, func(i int) userUnits {
 		return userUnits{b.attempts[i].SaleID, b.attempts[i].UserID, b.attempts[i].Quantity}
@@ -55,14 +55,14 @@ func (b *attemptBatch) units() (n int64) {
 	return n
 }
 
-// userLimit is how many units of a sale, or of a campaign, each user may hold, and how many each user holds.
+// userLimit is the limit per user of a sale or campaign, with the units that users have.
 type userLimit struct {
 	limit int
 	units map[string]int
 }
 
-// decide judges the open attempts in the order of arrival. It refuses an attempt with LimitReached if it exceeds one of the
-// limits, and with SoldOut if it wants more units than are left. The others stay open, and count towards their users' limits.
+// decide judges the open attempts in their order. The refusal is LimitReached if an attempt exceeds one of the limits, or else
+// SoldOut if it wants more units than are left. Other attempts stay open, and their units count when the next ones are judged.
 func (b *attemptBatch) decide(limits []userLimit, available int64) {
 	b.open = slices.DeleteFunc(b.open, func(i int) bool {
 		a := b.attempts[i]
@@ -94,7 +94,7 @@ func (b *attemptBatch) refuseRest(verdict model.Verdict) {
 	b.open = nil
 }
 
-// accept makes an order as the outcome of each open attempt, and returns the orders. It writes nothing to the database.
+// accept makes an order as the outcome of each open attempt, and returns the orders. It does not write to the database.
 func (b *attemptBatch) accept(from supply) []*model.Order {
 	orders := make([]*model.Order, len(b.open))
 	for at, i := range b.open {
@@ -114,8 +114,7 @@ func (b *attemptBatch) accept(from supply) []*model.Order {
 	return orders
 }
 
-// answered returns the outcomes of a decided batch. If an earlier attempt of the batch has the same id, an attempt gets the
-// outcome of the earlier one, as Attempt.Replay returns it.
+// answered returns the outcomes of a decided batch, after it has answered the attempts that newBatch has left to it.
 func (b *attemptBatch) answered() []model.Outcome {
 	for i, a := range b.attempts {
 		if first, ok := b.first[a.ID]; ok && first != i {

@@ -29,7 +29,7 @@ func (s *Store) logging(actor, action, subject, detail string) statement {
 }
 
 // Operations lists the entries of the audit log about a subject, the newest first. next is the cursor of the next page, and empty
-// at the end. Operations returns model.ErrBadCursor if the cursor is invalid.
+// at the end. Operations returns model.ErrBadCursor if the cursor can't be read.
 func (s *Store) Operations(ctx context.Context, subject, cursor string, limit int) (list []model.AuditEntry, next string, err error) {
 	limit = max(1, limit)
 	before := int64(math.MaxInt64)
@@ -46,8 +46,8 @@ func (s *Store) Operations(ctx context.Context, subject, cursor string, limit in
 	return list, next, err
 }
 
-// Lease gives "holder" the named lease for the time "ttl" by the database's clock, or extends it; false: another holder has it. A
-// lease that ends more than "ttl" from now counts as expired, since the clock may have been set back after it was given.
+// Lease gives "holder" the named lease for the time "ttl" by the database's clock, or extends it. It returns false if another
+// holder has it. A lease that ends more than "ttl" from now counts as expired, since the clock may have been set back.
 func (s *Store) Lease(ctx context.Context, name, holder string, ttl time.Duration) (bool, error) {
 	db, now := s.write.WithContext(ctx), s.nowMillis()
 	err := s.run(db, do(s.insertIgnore()+" INTO leases (name, holder, until_ms) VALUES (?, '', 0)", name),
@@ -56,7 +56,7 @@ func (s *Store) Lease(ctx context.Context, name, holder string, ttl time.Duratio
 	if err != nil {
 		return false, wrap("lease "+name, err)
 	}
-	// The holder is read back, because an UPDATE to the same values counts no changed row on MySQL.
+	// MySQL does not count a row that an UPDATE leaves as it was, so the holder is read back.
 	has, err := cell[string](db, "lease "+name, "SELECT holder FROM leases WHERE name = ?", name)
 	return has == holder, err
 }
@@ -64,7 +64,7 @@ func (s *Store) Lease(ctx context.Context, name, holder string, ttl time.Duratio
 // OrderIDKey is the name under which DataKey keeps the key of model.OrderIDs.
 const OrderIDKey = "order-ids"
 
-// DataKey returns the named key of 32 bytes, which is kept as long as the data. It makes the key if there is none yet.
+// DataKey returns the key of 32 bytes that the database keeps under a name. It makes the key if there is none yet.
 func (s *Store) DataKey(ctx context.Context, name string) ([]byte, error) {
 	fresh := make([]byte, 32)
 	_, _ = rand.Read(fresh) // documented to never fail
@@ -75,7 +75,7 @@ func (s *Store) DataKey(ctx context.Context, name string) ([]byte, error) {
 	return s.KeptKey(ctx, name)
 }
 
-// KeptKey returns the key that DataKey has made under a name, or nil if there is none yet.
+// KeptKey returns the key that the database keeps under a name, or nil if there is none.
 func (s *Store) KeptKey(ctx context.Context, name string) ([]byte, error) {
 	text, ok, err := one(column[string](s.read.WithContext(ctx), "read the key "+name, "SELECT value FROM data_keys WHERE name = ?", name))
 	if err != nil || !ok {

@@ -10,8 +10,8 @@ import (
 	"flashsale/model"
 )
 
-// CreateCampaign inserts a campaign and its sales, of which there is at least one. If the sales have a line, CreateCampaign also
-// inserts the sale to which this line belongs, under the campaign's id, see Sale.LineID.
+// CreateCampaign stores a campaign and its sales, of which there must be at least one. If the first sale has a line,
+// CreateCampaign also stores the sale to which the campaign's line belongs, see Sale.LineID.
 func (s *Store) CreateCampaign(ctx context.Context, campaign model.Campaign, sales []model.NewSale, actor string) error {
 	err := s.transact(ctx, func(tx *gorm.DB) error {
 		err := tx.Exec("INSERT INTO campaigns (id, title, description, image_url, limit_per_user, created_at_ms) VALUES (?, ?, ?, ?, ?, "+s.nowMillis()+")",
@@ -40,9 +40,9 @@ func (s *Store) CreateCampaign(ctx context.Context, campaign model.Campaign, sal
 	return wrap("create campaign", err)
 }
 
-// AddToCampaign inserts one more sale of a campaign, behind the others. build makes the new sale from the others, as they are in
-// the transaction, and from the time of the database's clock. The verdict is Accepted; NotFound if there is no such campaign; the
-// refusal of build; or TooMany if the campaign has model.MaxVariants sales already.
+// AddToCampaign stores one more sale of a campaign, behind the others. The function "build" makes it from the others and the time
+// of the database's clock. The verdict is Accepted; NotFound if there is no such campaign; the refusal of "build"; or TooMany if
+// the campaign has model.MaxVariants sales already.
 func (s *Store) AddToCampaign(
 	ctx context.Context, campaignID, actor string, build func(others []model.Offer, now time.Time) (model.NewSale, model.Verdict),
 ) (verdict model.Verdict, err error) {
@@ -71,10 +71,10 @@ func (s *Store) AddToCampaign(
 	return verdict, wrap("add a sale to campaign "+campaignID, err)
 }
 
-// salesOfCampaign is the SQL after WHERE for the sales of a campaign in their order, without the sale that only has their line.
+// salesOfCampaign is the SQL after WHERE for the sales of a campaign that are for buyers, in their order.
 const salesOfCampaign = "sales.campaign_id = ? AND " + forBuyers + " ORDER BY place"
 
-// ChangeCampaign applies a change to a campaign, to all its sales and to the sale that has their line, or changes nothing. The
+// ChangeCampaign applies a change to a campaign, to its sales and to the sale that has their line. A refusal changes nothing. The
 // verdict is Accepted; NotFound; the refusal of change.Edit or change.EditSale; or Ended or EntriesClosed of changeLine.
 func (s *Store) ChangeCampaign(ctx context.Context, change model.CampaignChange) (verdict model.Verdict, err error) {
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
@@ -99,7 +99,7 @@ func (s *Store) ChangeCampaign(ctx context.Context, change model.CampaignChange)
 		if err != nil {
 			return "", err
 		}
-		for _, id := range sales { // in the order in which other transactions lock the stock rows
+		for _, id := range sales { // the sale that has the line comes last, see givingToLine
 			_, verdict, err := s.changeSale(tx, campaign.ID, model.SaleChange{SaleID: id, Actor: change.Actor, Action: change.Action, Edit: change.EditSale})
 			if err != nil || verdict != model.Accepted {
 				return verdict, err
@@ -111,14 +111,14 @@ func (s *Store) ChangeCampaign(ctx context.Context, change model.CampaignChange)
 	return verdict, wrap("change campaign "+change.CampaignID, err)
 }
 
-// CampaignSales reads the sales of a campaign, in their order; the list is empty if there is no such campaign.
+// CampaignSales reads the sales of a campaign that are for buyers, in their order. It finds none if there is no such campaign.
 func (s *Store) CampaignSales(ctx context.Context, campaignID string) ([]model.Offer, error) {
 	list, _, err := s.offers(s.read.WithContext(ctx), salesOfCampaign, campaignID)
 	return list, err
 }
 
 // Campaigns lists the ids of campaigns, the newest first. next is the cursor of the next page, and empty at the end. Campaigns
-// returns model.ErrBadCursor if the cursor is invalid.
+// returns model.ErrBadCursor if the cursor can't be read.
 func (s *Store) Campaigns(ctx context.Context, cursor string, limit int) (ids []string, next string, err error) {
 	return s.newest(ctx, "campaigns", "1 = 1", cursor, limit)
 }

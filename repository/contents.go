@@ -13,21 +13,20 @@ import (
 	"flashsale/model"
 )
 
-// sumRows is the most rows that one statement sums, so that the statement ends long before its time limit.
+// sumRows bounds the rows that one statement of sums adds up, because a statement has a time limit.
 const sumRows = 50_000
 
-// behindSale, appended to a sale's id or to a longer beginning of an order's id, makes a string that sorts after all orders' ids
-// with this beginning, since ids are in base32.
+// behindSale sorts after the characters of ids. Ids that begin with a text sort before this text with behindSale appended.
 const behindSale = "~"
 
-// contents is a snapshot of the database. It keeps a connection of its own until Close.
+// contents is a snapshot of the database. It occupies a connection until Close.
 type contents struct {
 	tx    *gorm.DB
 	offer model.Offer
 	index string // the SQL that makes a SELECT of orders use orders_status
 }
 
-// GateContents opens a snapshot of what a new gate needs, which the caller must close; ok is false if there is no such sale.
+// GateContents opens a snapshot of what a new gate needs, which the caller must close. ok is false if there is no such sale.
 func (s *Store) GateContents(ctx context.Context, saleID string) (c model.GateContents, ok bool, err error) {
 	ctx, end := s.observe.Begin(ctx, observe.Step{Name: observe.ReadContents})
 	defer func() { end(err) }()
@@ -50,8 +49,8 @@ func (c *contents) Buyers(ctx context.Context) iter.Seq2[[]model.Buyer, error] {
 	return buyers(c.tx.WithContext(ctx), c.offer.ID)
 }
 
-// Known is part of model.GateContents. A lost attempt is left out: its quantity is unknown, so the gate could not tell whether a
-// request repeats it. If the stream still has its entry, the settle refuses the entry, and the gate gets the units back.
+// Known is part of model.GateContents. A lost attempt, whose quantity is stored as 0, is left out: the gate could not tell
+// whether a request repeats it.
 func (c *contents) Known(ctx context.Context) iter.Seq2[[]model.Known, error] {
 	db, what := c.tx.WithContext(ctx), "read the known attempts of sale "+c.offer.ID
 	fields := func(k *model.Known) []any { return []any{&k.ID, &k.UserID, &k.Quantity} }
@@ -70,11 +69,10 @@ func (c *contents) Known(ctx context.Context) iter.Seq2[[]model.Known, error] {
 	return chain(parts...)
 }
 
-// Close is part of model.GateContents. The error is ignored: the transaction has only read, and the server may have
-// ended it already, because it was idle while the stream was read.
+// Close is part of model.GateContents. It ignores the error, since the transaction has only read.
 func (c *contents) Close() { _ = c.tx.Rollback() }
 
-// Buyers returns the users with live units of a sale, in the order of their ids. Each page is as of the time when it is read.
+// Buyers returns, in pages, the users with live units of a sale, in the order of their ids. The pages are not of one time.
 func (s *Store) Buyers(ctx context.Context, saleID string) iter.Seq2[[]model.Buyer, error] {
 	return buyers(s.read.WithContext(ctx), saleID)
 }
@@ -86,7 +84,7 @@ func buyers(db *gorm.DB, saleID string) iter.Seq2[[]model.Buyer, error] {
 	}, func(b model.Buyer) string { return b.UserID })
 }
 
-// Books reads the sums of a sale that must agree, as of one time, see model.Books; ok is false if there is no such sale.
+// Books reads the sums of a sale that must agree, all as of one time; ok is false if there is no such sale.
 func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok bool, err error) {
 	var calls, entries, users, ofCampaign, ofItsSales sum
 	orders := map[model.OrderStatus]*sum{model.OrderRejected: {}}
@@ -95,7 +93,7 @@ func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok
 		if offer, _, ok, err = s.offerOn(tx, saleID); err != nil || !ok {
 			return err
 		}
-		if books.Stock = offer.Stock; offer.LineID() == offer.ID { // otherwise the line is in the books of the sale that has it
+		if books.Stock = offer.Stock; offer.LineID() == offer.ID { // a campaign's line is in the books of the sale that has it
 			books.Line = offer.Line
 		}
 		numbered := []rowsAfter[int64]{{`SELECT number AS place, units, CASE WHEN EXISTS (SELECT 1 FROM entries
@@ -105,8 +103,7 @@ func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok
 		if offer.HasLine() {
 			numbered = append(numbered, rowsAfter[int64]{"SELECT number AS place, 0 AS units, 0 AS wrong FROM entries" +
 				" WHERE number > ? AND sale_id = ? ORDER BY number", -1, []any{saleID}, &entries})
-			// In the modes line and draw each order belongs to an entry. A rush with a waiting list may also have orders
-			// without an entry, from before it was in line.
+			// In the modes line and draw each order needs a spent entry; in a rush, an order bought in line needs one.
 			wrongTurn = `CASE WHEN EXISTS (SELECT 1 FROM sales JOIN entries ON entries.sale_id = COALESCE(campaign_id, sales.id)
 				WHERE sales.id = orders.sale_id AND entries.user_id = orders.user_id AND state = 'spent') THEN 0 ELSE 1 END`
 			if offer.Mode == model.ModeRush {
@@ -126,7 +123,7 @@ func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok
 			ofItsSales.units, err = cell[int64](tx, "sum the sales of a campaign",
 				"SELECT COALESCE(SUM(reserved), 0) FROM stock JOIN sales ON sales.id = sale_id WHERE campaign_id = ? AND "+forBuyers, offer.ID)
 		} else if named = append(named, buyersUnits(saleID, &users)); offer.Campaign.ID != "" {
-			// Only users with a row of the campaign are compared. Units of a user without such a row make the sums below differ.
+			// Users without a row of the campaign are not compared here. Their units still count in the sums of the sales below.
 			err = sums(tx, sumRows/model.MaxVariants, rowsAfter[string]{`SELECT user_id AS place, units, CASE WHEN units = COALESCE((
 				SELECT SUM(units) FROM buyers AS one WHERE one.user_id = buyers.user_id AND one.sale_id IN
 				(SELECT id FROM sales WHERE campaign_id = buyers.sale_id AND ` + forBuyers + `)), 0) THEN 0 ELSE 1 END AS wrong
@@ -168,7 +165,7 @@ func buyersUnits(saleID string, into *sum) rowsAfter[string] {
 }
 
 // rowsAfter is a query of the rows whose place is above "after", in the order of the places. Its rows are (place, units, wrong),
-// where wrong is 1 if the row contradicts another table, and else 0. Its arguments are "after" and then "others".
+// where wrong is 1 if the row contradicts another table, and else 0. The arguments of the query are "after" and then "others".
 type rowsAfter[K any] struct {
 	query  string
 	after  K
@@ -178,8 +175,8 @@ type rowsAfter[K any] struct {
 
 type sum struct{ rows, units, wrong int64 }
 
-// sums adds the number of rows of each query, their units, and the number of wrong rows to the sum to which the query's "into"
-// points. Each of its statements reads a page of every query that may have rows left, at most rowsAtOnce rows in all.
+// sums adds the number of rows of each query, their units and the number of wrong rows to the query's "into". Each statement of
+// sums reads a page of every query that may have rows left; these pages have at most rowsAtOnce rows together.
 func sums[K any](tx *gorm.DB, rowsAtOnce int64, queries ...rowsAfter[K]) error {
 	for len(queries) > 0 {
 		texts, args, most := make([]string, len(queries)), []any(nil), rowsAtOnce/int64(len(queries))

@@ -1,7 +1,5 @@
-// Package repository is the source of truth: it stores sales, stock, orders and payments in MySQL or SQLite, through
-// GORM. Every change is a single statement or a transaction, on MySQL at READ COMMITTED. A change of a stock row that relies
-// on an earlier read of the row holds a row lock since that read, or its statement checks what was read. The one exception
-// is WriteStock, which demonstrates lost updates.
+// Package repository stores sales, stock, orders and payments in MySQL or SQLite, and is the source of truth for them. On MySQL,
+// transactions that write run at READ COMMITTED. WriteStock overwrites a stock row without a check, to demonstrate lost updates.
 package repository
 
 import (
@@ -33,36 +31,35 @@ import (
 )
 
 const (
-	dialTimeout = 3 * time.Second // the time limit of connecting to a server
-	// ioTimeout is the time after which a connection is closed if its MySQL server does not answer. It is longer than the two
-	// limits below, so that the server itself usually ends a slow statement first.
+	dialTimeout = 3 * time.Second // for connecting to a server
+	// ioTimeout bounds each read from a MySQL server and each write to it, except in migrations. It is longer than the next two,
+	// so that the server usually ends a slow statement first.
 	ioTimeout        = 10 * time.Second
-	statementSeconds = 5 // the time limit of a SELECT on MySQL, and of a statement on MariaDB
-	lockWaitSeconds  = 3 // the time limit of a wait for a row lock
-	// idleSeconds is how long a transaction may be idle between two statements before MariaDB ends it. Otherwise the row locks of
-	// an instance that hangs would block the others. A healthy instance that holds row locks pauses far more briefly.
+	statementSeconds = 5 // for a SELECT on MySQL and a statement on MariaDB, except in migrations
+	lockWaitSeconds  = 3 // for a wait for a row lock on MySQL, except in migrations
+	// idleSeconds is how long a transaction outside migrations may be idle between two statements before MariaDB ends it.
+	// Otherwise the row locks of an instance that hangs would block the others.
 	idleSeconds   = 4
 	connLifetime  = 10 * time.Minute // limits the age of a connection, so that a pool follows a failover behind one address
 	sqliteReaders = 4                // connections that read beside the single writer that SQLite allows
-	// transactionTries bounds the tries of a transaction if others are in its way, for example by a deadlock. Mostly one of the
-	// others succeeds meanwhile, so a few tries suffice. On a Galera cluster more are allowed, clusterTries: a transaction of
-	// another node that changes the same row and commits first ends this one at once, so such a try is short.
+	// transactionTries bounds the tries of a transaction that fails because of others, for example by a deadlock. clusterTries is
+	// for a Galera cluster, where a transaction of another node that changes the same row and commits first ends this one.
 	transactionTries, clusterTries = 8, 20
-	// retryPause is the longest pause before the first repeat. This limit doubles with each repeat, up to 32 times retryPause.
-	// The pause is a random time between zero and the limit, so that transactions that collided seldom collide again.
+	// The pause before a repeat is a random time below a limit, so that transactions that collided seldom collide again. The
+	// limit is retryPause before the first repeat, and doubles with each repeat up to 32 times retryPause.
 	retryPause = 2 * time.Millisecond
 )
 
 // Store is the database. Its methods are safe for concurrent use.
 type Store struct {
-	write   *gorm.DB // SQLite: the only connection that writes. MySQL: the pool
+	write   *gorm.DB // SQLite: one connection, for writes. MySQL: the pool
 	read    *gorm.DB // SQLite: connections that only read. MySQL: the same pool
 	writers *sql.DB  // the pool of write
 	readers *sql.DB  // the pool of read
 	sqlite  bool
 	hosts   *hosts                         // nil: the address does not name several servers
 	galera  bool                           // the server is a node of a Galera cluster
-	lock    chan struct{}                  // held by each writing transaction of several statements; nil: no lock, see Exclusive
+	lock    chan struct{}                  // held in repeat; nil: no lock, see Exclusive
 	mysql   *servers                       // MySQL: the servers, without limits on a statement's time, for migrations
 	open    func(driver.Connector) *sql.DB // MySQL: makes a pool
 
@@ -73,10 +70,9 @@ type Store struct {
 	terms     *sync.Map                                   // by sale, see knownTerms
 }
 
-// Open connects to `sqlite:PATH` or `mysql://user:pass@host:port/db`. maxConns bounds the pool of MySQL. Open creates the
-// folder of an SQLite file, but no tables: MigrateUp makes these. An address of MySQL may name several servers, as
-// host:port,host:port. Of these the store uses the first one that takes writes, see hosts. An address of MySQL may have
-// parameters:
+// Open connects to `sqlite:PATH` or `mysql://user:pass@host:port/db`. maxConns bounds the pool of MySQL. Open creates the folder
+// of an SQLite file, but no tables. An address of MySQL may name several servers, as host:port,host:port, of which the store uses
+// one that takes writes, see hosts. An address of MySQL may have parameters:
 //   - tls=true encrypts connections and checks the server's certificate. tls=skip-verify encrypts without the check.
 //     tls=preferred encrypts without the check, and only if the server can.
 //   - tls-ca is a file with the authorities that may have signed the server's certificate, instead of the machine's. It implies
@@ -102,8 +98,7 @@ func OpenBy(ctx context.Context, address string, maxConns int, open func(driver.
 	return s, nil
 }
 
-// sqliteConnector makes connections to SQLite, whose driver provides no driver.Connector. It uses the driver that is registered
-// with database/sql, since tests add functions of SQL to that driver.
+// sqliteConnector makes connections with the registered driver of SQLite, which provides no driver.Connector.
 type sqliteConnector struct {
 	driver driver.Driver
 	dsn    string
@@ -117,9 +112,9 @@ func openSQLite(ctx context.Context, path string, open func(driver.Connector) *s
 	if err := os.MkdirAll(filepath.Dir(path), 0o750); err != nil {
 		return nil, fmt.Errorf("make the folder of the database: %w", err)
 	}
-	// synchronous=FULL: a confirmed order survives a power cut, not only a crash of the process.
+	// synchronous=FULL: a confirmed order must survive a power cut, not only a crash of the process.
 	dsn := path + "?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=synchronous(FULL)"
-	named, err := sql.Open(sqlite.DriverName, dsn) // only to get its driver; it never connects
+	named, err := sql.Open(sqlite.DriverName, dsn) // only to get its driver
 	if err != nil {
 		return nil, fmt.Errorf("open the database: %w", err)
 	}
@@ -143,7 +138,7 @@ func overPool(ctx context.Context, dialector gorm.Dialector, pool *sql.DB, conns
 	db, err := gorm.Open(outages{dialector}, &gorm.Config{
 		TranslateError:         true,
 		SkipDefaultTransaction: true,
-		Logger:                 logger.Discard, // errors are returned; the last caller logs them once
+		Logger:                 logger.Discard, // errors are returned
 	})
 	if err == nil { // GORM translates the errors of statements, but not those of Rows
 		err = db.Callback().Row().After("gorm:row").Register("outages", func(db *gorm.DB) {
@@ -158,8 +153,7 @@ func overPool(ctx context.Context, dialector gorm.Dialector, pool *sql.DB, conns
 	return db, wrap("reach the database", pool.PingContext(ctx))
 }
 
-// outages is a dialect that wraps some errors in model.ErrUnavailable: those of the connection, those of a context whose deadline
-// has passed, and those of the database that may be temporary, see broken.
+// outages is a dialect that wraps an error in model.ErrUnavailable if the error may be temporary, see outage.
 type outages struct{ gorm.Dialector }
 
 // Translate is part of gorm.ErrorTranslator.
@@ -173,7 +167,7 @@ func (o outages) Translate(err error) error {
 	return fmt.Errorf("%w: %w", model.ErrUnavailable, err)
 }
 
-// Explain is called by gorm for each Scan, although the logger discards the result. So it does not copy the values into the text.
+// Explain leaves out the values: gorm calls Explain for each Scan, although the logger discards the result.
 func (outages) Explain(query string, _ ...any) string { return query }
 
 func outage(err error) bool {
@@ -185,29 +179,28 @@ func outage(err error) bool {
 		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)
 }
 
-// Exclusive returns a Store of the same database that holds "lock", a channel of capacity 1, in writing transactions of several
-// statements. The strategy mutex holds it from its read to its write, so no release or settle of this process comes between.
+// Exclusive returns a Store whose writing transactions of several statements hold "lock", a channel of capacity 1.
 func (s *Store) Exclusive(lock chan struct{}) *Store {
 	locked := *s
 	locked.lock = lock
 	return &locked
 }
 
-// Observed returns a Store of the same database whose steps these observers follow.
+// Observed returns a Store of the same database whose steps are reported to these observers.
 func (s *Store) Observed(observers ...observe.Observer) *Store {
 	observed := *s
 	observed.observe = observers
 	return &observed
 }
 
-// Close waits a moment for look-ups under way, see closeGrace, and closes all connections. No method may be called after it.
+// Close cancels look-ups that take longer than closeGrace, and closes the pools. No method may be called after it.
 func (s *Store) Close() error {
 	s.lookUps.Close(closeGrace)
 	s.lined.Close(closeGrace)
 	return errors.Join(s.readers.Close(), s.writers.Close())
 }
 
-// Pools returns the connection pools by their use, for their statistics: "all" on MySQL, "write" and "read" on SQLite.
+// Pools returns the connection pools by their use: "all" on MySQL, "write" and "read" on SQLite.
 func (s *Store) Pools() map[string]*sql.DB {
 	if s.sqlite {
 		return map[string]*sql.DB{"write": s.writers, "read": s.readers}
@@ -215,11 +208,11 @@ func (s *Store) Pools() map[string]*sql.DB {
 	return map[string]*sql.DB{"all": s.writers}
 }
 
-// errReadOnly means that the database accepts no writes, for example because it was the primary and is now a replica.
+// errReadOnly means that the database accepts no writes, for example because it is a replica.
 var errReadOnly = fmt.Errorf("%w: the database is read-only", model.ErrUnavailable)
 
 // Ping checks that the database answers and, on MySQL, that it accepts writes. If it accepts none, Ping closes the idle
-// connections and returns model.ErrUnavailable.
+// connections and returns an error that wraps model.ErrUnavailable.
 func (s *Store) Ping(ctx context.Context) error {
 	if s.sqlite {
 		return s.readers.PingContext(ctx)
@@ -232,7 +225,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	return err
 }
 
-// renew closes the idle connections, which may lead to a server that is no longer the primary and whose data is out of date.
+// renew closes the idle connections, which may lead to a server that is no longer the primary.
 func (s *Store) renew() {
 	s.writers.SetMaxIdleConns(0)
 	s.writers.SetMaxIdleConns(s.writers.Stats().MaxOpenConnections)
@@ -259,16 +252,16 @@ func (s *Store) nowOn(db *gorm.DB) (time.Time, error) {
 	return now, err
 }
 
-// forUpdate returns the SQL that locks the rows of a SELECT. SQLite has one writer at a time and needs no row locks.
+// forUpdate returns the SQL that locks the rows of a SELECT. SQLite has one writer at a time, and no row locks.
 func (s *Store) forUpdate() string { return s.dialect(" FOR UPDATE", "") }
 
 func (s *Store) skipLocked() string { return s.dialect(" FOR UPDATE SKIP LOCKED", "") }
 
 func (s *Store) insertIgnore() string { return s.dialect("INSERT IGNORE", "INSERT OR IGNORE") }
 
-// transact runs fn in one transaction. It repeats the transaction if another one was in the way (see passing), or if the driver
-// gives up the connection, for example because the server has become read-only. After the last try it returns
-// model.ErrUnavailable. If the commit fails with an error that is not repeated, the transaction may have been committed.
+// transact runs fn in one transaction. It repeats the transaction if another one may have been in the way, see passing, or if the
+// driver gives up the connection. If the last try fails so, the error wraps model.ErrUnavailable. If the commit fails with
+// another error, the transaction may have been committed.
 func (s *Store) transact(ctx context.Context, fn func(tx *gorm.DB) error) error {
 	return s.repeat(ctx, func() error { return s.write.WithContext(ctx).Transaction(fn) })
 }
@@ -289,7 +282,7 @@ func (s *Store) repeat(ctx context.Context, transaction func() error) (err error
 	for try := range tries {
 		err = transaction()
 		switch {
-		case errors.Is(err, driver.ErrBadConn): // nothing was done: the driver returns this error in no other case
+		case errors.Is(err, driver.ErrBadConn): // nothing was committed
 			s.renew()
 		case err == nil || !passing(err):
 			return err
@@ -301,11 +294,11 @@ func (s *Store) repeat(ctx context.Context, transaction func() error) (err error
 	return fmt.Errorf("%w: %w", model.ErrUnavailable, err)
 }
 
-// errTakenBack rolls back a transaction that must change nothing. It never leaves this package.
+// errTakenBack rolls back a transaction that must change nothing.
 var errTakenBack = errors.New("taken back")
 
-// decide is transact for an fn that returns a verdict; a refusal rolls back. If fn returns units to a sale on which instances
-// refuse requests from memory, decide rolls back, waits until their leases have ended, at most refusalLease, and runs fn again.
+// decide is transact for an fn that returns a verdict; a refusal rolls back. If fn fails with errRefusing, decide waits until the
+// leases of refusals are over, and runs fn again.
 func (s *Store) decide(ctx context.Context, fn func(tx *gorm.DB) (model.Verdict, error)) (verdict model.Verdict, err error) {
 	for {
 		err = s.transact(ctx, func(tx *gorm.DB) (err error) {
@@ -341,16 +334,15 @@ func codes(err error) (mysql, sqlite int) {
 	return 0, 0
 }
 
-// passing reports whether another transaction, or a kill, caused the error, so that a repeat may succeed.
+// passing reports whether another transaction, or a kill, may have caused the error, so that a repeat may succeed.
 func passing(err error) bool {
 	mysql, sqlite := codes(err)
-	return errors.Is(err, gorm.ErrDuplicatedKey) || // another writer may have inserted the row; then the repeat finds it
+	return errors.Is(err, gorm.ErrDuplicatedKey) || // if another writer has inserted the row, the repeat finds it
 		slices.Contains([]int{1213, 1205, 1020, 1317}, mysql) || // deadlock, lock wait, changed since read, interrupted
 		sqlite&0xff == 5 // SQLITE_BUSY
 }
 
-// broken reports whether a statement failed because of its text or of the data, for example a missing column or a violated
-// constraint. Any other error may be temporary: a lost or refused connection, a full disk, a time-out.
+// broken reports whether a statement failed because of its text or the data, for example a violated constraint.
 func broken(err error) bool {
 	mysql, sqlite := codes(err)
 	return errors.Is(err, gorm.ErrDuplicatedKey) || errors.Is(err, gorm.ErrCheckConstraintViolated) ||

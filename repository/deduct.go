@@ -8,13 +8,12 @@ import (
 	"flashsale/model"
 )
 
-// Deduct takes units for one or more attempts on one sale, in one transaction with optimistic locking: it commits only if the
-// version of the stock row is still the one that was read. If the sale ever had a gate, the transaction records the orders for
-// the gate, see GateChanges.
+// Deduct takes units for attempts on one sale with optimistic locking: the transaction commits only if the stock row still has
+// the version that was read. It also records the orders for the sale's gate, if there was one, see GateChanges.
 //
 // The outcomes are in the order of the attempts. The verdict on a new attempt is Accepted, with the committed order, or NotFound,
 // NotStarted, Ended, Paused, LimitReached or SoldOut; a known attempt gets the answer of Attempt.Replay. Deduct returns
-// model.ErrLostRace if another writer changed the row first: nothing was written, and the caller may try again.
+// model.ErrLostRace if another writer changed the row first. Then nothing was written, and the caller may try again.
 func (s *Store) Deduct(ctx context.Context, saleID string, attempts []model.Attempt) (outcomes []model.Outcome, err error) {
 	ctx, end := s.observe.Begin(ctx, observe.Step{
 		Name: observe.DatabaseTakes, Items: len(attempts), OrderID: func(i int) string { return attempts[i].ID },
@@ -24,7 +23,7 @@ func (s *Store) Deduct(ctx context.Context, saleID string, attempts []model.Atte
 	if err := s.readTerms(s.read.WithContext(ctx), saleID, &from); err != nil {
 		return nil, err
 	}
-	// While there are enough units for all, nearly always every attempt is new and fits. Otherwise each attempt is judged.
+	// If there are enough units for all, nearly always every attempt is new and fits. Otherwise each attempt is judged.
 	offer, b := from.terms[saleID].offer, newBatch(attempts, nil)
 	if offer.Judge(from.now) == model.Accepted && b.units() <= offer.Stock.Available {
 		if outcomes, err = s.sellNew(ctx, b, from); !errors.Is(err, errNotNew) {
@@ -34,7 +33,7 @@ func (s *Store) Deduct(ctx context.Context, saleID string, attempts []model.Atte
 	return s.deduct(ctx, saleID, attempts, from)
 }
 
-// deduct judges attempts, and sells to those that fit. It needs no transaction if judgeOutside has decided all of them.
+// deduct judges attempts, and sells to those that fit. It needs no transaction if judgeOutside has decided them all.
 func (s *Store) deduct(ctx context.Context, saleID string, attempts []model.Attempt, from supply) ([]model.Outcome, error) {
 	b, err := s.judgeOutside(ctx, saleID, attempts, from)
 	if err != nil || len(b.open) == 0 {
@@ -44,9 +43,9 @@ func (s *Store) deduct(ctx context.Context, saleID string, attempts []model.Atte
 	return outcomes, wrap("deduct on sale "+saleID, err)
 }
 
-// DeductLocked takes an attempt's units under a lock on the stock row. It locks this row after it has written the order, since
-// other buyers of the sale wait for the lock. If an operator has changed the sale between the read of its terms and the lock,
-// DeductLocked begins again. The outcome is one of those of Deduct.
+// DeductLocked takes an attempt's units under a lock on the stock row. It writes the order before it locks this row, to hold the
+// lock briefly. If the sale was changed between the read of its terms and the lock, DeductLocked begins again. The outcome is one
+// of those of Deduct.
 func (s *Store) DeductLocked(ctx context.Context, a model.Attempt) (outcome model.Outcome, err error) {
 	err = underTerms(func() error {
 		from := supply{guard: byLock, source: model.FromDatabase}
@@ -76,9 +75,9 @@ func (s *Store) ReadStock(ctx context.Context, a model.Attempt) (look model.Stoc
 	return look, err
 }
 
-// WriteStock writes the order of an attempt and the stock that follows from an earlier ReadStock, whatever has changed since. If
-// two callers have read the same stock, the second write overwrites the first, and the same units are sold twice. The strategy
-// naive shows this; the strategy mutex prevents it in one process. The outcome is one of those of Deduct.
+// WriteStock sells to an attempt that fits, and overwrites the stock row with what follows from an earlier ReadStock. It does not
+// check whether the row has changed since, to demonstrate lost updates: two callers that have read the same stock may sell the
+// same units. The outcome is one of those of Deduct.
 func (s *Store) WriteStock(ctx context.Context, a model.Attempt, look model.StockView) (model.Outcome, error) {
 	from := supply{guard: byNothing, source: model.FromDatabase, terms: termsOf(look.Offer), now: look.Now}
 	outcomes, err := s.sellJudged(ctx, a.SaleID, []model.Attempt{a}, from)
@@ -92,9 +91,9 @@ func first(outcomes []model.Outcome, err error) (model.Outcome, error) {
 	return outcomes[0], nil
 }
 
-// judgeOutside decides attempts outside a transaction, by terms that were read before, so that a refusal, the most frequent
-// answer in a rush, writes nothing. If the sale does not exist, does not sell now or has no available units, judgeOutside refuses
-// all attempts that are not known. Otherwise these stay open.
+// judgeOutside decides attempts outside a transaction, by terms that were read before, so that a refusal writes nothing. If the
+// sale does not exist, does not sell now or has no available units, judgeOutside refuses the attempts that are not known.
+// Otherwise these stay open.
 func (s *Store) judgeOutside(ctx context.Context, saleID string, attempts []model.Attempt, from supply) (*attemptBatch, error) {
 	db := s.read.WithContext(ctx)
 	known, err := s.knownOutcomes(db, attempts)

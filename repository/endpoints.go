@@ -19,8 +19,8 @@ func (s *Store) Endpoints(ctx context.Context) ([]model.Endpoint, error) {
 	return endpoints(s.read.WithContext(ctx), "1 = 1 ORDER BY created_at_ms, id")
 }
 
-// DueEndpoints lists the endpoints to which events can be sent now: they are on, their pause is over, no instance has reserved
-// them, and the feed has events that they lack.
+// DueEndpoints lists the endpoints to which events can be sent now: they are on, their pause and any reservation are over, and
+// the feed has events that they lack.
 func (s *Store) DueEndpoints(ctx context.Context) ([]model.Endpoint, error) {
 	return endpoints(s.read.WithContext(ctx), "state = ? AND next_at_ms <= "+s.nowMillis()+" AND leased_until_ms <= "+s.nowMillis()+
 		" AND position < (SELECT last FROM event_feed)", string(model.EndpointOn))
@@ -36,10 +36,10 @@ func endpoints(db *gorm.DB, where string, args ...any) ([]model.Endpoint, error)
 		FROM endpoints WHERE `+where, args...)
 }
 
-// CreateEndpoint makes an endpoint with the id, URL, rate and secret of e, and the endpoint gets the events from now on. ok is
-// false, and nothing is made, if there are already as many endpoints as "most" allows.
+// CreateEndpoint makes an endpoint with the id, URL, rate and secret of e. The endpoint gets the events that are numbered later.
+// ok is false, and nothing is made, if there are "most" endpoints or more.
 func (s *Store) CreateEndpoint(ctx context.Context, e model.Endpoint, most int, actor string) (made model.Endpoint, ok bool, err error) {
-	for more := true; more; { // the events that are committed already get their places first
+	for more := true; more; { // events that are committed already get their places first
 		if more, err = s.NumberEvents(ctx); err != nil {
 			return made, false, err
 		}
@@ -65,11 +65,10 @@ func (s *Store) CreateEndpoint(ctx context.Context, e model.Endpoint, most int, 
 	return made, ok, wrap("create an endpoint", err)
 }
 
-// oldSecretTime is how long messages are also signed with the old secret after the secret was changed.
+// oldSecretTime is how long the old secret stays in use after a change.
 const oldSecretTime = 24 * time.Hour
 
-// ChangeEndpoint changes an endpoint and returns the changed one; ok is false if there is no such endpoint. An endpoint that is
-// switched on again goes on behind its position.
+// ChangeEndpoint changes an endpoint, and returns it as it is then; ok is false if there is no such endpoint.
 func (s *Store) ChangeEndpoint(ctx context.Context, id string, c model.EndpointChange, actor string) (e model.Endpoint, ok bool, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		if e, ok, err = one(endpoints(tx, "id = ?"+s.forUpdate(), id)); err != nil || !ok {
@@ -108,8 +107,8 @@ func (s *Store) RemoveEndpoint(ctx context.Context, id, actor string) (ok bool, 
 	return ok, wrap("remove an endpoint", err)
 }
 
-// TakeEndpoint reserves an endpoint for this instance, for the time "lease", and returns the endpoint. ok is false if there is no
-// such endpoint, or if it is reserved, is not on or is in a pause.
+// TakeEndpoint reserves an endpoint for the time "lease", and returns it. ok is false if there is no such endpoint, or if it is
+// reserved, is not on or is in a pause.
 func (s *Store) TakeEndpoint(ctx context.Context, id string, lease time.Duration) (e model.Endpoint, ok bool, err error) {
 	db, now := s.write.WithContext(ctx), s.nowMillis()
 	changed, err := exec(db, "reserve an endpoint", "UPDATE endpoints SET leased_until_ms = "+now+" + ? WHERE id = ? AND state = ?"+
@@ -120,18 +119,18 @@ func (s *Store) TakeEndpoint(ctx context.Context, id string, lease time.Duration
 	return one(endpoints(db, "id = ?", id))
 }
 
-// FreeEndpoint ends a reservation during which nothing was sent, and also ends the endpoint's batch under way.
+// FreeEndpoint ends the reservation of an endpoint and its batch under way.
 func (s *Store) FreeEndpoint(ctx context.Context, id string) error {
 	return s.update(ctx, "free an endpoint", "UPDATE endpoints SET sending_to = 0, leased_until_ms = 0 WHERE id = ?", id)
 }
 
-// SendTo records the last event of the batch that is about to be sent, so that each try sends the same events; 0 means no batch.
+// SendTo records the last event of the batch that is about to be sent, so that a later try sends the same events; 0: no batch.
 func (s *Store) SendTo(ctx context.Context, id string, last int64) error {
 	return s.update(ctx, "begin a delivery", "UPDATE endpoints SET sending_to = ? WHERE id = ?", last, id)
 }
 
 // FinishDelivery records a try to send the batch under way. For an endpoint that is still on, it also ends the reservation, plans
-// the next try or batch after a pause, sets state and reason, and moves the position behind events that were taken or can't be.
+// the next try or batch after a pause, sets state and reason, and moves the position behind taken or undeliverable events.
 func (s *Store) FinishDelivery(ctx context.Context, d model.Delivery, pause time.Duration, state model.EndpointState, reason string) error {
 	err := s.transact(ctx, func(tx *gorm.DB) error {
 		if _, err := noteDelivery(tx, d); err != nil {
@@ -147,8 +146,8 @@ func (s *Store) FinishDelivery(ctx context.Context, d model.Delivery, pause time
 	return wrap("record a delivery", err)
 }
 
-// NoteDelivery records a delivery that was repeated by hand, and returns its id. If the endpoint has taken the events, and the
-// next event that it lacked is among them, it goes on behind them without a pause.
+// NoteDelivery records a delivery that was repeated by hand, and returns the delivery's id. If the endpoint has taken the events,
+// and its next event is among them, its position moves behind them, and its pause ends.
 func (s *Store) NoteDelivery(ctx context.Context, d model.Delivery) (id int64, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		if id, err = noteDelivery(tx, d); err != nil || !d.Delivered() {

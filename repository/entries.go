@@ -11,9 +11,9 @@ import (
 	"flashsale/model"
 )
 
-// Enter makes entries in a sale's line for the users in "wishes", or finds those that they have: a user has only one in a line.
-// It uses only the user and the quantity of a wish. The entries are in the order of the wishes. The verdict is about the users
-// who had no entry: Accepted; or NotFound, NotStarted, Ended, NoLine or EntriesClosed, and then their entries are empty.
+// Enter makes an entry in a sale's line for each user in "wishes" who has none, and returns the users' entries in the order of
+// the wishes. Of a wish it uses only the user and the quantity. The verdict is about users who had no entry: Accepted; or
+// NotFound, NotStarted, Ended, NoLine or EntriesClosed, and then their entries are empty.
 func (s *Store) Enter(ctx context.Context, saleID string, wishes []model.LineEntry) (entries []model.LineEntry, verdict model.Verdict, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		line, ok, err := s.lockLine(tx, saleID)
@@ -55,12 +55,12 @@ func (s *Store) Enter(ctx context.Context, saleID string, wishes []model.LineEnt
 	return entries, verdict, wrap("enter the line of sale "+saleID, err)
 }
 
-// mayEnter judges whether a locked line takes entries now; ok is false if there is no line. If the sale has begun and no caller
-// has sealed the line yet, mayEnter seals it, except for a draw. If a rush has sold out, mayEnter begins its waiting list.
+// mayEnter judges whether a locked line takes entries now; ok is false if there is no line. If the sale has begun and the line is
+// not sealed, mayEnter seals it, except for a draw. If a rush has sold out, mayEnter begins its waiting list.
 func (s *Store) mayEnter(tx *gorm.DB, saleID string, line lockedLine, ok bool) (verdict model.Verdict, now time.Time, err error) {
 	offer, now, exists, err := s.offerOn(tx, saleID)
 	phase, draw := line.Phase, line.Mode == model.ModeDraw
-	// A caller seals the line a moment after the start. Entries that come between start and seal are not among the sealed ones.
+	// Entries that come after the start must not be among the sealed ones, even if no caller has sealed the line yet.
 	late := phase == model.PhaseEntering && !now.Before(offer.StartsAt)
 	switch {
 	case err != nil || !exists:
@@ -86,15 +86,15 @@ func (s *Store) mayEnter(tx *gorm.DB, saleID string, line lockedLine, ok bool) (
 	if err != nil || begun > 0 {
 		return model.Accepted, now, err
 	}
-	// The stock has changed since the read. If units have come back, they have begun the waiting list.
+	// The stock row has changed since the read, for example because units that came back have begun the waiting list.
 	if offer, now, _, err = s.offerOn(tx, saleID); offer.Stock.Lined == model.InLine {
 		return model.Accepted, now, err
 	}
 	return model.NoLine, now, err
 }
 
-// EntryOf reads a user's entry in a sale's line, with its call; ok is false if the user has no entry. In a line that is over, an
-// entry that waited or was called has lost. An entry that its user left before the seal is shown as left.
+// EntryOf reads a user's entry in a sale's line, with its call; ok is false if the user has no entry. If the line is over, a
+// waiting entry counts as lost, even with a call. A void entry is shown as left.
 func (s *Store) EntryOf(ctx context.Context, saleID, userID string) (e model.LineEntry, ok bool, err error) {
 	var phase model.Phase
 	e, ok, err = one(scan(s.read.WithContext(ctx), "read an entry", func(e *model.LineEntry) []any {
@@ -114,7 +114,7 @@ func (s *Store) EntryOf(ctx context.Context, saleID, userID string) (e model.Lin
 	return e, ok, err
 }
 
-// InLine reports whether a sale is in line. Look-ups share statements as with Order, and the errors are those of Order.
+// InLine reports whether a sale is in line. Look-ups share statements. The errors are those of Order.
 func (s *Store) InLine(ctx context.Context, saleID string) (bool, error) {
 	inLine, err := s.lined.Do(ctx, "", saleID)
 	return inLine, wrap("look whether a sale is in line", err)
@@ -126,9 +126,9 @@ func (s *Store) areInLine(ctx context.Context, _ string, saleIDs []string) ([]bo
 	return each(saleIDs, func(id string) bool { return slices.Contains(those, id) }), err
 }
 
-// Leave ends a user's entry. If it has a call, the units of the call belong to the line again. An entry that ends before the seal
-// is void, and the proof of the order lists it. The verdict is Accepted; NotFound if the sale has no line, or no entry of the
-// user is stored as waiting; or EntriesClosed if a draw is sealed and not yet drawn.
+// Leave ends a user's entry. If it has a call, the units of the call belong to the line again. Before the seal, the entry becomes
+// void. The verdict is Accepted; NotFound if there is no line, the line is over, or no entry of the user is stored as waiting; or
+// EntriesClosed if the line is a draw in the phase sealed.
 func (s *Store) Leave(ctx context.Context, saleID, userID string) (model.Verdict, error) {
 	verdict, err := s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		line, ok, err := s.lockLine(tx, saleID)
@@ -162,9 +162,9 @@ func (s *Store) Leave(ctx context.Context, saleID, userID string) (model.Verdict
 	return verdict, wrap("leave the line of sale "+saleID, err)
 }
 
-// SellCalled makes orders for buyers who are called, in one transaction, which also ends their calls. The verdicts are those of
-// Deduct, and NotYourTurn if the buyer is not called. LimitReached may also mean that the buyer wants more units than the call
-// allows. SoldOut occurs only in a campaign, if this sale has too few units. A refusal ends no call.
+// SellCalled makes orders for buyers who are called, and ends their calls, in one transaction. The verdicts are those of Deduct,
+// and NotYourTurn if the buyer is not called. LimitReached may also mean that the call has too few units. In a campaign, SoldOut
+// means that this sale has too few units. A refusal ends no call.
 func (s *Store) SellCalled(ctx context.Context, saleID string, attempts []model.Attempt) (outcomes []model.Outcome, err error) {
 	err = underTerms(func() error {
 		outcomes, err = s.sellJudged(ctx, saleID, attempts, supply{guard: byCalls, source: model.FromLine})
@@ -174,7 +174,7 @@ func (s *Store) SellCalled(ctx context.Context, saleID string, attempts []model.
 }
 
 // judgeCalls refuses open attempts of buyers without a call, and those for more units than the call has or, in a campaign, the
-// sale has. It locks the calls and, by lockTerms, the stock row, and adds the calls of attempts that stay open to the supply.
+// sale has. It locks the calls and the stock row. For attempts that stay open, it adds the calls to the supply.
 func (s *Store) judgeCalls(tx *gorm.DB, b *attemptBatch, offer model.Offer, from *supply) error {
 	type call struct {
 		user          string

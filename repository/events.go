@@ -13,19 +13,18 @@ import (
 	"flashsale/model"
 )
 
-// Events of orders and payments are recorded in the transaction that changes the order or payment; events of sales, by
-// RecordOnce. The events of one type in a transaction are one row, with only the ids of what they are about. What an event shows
-// of an order or payment never changes, except for the order's status in an EventRefundDue. A row gets its place in the feed
-// after the commit. Numbers given before the commit would become visible out of order, and readers would miss rows.
+// Events of orders and payments are recorded in the transaction that changes the order or payment. A row has the events of one
+// type, with only the ids of what they are about. It gets its place in the feed after the commit: numbers given before the commit
+// would become visible out of order, and readers would miss rows.
 
-// unnumbered is the most rows that get their places, or are deleted, at once, so that each such transaction is short.
+// unnumbered is the most rows that get their places, or are deleted, at once, so that the transaction is short.
 const unnumbered = 500
 
 // subject is what an event is about: the id of an order or payment, and of its sale.
 type subject struct{ id, saleID string }
 
-// recording returns the statement that records events of one type, about the orders or payments of at most one batch. The
-// statement is empty if all of these belong to shadow sales, which have no events.
+// recording returns the statement that records events of one type, about the orders or payments of at most one batch. It leaves
+// out shadow sales, which have no events. Without events the statement is empty.
 func (s *Store) recording(what model.EventType, about ...subject) statement {
 	ids := make([]string, 0, len(about))
 	for _, a := range about {
@@ -39,7 +38,7 @@ func (s *Store) recording(what model.EventType, about ...subject) statement {
 	return do("INSERT INTO events (type, at_ms, events, ids) VALUES (?, "+s.nowMillis()+", ?, ?)", string(what), len(ids), strings.Join(ids, " "))
 }
 
-// RecordOnce records an event of a sale, unless an event of this type is stored for the sale, or the sale is a shadow sale.
+// RecordOnce records an event of a sale, unless the sale is a shadow sale or has a stored event of this type.
 func (s *Store) RecordOnce(ctx context.Context, what model.EventType, saleID string) error {
 	if model.IsShadow(saleID) {
 		return nil
@@ -49,7 +48,7 @@ func (s *Store) RecordOnce(ctx context.Context, what model.EventType, saleID str
 }
 
 // NumberEvents gives committed events their places in the feed, those of at most "unnumbered" rows; more is true if there may be
-// others. By the lock on the last number no two events get the same place, and places become visible in order.
+// others. The lock on the last number keeps two callers from giving the same place.
 func (s *Store) NumberEvents(ctx context.Context) (more bool, err error) {
 	const waiting = "SELECT id, events FROM events WHERE last IS NULL ORDER BY id LIMIT ?"
 	var rows []struct{ ID, Events int64 }
@@ -90,7 +89,7 @@ type eventRow struct {
 	ids         string
 }
 
-// Events returns at most "limit" events of the feed: those with the lowest numbers above "after", in the order of their numbers.
+// Events returns the events of the feed whose numbers are above "after", in the order of their numbers, at most "limit" of them.
 func (s *Store) Events(ctx context.Context, after int64, limit int) (list []model.Event, err error) {
 	const rowsAtOnce = 20 // each may have the events of a whole batch
 	db, ids := s.read.WithContext(ctx), []string(nil)
@@ -116,14 +115,14 @@ func (s *Store) Events(ctx context.Context, after int64, limit int) (list []mode
 	return list, fill(db, list, ids)
 }
 
-// statusAfter has the status of an order after an event, by the event's type. Events of other types change no order's status.
+// statusAfter has the status of an order after an event, by the event's type.
 var statusAfter = map[model.EventType]model.OrderStatus{
 	model.EventConfirmed: model.OrderPending, model.EventPaid: model.OrderPaid, model.EventCancelled: model.OrderCancelled,
 	model.EventExpired: model.OrderExpired, model.EventRefunded: model.OrderRefunded,
 }
 
 // fill adds to each event its sale; its order, unless it is an event of a sale; and its payment, if it is an EventRefundDue. ids
-// has, for each event, its id in the row: that of the order, the payment or the sale.
+// has the id of the order, payment or sale for each event.
 func fill(db *gorm.DB, list []model.Event, ids []string) error {
 	var orderIDs, paymentIDs []string
 	for i, e := range list {
@@ -166,8 +165,8 @@ func fill(db *gorm.DB, list []model.Event, ids []string) error {
 	return nil
 }
 
-// ForgetEvents deletes the oldest rows of the feed and the oldest deliveries, at most "unnumbered" of each, as far as they are
-// older than "age"; more is true if there may be others.
+// ForgetEvents deletes rows of the feed and deliveries that are older than "age", at most "unnumbered" of each, the oldest first.
+// more is true if there may be others.
 func (s *Store) ForgetEvents(ctx context.Context, age time.Duration) (more bool, err error) {
 	db, before := s.write.WithContext(ctx), s.nowMillis()+fmt.Sprint(" - ", age.Milliseconds())
 	for _, table := range []string{

@@ -10,13 +10,12 @@ import (
 	"flashsale/model"
 )
 
-// NextEpoch starts a new epoch of a sale's gate. It is above "seen", the epoch that the caller has read in the database, and
-// above "gates", the epoch of the gate itself. The caller wins if "seen" is still the present epoch, and was started or last
-// renewed at least "pause" ago; only then may the caller install the gate. A time stamp in the future, from before the clock was
-// set back, counts as old.
+// NextEpoch starts a new epoch of a sale's gate. The epoch is above "seen", which the caller has read in the database, and above
+// "gates", the epoch of the gate itself. The caller wins if "seen" is still the present epoch, and its time stamp is at least
+// "pause" old or, because the clock was set back, in the future. Only then may the caller install the gate.
 //
-// NextEpoch also raises the version of the stock, so that a Deduct that judged the sale before loses its race: before a sale's
-// first gate, that Deduct would not have recorded its orders for the gate.
+// NextEpoch also raises the version of the stock, so that a Deduct that has read the sale before loses its race: before the first
+// epoch, a Deduct does not record its orders for the gate.
 func (s *Store) NextEpoch(ctx context.Context, saleID string, seen, gates int64, pause time.Duration) (epoch int64, won bool, err error) {
 	ctx, end := s.observe.Begin(ctx, observe.Step{Name: observe.NextEpoch})
 	defer func() { end(err) }()
@@ -27,17 +26,17 @@ func (s *Store) NextEpoch(ctx context.Context, saleID string, seen, gates int64,
 	return next, changed == 1, err
 }
 
-// RenewEpoch renews the time stamp of an epoch, unless there is a newer epoch, so that no rebuild begins during the present one.
+// RenewEpoch renews the time stamp of an epoch, so that no other epoch begins meanwhile. It does nothing if there is a newer one.
 func (s *Store) RenewEpoch(ctx context.Context, saleID string, epoch int64) error {
 	return s.update(ctx, "renew the epoch of sale "+saleID, "UPDATE stock SET epoch_at_ms = "+s.nowMillis()+
 		" WHERE sale_id = ? AND epoch = ?", saleID, epoch)
 }
 
-// nextGateVersion is the part of an UPDATE of stock that must go with tellGate. version is last: MySQL assigns left to right.
+// nextGateVersion is the part of an UPDATE of stock that goes with tellGate. version is last: MySQL assigns from left to right.
 const nextGateVersion = "gate_version = version + 1, version = version + 1"
 
-// tellGate records for the gate what this transaction has changed in a stock row, which the change has locked. It records nothing
-// for a sale that never had a gate, nor for a sale in line, whose gate is closed for good.
+// tellGate records for the gate what this transaction has changed in a stock row. It records nothing for a sale without an epoch,
+// which never had a gate, nor for a sale in line, which sells without a gate.
 func (s *Store) tellGate(tx *gorm.DB, saleID string, changes ...model.GateChange) error {
 	stock, _, err := s.lockStock(tx, saleID)
 	if err != nil {
@@ -59,8 +58,8 @@ func (s *Store) telling(saleID string, stock model.Stock, changes []model.GateCh
 	return s.inserting("gate_changes (sale_id, version, order_id, units, sold)", places(columns), values, "")
 }
 
-// tellGateOfSold is tellGate for a batch that was sold without the gate. The offer was read before the transaction. With the
-// guard byVersion the offer's epoch is still the present one, since a new epoch changes the version.
+// tellGateOfSold is tellGate for a batch that was sold without the gate. The offer was read before the transaction; with the
+// guard byVersion its epoch is still the present one, since a new epoch changes the version.
 func (s *Store) tellGateOfSold(tx *gorm.DB, offer model.Offer, b *attemptBatch) error {
 	if offer.Stock.Epoch == 0 {
 		return nil
@@ -70,15 +69,15 @@ func (s *Store) tellGateOfSold(tx *gorm.DB, offer model.Offer, b *attemptBatch) 
 	})...)
 }
 
-// GateChanges reads, for a gate that has all changes up to the version "after", about "limit" of the changes that it lacks, in
-// the order of their versions, each version whole. With them the gate has all changes up to the version upTo; more is true if
-// newer changes may be left. No change with a lower version can come later: each transaction with changes locks the stock row.
+// GateChanges reads, for a gate that has all changes up to the version "after", about "limit" of the next changes, in the order
+// of their versions. With them the gate has all changes up to the version upTo; more is true if newer ones may be left. No change
+// with a lower version can come later, since a transaction with changes has locked the stock row.
 func (s *Store) GateChanges(ctx context.Context, saleID string, after int64, limit int) (changes []model.GateChange, upTo int64, more bool, err error) {
 	db, what := s.read.WithContext(ctx), "read the changes for the gate of sale "+saleID
 	if upTo, err = cell[int64](db, what, "SELECT gate_version FROM stock WHERE sale_id = ?", saleID); err != nil || upTo <= after {
 		return nil, after, false, err
 	}
-	// If there are "limit" changes or more, the page ends with the version of change number "limit", and has that version whole.
+	// If there are "limit" changes or more, the page ends with the version of change number "limit", which it has whole.
 	last, found, err := one(column[int64](db, what,
 		"SELECT version FROM gate_changes WHERE sale_id = ? AND version > ? AND version <= ? ORDER BY version, order_id LIMIT 1 OFFSET ?",
 		saleID, after, upTo, limit-1))
@@ -95,7 +94,7 @@ func (s *Store) GateChanges(ctx context.Context, saleID string, after int64, lim
 	return changes, upTo, more, err
 }
 
-// ForgetGateChanges deletes the changes up to a version, which the open gate has applied.
+// ForgetGateChanges deletes the changes up to a version, which the gate must have applied.
 func (s *Store) ForgetGateChanges(ctx context.Context, saleID string, upTo int64) error {
 	return s.update(ctx, "delete the changes that the gate of sale "+saleID+" knows",
 		"DELETE FROM gate_changes WHERE sale_id = ? AND version <= ?", saleID, upTo)

@@ -17,7 +17,7 @@ type servers struct {
 	hosts  []string            // as host:port, or one path of a socket
 }
 
-// connector returns a connector to the servers. If there are several, it uses one at a time, see hosts.
+// connector returns a connector to the servers: a hosts, if there are several.
 func (s servers) connector() (driver.Connector, error) {
 	all := make([]driver.Connector, len(s.hosts))
 	for i, host := range s.hosts {
@@ -34,8 +34,8 @@ func (s servers) connector() (driver.Connector, error) {
 	return &hosts{names: s.hosts, connectors: all}, nil
 }
 
-// hosts connects to the first of several servers that takes writes. If this one fails or takes no writes any more, hosts connects
-// to the next one that does. Then the pool gives out no connection to the earlier server, which may be an old primary.
+// hosts connects to one server of several, which must take writes. If a connection to this server fails, hosts tries the next
+// ones. Connections to a server that is no longer in use, which may be an old primary, are closed, see ResetSession.
 type hosts struct {
 	names      []string
 	connectors []driver.Connector
@@ -79,7 +79,8 @@ func (h *hosts) tell() {
 	}
 }
 
-// Follow calls a function with the server in use, as host:port, and with each next one, if the address names several servers.
+// Follow calls a function with the server in use, as host:port, now and after each change. It does nothing if the address does
+// not name several servers.
 func (s *Store) Follow(follow func(server string)) {
 	if s.hosts != nil {
 		s.hosts.follow.Store(&follow)
@@ -151,8 +152,8 @@ func (c hostConn) QueryContext(ctx context.Context, query string, args []driver.
 	return rows, outsideCluster(err)
 }
 
-// outsideCluster replaces the error by which a Galera node says that it has left the primary component of its cluster, and has
-// not executed the statement. The new error makes the pool leave the node.
+// outsideCluster replaces the error of a Galera node that has left the primary component of its cluster, and has not executed the
+// statement. The new error makes the pool close the connection.
 func outsideCluster(err error) error {
 	if mysql, _ := codes(err); mysql == 1047 { // ER_UNKNOWN_COM_ERROR
 		return driver.ErrBadConn
@@ -167,7 +168,7 @@ const readOnly = "SELECT CONCAT(@@global.read_only, ' ', @@global.innodb_read_on
 // writable are the values of readOnly on a server that takes writes.
 var writable = []string{"0 0", "0 OFF", "OFF 0", "OFF OFF"}
 
-// takesWrites returns an error if a server takes no writes, such as a read-only replica, or a node outside the primary component.
+// takesWrites returns an error if a server takes no writes, such as a read-only replica.
 func takesWrites(ctx context.Context, c driver.QueryerContext) error {
 	rows, err := c.QueryContext(ctx, readOnly, nil)
 	if err != nil {

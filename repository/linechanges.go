@@ -12,12 +12,12 @@ import (
 	"flashsale/model"
 )
 
-// changeLine applies a change of a sale to its line. A rush gets its line when the waiting list is turned on, and loses it when
-// that is turned off. A sealed or calling line stops if the changed sale is paused or has not begun.
+// changeLine applies a change of a sale to its line. A rush gets its line when the waiting list is turned on, and loses the line
+// when the list is turned off. A sealed or calling line stops if the changed sale is paused or has not begun.
 //
-// The verdict is Accepted; Ended or EntriesClosed of mayChange; or EntriesClosed if it is too late for the change. The opening of
-// the entries of a line or draw can change until the seal. A waiting list can be turned on or off until the sale has ended or the
-// line is over. It can be turned off only while nobody has entered and, in a rush, only while the sale is not in line.
+// The verdict is Accepted; Ended or EntriesClosed of mayChange; or EntriesClosed for three changes: entries of a line or draw
+// that open at another time, after the seal; a waiting list turned on or off, after the sale has ended or the line is over; and a
+// waiting list turned off, after somebody has entered or, in a rush, after the sale has got in line.
 func (s *Store) changeLine(tx *gorm.DB, before model.Offer, after *model.Offer, now time.Time) (model.Verdict, error) {
 	rush, listed := after.Mode == model.ModeRush, before.WaitingList != after.WaitingList
 	opens := !before.EntriesAt.Equal(after.EntriesAt)
@@ -53,9 +53,8 @@ func (s *Store) changeLine(tx *gorm.DB, before model.Offer, after *model.Offer, 
 // mayChange judges changes that could break a promise. The verdict is one of these:
 //   - Ended, if the sale has ended and was in line, and would get a later end or more units, since those who waited have heard
 //     that they lost. Also Ended, if the sale was closed and would get more units, which nobody could buy.
-//   - EntriesClosed, if the seal has fixed what the draw of a single sale gives, and one of two things would happen: the sale
-//     has no waiting list and would get more units, for which nobody could be called; or it would get a lower limit before the
-//     winners are drawn.
+//   - EntriesClosed, if a draw outside a campaign has its root, and the sale would get more units without having a waiting list,
+//     or a lower limit before the winners are drawn.
 //   - Accepted otherwise.
 func mayChange(before, after model.Offer, now time.Time) model.Verdict {
 	ended, inLine := before.Judge(now) == model.Ended, before.Stock.Lined == model.InLine
@@ -70,7 +69,7 @@ func mayChange(before, after model.Offer, now time.Time) model.Verdict {
 	return model.Accepted
 }
 
-// usersInLog is the most users that one entry of the audit log names, so that the reason fits beside the longest ids.
+// usersInLog is the most users that VoidEntries names in one entry of the audit log, so that the reason fits as well.
 const usersInLog = 8
 
 // ExtendCalls makes all calls of a sale's line last longer by the time "by", and returns the number of calls. The verdict is
@@ -89,9 +88,8 @@ func (s *Store) ExtendCalls(ctx context.Context, saleID string, by time.Duration
 	return calls, verdict, wrap("extend calls of sale "+saleID, err)
 }
 
-// VoidEntries gives the state voided to the waiting entries that a rule names, and returns their number; the proof of the order
-// lists them. The verdict is Accepted; NoLine if the sale has no line; or EntriesClosed after the seal, which fixes the
-// order, and for the waiting list of a rush, which has no seal.
+// VoidEntries gives the state voided to the waiting entries that a rule names, and returns their number. The verdict is Accepted;
+// NoLine if the sale has no line; or EntriesClosed if the line is not in the phase entering.
 func (s *Store) VoidEntries(ctx context.Context, saleID string, rule model.VoidRule, actor string) (voided int64, verdict model.Verdict, err error) {
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		line, ok, err := s.lockLine(tx, saleID)

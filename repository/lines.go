@@ -17,12 +17,10 @@ import (
 	"flashsale/model"
 )
 
-// Only a transaction that has locked the line's row in sale_lines gives numbers, moves the phase, makes calls, or ends calls
-// without an order. So two callers at once are safe: the second waits, and then sees that the line has moved. The order in which
-// transactions lock rows is in docs/architecture.md; where two meet in another order, the loser of a deadlock is run again.
+// Transactions that give numbers, move the phase or make calls lock the line's row in sale_lines. So two callers at once are
+// safe: the second waits, and then sees that the line has moved. The order of locks is in docs/architecture.md.
 
-// outageTime is the longest time between two looks of callers at a line that does not count as an outage, see TendLine. It is far
-// longer than a caller's period, and far shorter than calls usually are.
+// If callers have not looked at a line for longer than outageTime, TendLine counts this as an outage.
 const outageTime = 5 * time.Second
 
 // creatingLine returns the statement that creates a sale's line. It is empty if the sale has none, or shares a campaign's.
@@ -36,7 +34,7 @@ func creatingLine(sale model.Sale) statement {
 	commitment := sha256.Sum256(secret[:])
 	phase := model.PhaseEntering
 	if sale.Mode == model.ModeRush {
-		phase = model.PhaseCalling // a waiting list has no order to seal
+		phase = model.PhaseCalling // the waiting list of a rush has no order to seal
 	}
 	return do(`INSERT INTO sale_lines (sale_id, mode, entries_at_ms, call_seconds, waiting_list, phase, entries, sealed, serving,
 		secret, leaf_key, commitment, root, seed, beacon, entry_work, seen_at_ms) VALUES (?, ?, ?, ?, ?, ?, 0, 0, 0, ?, ?, ?, '', '', ?, ?, 0)`,
@@ -65,10 +63,10 @@ func (s *Store) lockLine(tx *gorm.DB, saleID string) (line lockedLine, ok bool, 
 	return line, res.RowsAffected > 0, wrap("lock a line", res.Error)
 }
 
-// TendLine is the first step of a caller's look at a line. It returns the sale with the line's state after it, or an empty sale
-// if there is no line. The line is sealed once the sale sells, and over once it has ended. A sealed or calling line stops while
-// the sale is paused or has not begun. If it goes on after a stop, or no caller has seen it for longer than outageTime, all calls
-// end later by the time since it was last seen. If the database's clock was set back, calls keep the time that they had left.
+// TendLine brings the state of a line up to date, and returns the sale with this state, or an empty sale if there is no line. It
+// seals the line once the sale sells, ends the line once the sale has ended, and stops a sealed or calling line while the sale is
+// paused or has not begun. If the line goes on after a stop, or no caller has seen it for longer than outageTime, the calls end
+// later by the time since it was last seen. If the clock shows an earlier time than then, they end earlier by the difference.
 func (s *Store) TendLine(ctx context.Context, saleID string) (offer model.Offer, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		line, ok, err := s.lockLine(tx, saleID)
@@ -105,7 +103,7 @@ func (s *Store) TendLine(ctx context.Context, saleID string) (offer model.Offer,
 	return offer, wrap("look after the line of sale "+saleID, err)
 }
 
-// stopLine stops a locked line if it is sealed or calling: before the seal and after the end there is nothing to stop.
+// stopLine stops a locked line if it is sealed or calling.
 func stopLine(tx *gorm.DB, offer *model.Offer) error {
 	if phase := offer.Line.Phase; offer.Line.Stopped || phase != model.PhaseSealed && phase != model.PhaseCalling {
 		return nil
@@ -138,9 +136,9 @@ func (s *Store) LineEntries(ctx context.Context, saleID string, below int64) ite
 	}, func(e model.LineEntry) int64 { return e.Number })
 }
 
-// SetSeed publishes the seed of a sealed line, and the root, unless SetRoot has published it, both in hex. The seed is empty if
-// there are no entries. Then calls or draw can begin. A repetition changes nothing. With a beacon, a constraint rejects a seed
-// before the randomness is stored.
+// SetSeed publishes root and seed of a sealed line, both in hex, so that calls or the draw can begin. The seed is empty if there
+// are no entries. If SetRoot has published a root, it must be this one. A repetition changes nothing. With a beacon, a constraint
+// rejects a seed before the randomness is stored.
 func (s *Store) SetSeed(ctx context.Context, saleID, root, seed string) error {
 	return s.transact(ctx, func(tx *gorm.DB) error {
 		// MySQL assigns from left to right, so what depends on the old root comes first.
@@ -150,12 +148,12 @@ func (s *Store) SetSeed(ctx context.Context, saleID, root, seed string) error {
 	})
 }
 
-// SetRoot publishes two things of a sealed line with a beacon, unless the line has a root already: the root, in hex, and the
-// number of the round from which the seed will follow. The function "round" returns this number for a time of the database's
-// clock. Both become public before the round itself, so whoever knows the round can't choose anything that the seed follows from.
+// SetRoot publishes the root, in hex, of a sealed line with a beacon that has no root yet, and the number of the round from which
+// the seed will follow. The function "round" returns the number for a time of the database's clock. The round must not be public
+// yet, so that nobody who knows it can choose the root.
 func (s *Store) SetRoot(ctx context.Context, saleID, root string, round func(now time.Time) int64) error {
 	return s.transact(ctx, func(tx *gorm.DB) error {
-		// The clock is read under the lock: after a wait for the lock, an earlier time might name a round that is known already.
+		// The clock is read under the lock: the round for a time before the wait might be public already.
 		if _, ok, err := s.lockLine(tx, saleID); err != nil || !ok {
 			return err
 		}
@@ -169,7 +167,7 @@ func (s *Store) SetRoot(ctx context.Context, saleID, root string, round func(now
 }
 
 // SetRandomness publishes what a round of the beacon has brought. It changes nothing if the line has randomness already, or waits
-// for another round. The signature must have been checked before.
+// for another round. The caller must have checked the signature.
 func (s *Store) SetRandomness(ctx context.Context, saleID string, round int64, signature []byte, randomness [32]byte) error {
 	return s.transact(ctx, func(tx *gorm.DB) error {
 		return publish(tx, "store the round of sale "+saleID, saleID, `UPDATE sale_lines SET beacon_signature = ?, beacon_randomness = ?
@@ -187,17 +185,17 @@ func publish(tx *gorm.DB, what, saleID, update string, args ...any) error {
 	return wrap(what, tx.Exec("UPDATE sales SET revision = revision + 1 WHERE id = ?", saleID).Error)
 }
 
-// ofOneSale is a condition, false for a campaign's line: the winners of its draw are called, since they have to choose a sale.
+// ofOneSale is a condition, false for a campaign's line: the winners of its draw are called, to choose a sale.
 const ofOneSale = "NOT EXISTS (SELECT 1 FROM campaigns WHERE id = sale_lines.sale_id)"
 
-// fixDraw is the part of an UPDATE of a line that fixes a draw's units, and its limit per entry, when the line gets its root.
+// fixDraw is the part of an UPDATE of a line that fixes a draw's units and its limit per entry, when the line gets its root.
 const fixDraw = `draw_units = CASE WHEN mode = 'draw' AND root = '' THEN (SELECT reserved FROM stock WHERE stock.sale_id = sale_lines.sale_id) ELSE draw_units END,
 	draw_limit = CASE WHEN mode = 'draw' AND root = '' THEN (SELECT limit_per_user FROM sales WHERE sales.id = sale_lines.sale_id) ELSE draw_limit END`
 
-// Call calls those of the entries with these numbers that wait, as long as the line has units. The numbers belong to the ranks
-// from "serving" on, in their order. A call gets the units that the entry wants, but no more than the limit for each user, and no
-// more than are left. looked is how many ranks were looked at; left is true if units are left. If another caller has moved the
-// line on, or the line is stopped or not calling, nothing is done.
+// Call calls the entries with these numbers that still wait, as long as the line has units. The numbers belong to the ranks from
+// "serving" on. A call gets the units that the entry wants, but at most the limit per user and at most what is left. looked is
+// how many ranks were looked at; left is true if units are left. If the line now serves another rank, is stopped or is not
+// calling, Call does nothing, and returns 0 and false.
 func (s *Store) Call(ctx context.Context, saleID string, serving int64, numbers []int64) (looked int, left bool, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		looked, left = 0, false
@@ -206,7 +204,7 @@ func (s *Store) Call(ctx context.Context, saleID string, serving int64, numbers 
 			return err
 		}
 		var stock struct{ Reserved, NowMs, LimitPerUser int64 }
-		// Only a transaction that has locked the line takes from these units, so the row need not be locked yet.
+		// Whoever takes from these units has locked the line, so the row need not be locked yet.
 		if err := tx.Raw("SELECT reserved, limit_per_user, "+s.nowMillis()+" AS now_ms FROM stock JOIN sales ON id = sale_id WHERE sale_id = ?", saleID).Scan(&stock).Error; err != nil {
 			return err
 		}
@@ -248,7 +246,7 @@ func (s *Store) lockEntries(tx *gorm.DB, saleID string, numbers []int64) (map[in
 
 // EndCalls ends at most "limit" calls of a sale's line, and gives their units back to the line. If "all" is false, it ends calls
 // whose time is over, unless the line is stopped, and the entries lapse. If "all" is true, because the sale has ended, it ends
-// any calls, and the entries wait again: their buyers have not missed a call. more is true if other calls may be left.
+// any calls, and the entries wait again. more is true if "limit" calls were ended, so that others may be left.
 func (s *Store) EndCalls(ctx context.Context, saleID string, all bool, limit int) (more bool, err error) {
 	when, state := " AND until_ms <= "+s.nowMillis(), model.EntryLapsed
 	if all {
@@ -279,8 +277,8 @@ func (s *Store) endCalls(tx *gorm.DB, saleID string, numbers []any, state model.
 	return wrap("end calls", s.run(tx, endingCalls(model.Sale{ID: saleID}, numbers, state, units, 0)...))
 }
 
-// endingCalls returns the statements that end calls with this many units, of which "held" are in orders on the sale now; the
-// others belong to the line again. In a campaign the units in orders leave the line's stock row, and are only in the sale's.
+// endingCalls returns the statements that end calls. Of their units, "held" are in orders of the sale now, and the others belong
+// to the line again. In a campaign, units in orders are not counted in the line's stock row.
 func endingCalls(sale model.Sale, numbers []any, state model.EntryState, units, held int64) []statement {
 	saleID, ordered, taken := sale.LineID(), "held = held + ?", statement{}
 	if saleID != sale.ID {
@@ -301,10 +299,10 @@ func entriesBecome(saleID string, numbers []any, state model.EntryState) stateme
 	return do("UPDATE entries SET state = ? WHERE sale_id = ? AND number IN "+places(len(numbers)), slices.Concat([]any{string(state), saleID}, numbers)...)
 }
 
-// Draw makes orders of those of the entries with these numbers that wait, as long as the draw has units; serving, numbers and
-// looked are as with Call. An entry gets the units that it wants, but at most the limit at the seal; if fewer are left, it is
-// passed over. The function "id" makes the id of an order. over is true if the draw is over now. If another caller has moved the
-// draw on, or the line is stopped or not sealed, nothing is done.
+// Draw makes orders of the entries with these numbers that still wait, as long as the draw has units; serving, numbers and looked
+// are as with Call. An entry gets the units that it wants, but at most the limit at the seal. If fewer are left, the entry is
+// passed over. The function "id" makes an order's id. over is true if this step ends the draw. If the line now serves another
+// rank, is stopped or is not in the phase sealed, Draw does nothing, and returns 0 and false.
 func (s *Store) Draw(
 	ctx context.Context, saleID string, serving int64, numbers []int64, id func(userID string) string,
 ) (looked int, over bool, err error) {
@@ -351,7 +349,7 @@ func (s *Store) Draw(
 		}
 		phase, next := line.Phase, serving+int64(looked)
 		if over = left == 0 || next >= line.Sealed; over {
-			// With a waiting list, returned units go by call to those who wait, beginning with the first one who was passed over.
+			// With a waiting list, returned units go by call to those who wait, from the first rank that was passed over.
 			if phase = model.PhaseOver; line.WaitingList {
 				phase = model.PhaseCalling
 			}
@@ -365,13 +363,13 @@ func (s *Store) Draw(
 	return looked, over, wrap(fmt.Sprintf("draw on sale %s from rank %d", saleID, serving), err)
 }
 
-// DrawnNumbers returns the numbers of the entries that a draw has drawn, in no particular order, and how many units the draw had.
+// DrawnNumbers returns, in no particular order, the numbers of the entries that a draw has drawn, and how many units it had.
 func (s *Store) DrawnNumbers(ctx context.Context, saleID string) (numbers []int64, units int64, err error) {
 	db, what := s.read.WithContext(ctx), "read the draw of sale "+saleID
 	if units, err = cell[int64](db, what, "SELECT draw_units FROM sale_lines WHERE sale_id = ?", saleID); err != nil {
 		return nil, 0, err
 	}
-	// The query names all statuses, since the index orders_status begins with the sale and the status.
+	// The query names all statuses, so that it can use the index orders_status.
 	numbers, err = column[int64](db, what,
 		"SELECT number FROM entries WHERE sale_id = ? AND user_id IN (SELECT user_id FROM orders WHERE sale_id = ? AND status IN ? AND source = ?)",
 		saleID, saleID, model.StoredStatuses, string(model.FromDraw))

@@ -15,7 +15,7 @@ import (
 	"flashsale/migrations"
 )
 
-// migrateWaitSeconds is how long one instance waits, at most, while another one migrates.
+// migrateWaitSeconds is how long an instance waits for the migration lock of a MySQL server.
 const migrateWaitSeconds = 30
 
 // Migration is one numbered step of the schema.
@@ -25,8 +25,8 @@ type Migration struct {
 	Applied bool
 }
 
-// MigrateUp brings the schema up to date. On a server of MySQL, instances take turns. MigrateUp, MigrateDown and MigrateStatus
-// return an error if their turn does not come within migrateWaitSeconds, or if notOthers finds a table of another program.
+// MigrateUp brings the schema up to date. On MySQL, instances take turns. MigrateUp, MigrateDown and MigrateStatus return an
+// error if their turn does not come within migrateWaitSeconds, or if notOthers finds a table of another program.
 func (s *Store) MigrateUp(ctx context.Context) error {
 	return s.migrate(ctx, func(p *goose.Provider) error {
 		_, err := p.Up(ctx)
@@ -34,7 +34,7 @@ func (s *Store) MigrateUp(ctx context.Context) error {
 	})
 }
 
-// MigrateDown runs the reverse of the last applied step, which may delete data. If no step is applied, it does nothing.
+// MigrateDown reverses the last applied step, which may delete data. If no step is applied, it does nothing.
 func (s *Store) MigrateDown(ctx context.Context) error {
 	return s.migrate(ctx, func(p *goose.Provider) error {
 		if _, err := p.Down(ctx); !errors.Is(err, goose.ErrNoNextVersion) {
@@ -44,7 +44,7 @@ func (s *Store) MigrateDown(ctx context.Context) error {
 	})
 }
 
-// MigrateStatus lists all steps of this program in their order, applied or not.
+// MigrateStatus lists the steps of this program in their order, applied or not.
 func (s *Store) MigrateStatus(ctx context.Context) ([]Migration, error) {
 	var list []Migration
 	err := s.migrate(ctx, func(p *goose.Provider) error {
@@ -57,7 +57,7 @@ func (s *Store) MigrateStatus(ctx context.Context) ([]Migration, error) {
 	return list, err
 }
 
-// CheckSchema returns an error, which says what to do, if the database lacks some or all steps of this program's schema.
+// CheckSchema returns an error, which says what to do, if the schema is older than that of this program.
 func (s *Store) CheckSchema(ctx context.Context) error {
 	applied, newest, err := s.schema(ctx)
 	if err == nil && applied < newest {
@@ -74,7 +74,7 @@ func (s *Store) migrate(ctx context.Context, run func(*goose.Provider) error) (e
 		if err != nil {
 			return fmt.Errorf("migrate: %w", err)
 		}
-		// This pool sets no time limits for statements, because a step may take long on a large table.
+		// This pool sets no time limits for statements, because a step may take long.
 		db, dialect = s.open(repeatable{connector}), goose.DialectMySQL
 		defer func() { err = errors.Join(err, db.Close()) }()
 	}
@@ -100,8 +100,8 @@ func (s *Store) migrate(ctx context.Context, run func(*goose.Provider) error) (e
 
 var createsTable = regexp.MustCompile(`(?m)^CREATE TABLE (\w+)`)
 
-// notOthers returns an error if the database has a table with a name from the first step, but not the table in which goose
-// counts the steps. Goose makes that table before the first step, so the other table belongs to another program.
+// notOthers returns an error if the database has a table with a name from the first step, but not the table in which goose counts
+// the steps. Goose makes that table first, so the other one belongs to another program.
 func (s *Store) notOthers(ctx context.Context, files fs.FS) error {
 	there, err := s.tables(ctx)
 	if err != nil || slices.Contains(there, goose.DefaultTablename) {
@@ -139,11 +139,10 @@ func (r repeatable) Connect(ctx context.Context) (driver.Conn, error) {
 
 type repeatableConn struct{ conn }
 
-// doneBefore are the numbers of errors that mean that what a statement makes is there already, or that what the statement removes
-// is gone. A server executes such a statement as a whole or not at all.
+// doneBefore are the numbers of errors that say that what a statement makes is there already, or that what it removes is gone.
 var doneBefore = []int{1050, 1051, 1060, 1061, 1091}
 
-// ExecContext is part of driver.ExecerContext. It passes over a statement that was executed before.
+// ExecContext is part of driver.ExecerContext. It passes over the errors of doneBefore.
 func (c repeatableConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
 	done, err := c.conn.ExecContext(ctx, query, args)
 	if mysql, _ := codes(err); slices.Contains(doneBefore, mysql) {
@@ -152,8 +151,7 @@ func (c repeatableConn) ExecContext(ctx context.Context, query string, args []dr
 	return done, err
 }
 
-// underLock runs fn while it holds a named lock of the MySQL server, for which it waits at most migrateWaitSeconds. If the
-// connection breaks, the server releases the lock.
+// underLock runs fn while it holds a named lock of the MySQL server. If the connection breaks, the server releases the lock.
 func underLock(ctx context.Context, db *sql.DB, fn func() error) (err error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {

@@ -50,7 +50,7 @@ func openMySQL(ctx context.Context, text string, maxConns int, open func(driver.
 	return &Store{write: db, read: db, writers: pool, readers: pool, mysql: &unlimited, open: open, hosts: several, galera: galera}, nil
 }
 
-// mysqlServers converts an address of MySQL to the driver's settings. No error contains the password.
+// mysqlServers converts an address of MySQL to the driver's settings.
 func mysqlServers(text string) (s servers, err error) {
 	u, hosts, err := address.MySQL(text)
 	if err != nil {
@@ -83,9 +83,9 @@ func mysqlServers(text string) (s servers, err error) {
 	cfg.InterpolateParams = true
 	cfg.Timeout = dialTimeout
 	cfg.MultiStatements = true            // see Store.calls
-	cfg.RejectReadOnly = true             // drop a connection whose server became a replica, at the first refused write
+	cfg.RejectReadOnly = true             // drop a connection whose server refuses a write as read-only
 	cfg.ParseTime = true                  // for goose's table; the engine's own times are integers
-	cfg.Logger = &mysqldriver.NopLogger{} // errors are returned; the last caller logs them once
+	cfg.Logger = &mysqldriver.NopLogger{} // errors are returned
 	cfg.Params = maps.Clone(meaning)
 	return servers{cfg, hosts}, nil
 }
@@ -124,9 +124,7 @@ func clientTLS(parameters url.Values) (*tls.Config, error) {
 	return config, nil
 }
 
-// meaning has the variables of a session that change what a statement does. Each connection sets them, whatever the server's
-// defaults and init_connect say. It leaves out foreign_key_checks, div_precision_increment and group_concat_max_len, since no
-// statement uses what they change. It also leaves out timestamp, sql_log_bin and others, which may require a privilege.
+// meaning has variables of a session that change what a statement does. Connections do not leave them to the server's defaults.
 var meaning = map[string]string{
 	"autocommit":           "1",          // without it, a single statement waits for a commit that never comes
 	"completion_type":      "'NO_CHAIN'", // by CHAIN, a transaction begins after each commit
@@ -140,9 +138,9 @@ var meaning = map[string]string{
 	"character_set_client": "utf8mb4", "character_set_results": "utf8mb4", "collation_connection": "utf8mb4_general_ci",
 }
 
-// sessionSettings returns further variables of a session: settings has more of the kind in meaning, and limits has those that
-// bound the time of statements and transactions. MariaDB and MySQL name some of them differently, and only MariaDB ends idle
-// transactions. MySQL too old to enforce CHECK constraints is an error. galera is true on a node of a Galera cluster.
+// sessionSettings returns further variables of a session: settings has more of the kind in meaning, and limits bounds the time of
+// statements and transactions. Their names differ between MariaDB and MySQL. MySQL too old to enforce CHECK constraints is an
+// error. galera is true on a node of a Galera cluster.
 func sessionSettings(ctx context.Context, s servers) (settings, limits map[string]string, galera bool, err error) {
 	connector, err := s.connector()
 	if err != nil {
@@ -173,8 +171,7 @@ func sessionSettings(ctx context.Context, s servers) (settings, limits map[strin
 		limits["max_execution_time"] = fmt.Sprint(statementSeconds * 1000)
 	}
 	if galera = replicates == "ON"; galera {
-		// The node waits, before each statement outside a transaction and at the beginning of each transaction, until it has what
-		// the other nodes had committed by then. So an instance sees what another one has committed on another node.
+		// The node first waits for what other nodes have committed, so that an instance sees the commits of other instances.
 		settings["wsrep_sync_wait"] = "7"
 	}
 	return settings, limits, galera, nil

@@ -60,15 +60,15 @@ func (s *Store) knownOutcomes(db *gorm.DB, attempts []model.Attempt) (map[string
 }
 
 // lookUpLimits bounds the look-ups of Order and of InLine. A statement of Order has each id twice, for orders and for refusals.
-// Two may run at a time, so that one that hangs does not delay everybody. As many look-ups may wait as attempts for a gate.
+// Two may run at a time, so that one that hangs does not delay everybody.
 var lookUpLimits = batch.Limits{Batch: sqliteParameters / 2, Queue: 8192, Calls: 2, Time: statementSeconds * time.Second}
 
-// closeGrace is how long Close waits for each kind of look-ups before it cancels them, which is safe: they change nothing.
+// closeGrace is how long Close waits for each kind of look-ups before it cancels them.
 const closeGrace = time.Second
 
-// Order reads an order, or a rejected order if its id has a durable refusal; ok is false if there is neither. Look-ups that
-// have to wait for others share a statement, which starts after they arrived, so that each sees what was committed before it.
-// Order returns model.ErrUnavailable if the database does not answer, or if too many look-ups wait.
+// Order reads an order, or a rejected order if its id has a durable refusal; ok is false if there is neither. Look-ups share
+// statements. A statement starts after its look-ups have arrived, so they see what was committed before. The error wraps
+// model.ErrUnavailable if the database does not answer, or if too many look-ups wait.
 func (s *Store) Order(ctx context.Context, id string) (order model.Order, ok bool, err error) {
 	found, err := s.lookUps.Do(ctx, "", model.Attempt{ID: id})
 	if err != nil || found == nil {
@@ -77,14 +77,14 @@ func (s *Store) Order(ctx context.Context, id string) (order model.Order, ok boo
 	return *found, true, nil
 }
 
-// lookUp reads the orders, or rejected orders, of the attempts in a batch. An attempt that has neither gets nil.
+// lookUp reads the orders, or rejected orders, of the attempts in a batch. An attempt without either gets nil.
 func (s *Store) lookUp(ctx context.Context, _ string, attempts []model.Attempt) ([]*model.Order, error) {
 	known, err := s.knownOutcomes(s.read.WithContext(ctx), attempts)
 	return each(attempts, func(a model.Attempt) *model.Order { return known[a.ID].Order }), err
 }
 
 // Orders lists orders, the newest first. next is the cursor of the next page, and empty at the end. Orders returns
-// model.ErrBadCursor if the cursor in f is invalid.
+// model.ErrBadCursor if the cursor in f can't be read.
 func (s *Store) Orders(ctx context.Context, f model.OrderFilter) (list []model.Order, next string, err error) {
 	below := int64(math.MaxInt64)
 	if f.Cursor != "" {
@@ -108,9 +108,9 @@ func (s *Store) Orders(ctx context.Context, f model.OrderFilter) (list []model.O
 	return list, next, err
 }
 
-// orderNumbers returns a query for the numbers of orders that f selects, the highest first. The only index that begins with the
-// sale has the status next, so a query by sales alone has one part for each sale and status. A query by f.Number has one for each
-// sale, with whose id the ids of its orders begin.
+// orderNumbers returns a query for the numbers of orders that f selects, the highest first. A query by sales alone has one part
+// for each sale and status, which are the first columns of an index. A query by f.Number has one part for each sale, since an
+// order's id begins with that of its sale.
 func (s *Store) orderNumbers(f model.OrderFilter, below int64, limit int) (query string, args []any) {
 	index, sales, statuses := "", [][]string{f.SaleIDs}, []model.OrderStatus{f.Status}
 	switch { // without the index, the databases sometimes read all orders of a sale, or all newer orders
@@ -154,8 +154,7 @@ func (s *Store) index(name string) string {
 	return s.dialect(" FORCE INDEX ("+name+")", " INDEXED BY "+name)
 }
 
-// cancelMost is how many orders a user may cancel in one sale: more than any buyer needs, but bounded, because each cancelled
-// order stays in the tables and in the gate.
+// cancelMost is how many orders a user may cancel in one sale. The number is bounded, since cancelled orders stay in the tables.
 const cancelMost = 100
 
 // Cancel cancels a pending order and releases its units. The verdict is Accepted; NotFound if the user has no such order; or
@@ -192,9 +191,8 @@ func (s *Store) Overdue(ctx context.Context, grace time.Duration, step model.Clo
 }
 
 // Expire expires those of the orders that are still pending and that no other transaction has locked, releases their units, and
-// returns what it has released. If instances refuse requests on the sale from memory, it expires nothing, announces the return of
-// units, and returns no error. It returns model.ErrBroken if the database rejects the releases, for example because the sale's
-// books are wrong.
+// returns the releases. If the units may not come back yet, see mayReturn, it expires nothing, announces their return, and
+// returns no error. The error wraps model.ErrBroken if the database rejects the change, for example because the books are wrong.
 func (s *Store) Expire(ctx context.Context, saleID string, orderIDs []string) (released []model.Release, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		released = nil
@@ -233,12 +231,12 @@ func (s *Store) RefundOrder(ctx context.Context, orderID, actor string) (order m
 // ending is how somebody ends an order.
 type ending struct {
 	status        model.OrderStatus
-	otherwise     model.Verdict // the verdict if the order can't get this status
+	otherwise     model.Verdict // the verdict if the order can't end so
 	user          string        // who cancels; the order must be this user's. Empty: it may be anybody's
 	actor, action string        // for the audit log, if user is empty
 }
 
-// end gives an order its last status, releases its units, and marks the money of a paid order as due for a refund.
+// end gives an order the status of "e", releases its units, and marks the money of a paid order as due for a refund.
 func (s *Store) end(ctx context.Context, orderID string, e ending) (order model.Order, verdict model.Verdict, err error) {
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		var ok bool

@@ -16,11 +16,10 @@ import (
 	"flashsale/model"
 )
 
-// firstLook is the age of a payment at which the provider is first asked about it, unless the order's deadline is earlier.
+// firstLook is the age of a payment at which the provider is to be asked about it first, unless the order's deadline is earlier.
 const firstLook = time.Minute
 
-// The pauses between tries of a refund double from firstRefundPause to lastRefundPause. The first is usually long enough for a
-// request to the provider. The last, an hour, lets people settle a refusal with the provider.
+// The pauses between tries of a refund double from firstRefundPause up to lastRefundPause.
 const firstRefundPause, lastRefundPause = 5 * time.Second, time.Hour
 
 func refundPause(tries int) time.Duration {
@@ -38,7 +37,7 @@ func findPayments(db *gorm.DB, where string, args ...any) ([]model.Payment, erro
 		FROM payments JOIN orders ON orders.id = order_id WHERE `+where, args...)
 }
 
-// insertPayment inserts a payment about which the provider is asked at the time "look", or never if that is the zero time.
+// insertPayment inserts a payment. The provider is to be asked about it at the time "look"; the zero time plans nothing.
 func insertPayment(tx *gorm.DB, p model.Payment, look time.Time) error {
 	err := tx.Exec(`INSERT INTO payments (id, order_id, provider, reference, provider_txn_id, amount_cents, currency, status, created_at_ms,
 		expires_at_ms, look_at_ms, tries) VALUES (?, ?, ?, NULLIF(?, ''), NULLIF(?, ''), ?, ?, ?, ?, ?, NULLIF(?, 0), ?)`,
@@ -108,8 +107,8 @@ func (s *Store) PaymentOfOrder(ctx context.Context, orderID, provider string) (p
 	return payment, ok, wrap("payment of an order", err)
 }
 
-// SetReference records, for an open payment, the provider's id of what it has opened, unless an id is recorded already, and
-// returns the recorded id. open is false, and the id empty, if the payment is not open.
+// SetReference records, for an open payment, the provider's id of what it has opened, unless an id is recorded already. It
+// returns the recorded id. If the payment is not open, open is false and the id empty.
 func (s *Store) SetReference(ctx context.Context, paymentID, reference string) (recorded string, open bool, err error) {
 	err = s.update(ctx, "record a payment's reference", "UPDATE payments SET reference = ? WHERE id = ? AND status = ? AND reference IS NULL",
 		reference, paymentID, string(model.PaymentOpen))
@@ -126,7 +125,7 @@ func (s *Store) CountTry(ctx context.Context, payment model.Payment) error {
 		payment.ID, string(model.PaymentOpen), payment.Tries)
 }
 
-// Unreported returns at most "limit" open payments about which a provider is to be asked by now, the longest due first.
+// Unreported returns at most "limit" open payments about which the provider is to be asked by now, the longest due first.
 func (s *Store) Unreported(ctx context.Context, provider string, limit int) ([]model.Payment, error) {
 	return findPayments(s.read.WithContext(ctx), "provider = ? AND payments.status = ? AND look_at_ms <= "+s.nowMillis()+" ORDER BY look_at_ms LIMIT ?",
 		provider, string(model.PaymentOpen), limit)
@@ -138,8 +137,8 @@ func (s *Store) LookAgain(ctx context.Context, paymentID string, at time.Time) e
 		at.UnixMilli(), paymentID, string(model.PaymentOpen))
 }
 
-// Payments lists payments in one status, the newest first. next is the cursor of the next page, and empty at the end.
-// Payments returns model.ErrBadCursor if the cursor in f is invalid.
+// Payments lists payments in one status, the newest first. next is the cursor of the next page, and empty at the end. Payments
+// returns model.ErrBadCursor if the cursor in f can't be read.
 func (s *Store) Payments(ctx context.Context, f model.PaymentFilter) (list []model.Payment, next string, err error) {
 	before, id := int64(math.MaxInt64), ""
 	if f.Cursor != "" {
@@ -161,24 +160,22 @@ func (s *Store) Payment(ctx context.Context, id string) (payment model.Payment, 
 	return findPayment(s.read.WithContext(ctx), "payments.id = ?", id)
 }
 
-// Transaction reads the payment with a transaction of a provider; ok is false if no payment has the transaction.
+// Transaction reads the payment with a transaction of a provider; ok is false if there is none.
 func (s *Store) Transaction(ctx context.Context, provider, txnID string) (payment model.Payment, ok bool, err error) {
 	return findPayment(s.read.WithContext(ctx), "provider = ? AND provider_txn_id = ?", provider, txnID)
 }
 
-// ApplyReport records what a provider reports about a payment, and returns the order after that. A transaction is recorded
-// once. Money that came pays a pending order, and an expired one if the stock, the line and the user's limit allow it.
-// Money that the order cannot keep becomes due for a refund. If the provider has sent the money of a paid order back, the order
-// becomes refunded. moved means that the order took units again or returned them, which the gate has to be told.
+// ApplyReport applies what a provider reports about a payment, and returns the order after that. Money of the order's amount and
+// currency pays a pending order, and an expired one if the stock, the line and the user's limit allow it; otherwise the money
+// becomes due for a refund. If the money that paid an order was sent back, the order becomes refunded. moved means that the order
+// took units again or returned them.
 //
-// The verdict is Accepted, also for a transaction that was recorded before; NotFound if there is no such payment or, for a
-// refund, no such transaction, and for other reports if the provider has opened something else for the payment; NotPayable if the
-// transaction belongs to another order; or AmountMismatch if the money is not that of the order, or of the refunded transaction.
+// The verdict is Accepted; NotFound if there is no such payment, if a refund is of no recorded transaction, or if another report
+// has another reference than the payment; NotPayable if the transaction belongs to another order; or AmountMismatch if the money
+// is not that of the order or, for a refund, of the transaction. A repeated report may get Accepted instead of AmountMismatch.
 //
-// With AmountMismatch the money pays nothing. If "owed" is true, money that came with AmountMismatch is recorded as it came, and
-// becomes due for a refund; in all other cases of AmountMismatch nothing is changed. If "owed" is true, money that was sent back
-// according to the report also counts as due for a refund until the refunder has asked the provider: a later report may have said
-// that the money has not arrived.
+// With AmountMismatch, money that came is recorded as due for a refund if "owed" is true; else nothing is changed. If "owed" is
+// true, money that was sent back becomes due for a refund, unless it is refunded already, so that the refunder asks the provider.
 func (s *Store) ApplyReport(
 	ctx context.Context, provider string, report model.Report, owed bool,
 ) (order model.Order, moved bool, verdict model.Verdict, err error) {
@@ -193,7 +190,7 @@ func (s *Store) ApplyReport(
 		case !ok, !refunded && asked.Reference != report.Reference():
 			return model.NotFound, nil
 		}
-		// Every report on this order locks the order first, so that reports are applied one after the other.
+		// Reports on the same order are applied one after the other, since each locks the order.
 		if order, ok, err = s.lockOrder(tx, asked.OrderID); err != nil {
 			return "", err
 		} else if !ok {
@@ -248,8 +245,8 @@ func (s *Store) ApplyReport(
 	return order, moved, verdict, err
 }
 
-// returnMoney records that the provider has sent back the money of a transaction. If owed is true, the money is due for a refund
-// instead, so that the refunder asks the provider. An order that the money had paid becomes refunded, and its units return.
+// returnMoney records that the money of a transaction was sent back. If owed is true, the money becomes due for a refund instead.
+// An order that the money had paid becomes refunded, and its units return.
 func (s *Store) returnMoney(tx *gorm.DB, order *model.Order, row model.Payment, owed bool) (moved bool, err error) {
 	var log statement
 	switch row.Status {
@@ -270,9 +267,9 @@ func (s *Store) returnMoney(tx *gorm.DB, order *model.Order, row model.Payment, 
 	return moved, wrap("record a refund", s.run(tx, log, do("UPDATE payments SET status = ?, look_at_ms = NULL WHERE id = ?", string(status), row.ID)))
 }
 
-// RefundFailed records that money which a provider has sent back has not arrived. The money is due for a refund, to be tried
-// after a pause that grows with the tries; MarkRefunded for an earlier try changes nothing. If there is no such transaction, or
-// the order keeps its money, RefundFailed changes nothing. again is true if the money counted as returned until now.
+// RefundFailed records that money which was sent back has not arrived. The money becomes due for a refund, after a pause that
+// grows with the tries. MarkRefunded for an earlier try then changes nothing. RefundFailed does nothing if there is no such
+// transaction, or if its money is neither refunded nor due for a refund. again is true if the money counted as refunded before.
 func (s *Store) RefundFailed(ctx context.Context, provider, txnID string) (again bool, err error) {
 	err = s.transact(ctx, func(tx *gorm.DB) error {
 		again = false
@@ -288,7 +285,7 @@ func (s *Store) RefundFailed(ctx context.Context, provider, txnID string) (again
 			return err
 		}
 		again = row.Status == model.PaymentRefunded
-		if !again && row.Status != model.PaymentRefundDue { // the order keeps the money: only a part of it was to go back
+		if !again && row.Status != model.PaymentRefundDue { // no refund of all the money was recorded
 			return nil
 		}
 		list := []statement{do("UPDATE payments SET status = ?, tries = tries + 1, look_at_ms = "+s.nowMillis()+" + ? WHERE id = ?",
@@ -302,7 +299,7 @@ func (s *Store) RefundFailed(ctx context.Context, provider, txnID string) (again
 	return again, wrap("record that a refund has failed", err)
 }
 
-// newTransaction returns the row for a new transaction: the payment's own row or, if that has a transaction already, a new copy.
+// newTransaction returns the row for a new transaction: the payment's own row or, if this has a transaction already, a new copy.
 func newTransaction(tx *gorm.DB, report model.Report) (model.Payment, error) {
 	row, _, err := findPayment(tx, "payments.id = ?", report.PaymentID())
 	if err != nil || row.ProviderTxnID == "" {
@@ -316,7 +313,7 @@ func findPayment(db *gorm.DB, where string, args ...any) (payment model.Payment,
 	return one(findPayments(db, where+" LIMIT 1", args...))
 }
 
-// keepMoney marks a locked order as paid if possible. It returns the status of the payment: succeeded, or due for a refund.
+// keepMoney marks a locked order as paid if possible. It returns the status of the payment: succeeded or refund_due.
 func (s *Store) keepMoney(tx *gorm.DB, order *model.Order) (status model.PaymentStatus, err error) {
 	if !order.Status.CanBecome(model.OrderPaid) { // the order is cancelled, refunded, or paid by another transaction
 		return model.PaymentRefundDue, nil
@@ -348,7 +345,7 @@ func (s *Store) keepMoney(tx *gorm.DB, order *model.Order) (status model.Payment
 }
 
 // reinstate takes the units of an expired order again. taken is false if the user's limit or the stock does not allow it, or if
-// the units belong to those who wait in line.
+// users in line may wait for the units.
 func (s *Store) reinstate(tx *gorm.DB, order model.Order) (taken bool, err error) {
 	offer, _, _, err := s.offerOn(tx, order.SaleID)
 	if err != nil {
@@ -389,20 +386,20 @@ func (s *Store) reinstate(tx *gorm.DB, order model.Order) (taken bool, err error
 	return true, s.tellGate(tx, order.SaleID, model.GateChange{OrderID: order.ID, Units: -int64(order.Quantity)})
 }
 
-// idleLine locks a sale's line, and reports whether the line has this many units that nobody waits for.
+// idleLine locks a sale's line, and reports whether the line has this many units for which nobody waits.
 func (s *Store) idleLine(tx *gorm.DB, offer model.Offer, units int) (idle bool, err error) {
 	line, ok, err := s.lockLine(tx, offer.LineID())
 	if err != nil || !ok {
 		return false, err
 	}
-	// Once the line is over, nobody is called. While it calls, nobody waits if all entries were looked at. Before, all may wait.
+	// Nobody waits once the line is over or, while it calls, once all entries were looked at.
 	over, calls := line.Phase == model.PhaseOver, line.Phase == model.PhaseCalling
-	// Only a transaction that has locked the line takes reserved units, so the stock row need not be locked yet.
+	// Whoever takes these units has locked the line, so the stock row need not be locked yet.
 	reserved, err := cell[int](tx, "look for units in line", "SELECT reserved FROM stock WHERE sale_id = ?", offer.LineID())
 	return (over || calls && line.Serving == line.Entries) && reserved >= units, err
 }
 
-// refundLater marks the payment that a locked order has kept, if there is one, as due for a refund.
+// refundLater marks the succeeded payment of a locked order as due for a refund, if there is one.
 func (s *Store) refundLater(tx *gorm.DB, order model.Order) error {
 	row, kept, err := findPayment(tx, "order_id = ? AND payments.status = ?", order.ID, string(model.PaymentSucceeded))
 	if err != nil || !kept {
@@ -412,8 +409,8 @@ func (s *Store) refundLater(tx *gorm.DB, order model.Order) error {
 		s.recording(model.EventRefundDue, subject{row.ID, order.SaleID})))
 }
 
-// RefundsDue lists at most "limit" payments at a provider whose money is to be sent back now: first those without a pause, then
-// those whose pause ended first. "all" is how many payments at all providers are due for a refund, now or later, up to "limit".
+// RefundsDue lists at most "limit" payments at a provider whose money is to be sent back now, those without a pause first. "all"
+// is how many payments are due for a refund at any provider, now or later, up to "limit".
 func (s *Store) RefundsDue(ctx context.Context, provider string, limit int) (list []model.Payment, all int, err error) {
 	db := s.read.WithContext(ctx)
 	all, err = cell[int](db, "count refunds due", "SELECT COUNT(*) FROM (SELECT 1 FROM payments WHERE status = ? LIMIT ?) AS due",
@@ -428,7 +425,7 @@ func (s *Store) RefundsDue(ctx context.Context, provider string, limit int) (lis
 	return list, all, err
 }
 
-// TryRefund counts a try of a refund and plans the next; mine is false if another instance was first or no refund is due.
+// TryRefund counts a try of a refund and plans the next; mine is false if another caller was first or no refund is due.
 func (s *Store) TryRefund(ctx context.Context, payment model.Payment) (mine bool, err error) {
 	counted, err := exec(s.write.WithContext(ctx), "plan a refund", "UPDATE payments SET tries = tries + 1, look_at_ms = "+s.nowMillis()+
 		" + ? WHERE id = ? AND status = ? AND tries = ?",

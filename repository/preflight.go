@@ -18,7 +18,7 @@ import (
 // Server is what Store.Server finds out about the database.
 type Server struct {
 	Version     string            // with the server's name, as Store.Version returns it
-	RoundTrip   time.Duration     // of the fastest of lookTrips queries: the network, without the machine's load
+	RoundTrip   time.Duration     // of the fastest of lookTrips queries
 	Clock       time.Time         // the database's, at the time At
 	At          time.Time         // by the caller's clock, in the middle of the query for Clock
 	Applied     int64             // the newest applied step of the schema; 0: none
@@ -34,14 +34,13 @@ type Server struct {
 type ServerState struct {
 	Host     string // host:port
 	Err      error  // why the engine would not use the server; nil: it would
-	ReadOnly bool   // Err is that the server takes no writes
+	ReadOnly bool   // Err says that the server takes no writes
 }
 
-// lookTrips is the number of measured round trips. The load of the machine seldom delays all of them.
+// lookTrips is the number of measured round trips: a busy machine seldom delays them all.
 const lookTrips = 5
 
-// variables are server variables that decide how durable a commit is, how much load the server takes, and how the
-// engine's statements behave. Some of them have one name on MySQL and another on MariaDB.
+// variables are the server variables in Server.Variables. Some of them exist only on MySQL, others only on MariaDB.
 var variables = []string{
 	"innodb_flush_log_at_trx_commit", "log_bin", "sync_binlog", "innodb_doublewrite", "innodb_buffer_pool_size",
 	"max_connections", "max_user_connections", "max_allowed_packet", "read_only", "innodb_read_only",
@@ -108,7 +107,7 @@ func (s *Store) shown(ctx context.Context, show string, names ...string) (map[st
 	return values, err
 }
 
-// ShadowSales lists the ids of all shadow sales, including those that an operator has closed.
+// ShadowSales lists the ids of the shadow sales, including closed ones.
 func (s *Store) ShadowSales(ctx context.Context) (ids []string, err error) {
 	return column[string](s.read.WithContext(ctx), "list the shadow sales", "SELECT id FROM sales WHERE id LIKE ?", model.ShadowPrefix+"%")
 }

@@ -12,14 +12,13 @@ import (
 	"flashsale/model"
 )
 
-// refusalLease is how long a lease of LeaseRefusals keeps units from coming back, by the database's clock. It is longer than
-// model.RefusalTime, for which an instance uses the lease by its own clock. After a return of units was announced, no new lease
-// is given for returnNotice, so the present leases end, and the units return.
+// refusalLease is how long a lease of LeaseRefusals keeps units from coming back, by the database's clock. After a return of
+// units was announced, no new lease is given for returnNotice, so that the present leases end.
 const refusalLease, returnNotice = time.Second, 3 * time.Second
 
-// LeaseRefusals gives leases for those of the sales that are sold out, and returns the leases by sale. While a lease holds, an
-// instance may refuse requests from memory: no units come back to the sale, so no order is made under any new id. No lease is
-// given for sales whose stock rows are locked, whose units are about to come back, or that are in line.
+// LeaseRefusals gives leases for those of the sales that are sold out, and returns them by sale. While a lease holds, mayReturn
+// lets no units come back to the sold-out sale, so an instance may refuse requests from memory. No lease is given for a sale
+// whose stock row is locked, whose units are about to come back, or that is in line.
 func (s *Store) LeaseRefusals(ctx context.Context, saleIDs []string) (leases map[string]model.RefusalLease, err error) {
 	now := s.nowMillis()
 	err = s.transact(ctx, func(tx *gorm.DB) error {
@@ -28,7 +27,7 @@ func (s *Store) LeaseRefusals(ctx context.Context, saleIDs []string) (leases map
 			SaleID                string
 			GateVersion, Refusals int64
 		}
-		// A row is locked while units come back. A time stamp in the future, from before the clock was set back, is ignored.
+		// A row is locked while units come back. A time stamp in the future, from before the clock was set back, does not count.
 		err := tx.Raw(`SELECT sale_id, gate_version, (SELECT COUNT(*) FROM refusals WHERE refusals.sale_id = stock.sale_id) AS refusals
 			FROM stock WHERE sale_id IN ? AND available = 0 AND lined < 2 AND returning_at_ms NOT BETWEEN `+now+" - ? AND "+now+s.skipLocked(),
 			saleIDs, returnNotice.Milliseconds()).Scan(&rows).Error
@@ -45,7 +44,7 @@ func (s *Store) LeaseRefusals(ctx context.Context, saleIDs []string) (leases map
 	return leases, wrap("lease refusals", err)
 }
 
-// KnownIDs returns the ids of all orders and durable refusals of a sale, in pages.
+// KnownIDs returns, in pages, the ids of the orders and the durable refusals of a sale.
 func (s *Store) KnownIDs(ctx context.Context, saleID string) iter.Seq2[[]string, error] {
 	ids := func(query string) iter.Seq2[[]string, error] {
 		return pages(saleID, func(after string) ([]string, error) {
@@ -56,7 +55,7 @@ func (s *Store) KnownIDs(ctx context.Context, saleID string) iter.Seq2[[]string,
 		ids("SELECT order_id FROM refusals WHERE order_id > ? AND order_id < ? ORDER BY order_id LIMIT ?"))
 }
 
-// errRefusing keeps units from returning to a sale on which instances refuse requests from memory. It never leaves this package.
+// errRefusing means that units may not come back to a sale yet, since a lease of LeaseRefusals holds.
 type errRefusing struct{ saleID string }
 
 func (errRefusing) Error() string { return "instances refuse requests from memory" }
@@ -67,8 +66,8 @@ func (s *Store) mayReturn() string {
 	return fmt.Sprintf(condition, s.nowMillis(), returnNotice.Milliseconds())
 }
 
-// announceReturn keeps new leases from being given for the sale that an errRefusing names, and returns how long the last lease
-// still holds, at most refusalLease. It returns any other error as it is.
+// announceReturn announces a return of units to the sale that an errRefusing names, and returns how long the last lease still
+// holds, at most refusalLease. It returns any other error as it is.
 func (s *Store) announceReturn(ctx context.Context, err error) (time.Duration, error) {
 	refusing, ok := errors.AsType[errRefusing](err)
 	if !ok {

@@ -22,7 +22,7 @@ func (s *Store) SaveRehearsal(ctx context.Context, r model.Rehearsal) error {
 	}))
 }
 
-// LargestRehearsal returns the rehearsal with the most buyers that a version of the program has passed; ok is false if none has.
+// LargestRehearsal returns the rehearsal with the most buyers that this version has passed; ok is false if there is none.
 func (s *Store) LargestRehearsal(ctx context.Context, version string) (r model.Rehearsal, ok bool, err error) {
 	return one(s.rehearsals(ctx, "report", "version = ? AND verdict = ? ORDER BY buyers DESC, id DESC LIMIT 1", version, model.RehearsalPassed))
 }
@@ -43,8 +43,7 @@ func (s *Store) rehearsals(ctx context.Context, report, where string, args ...an
 	}, "SELECT id, at_ms, version, verdict, buyers, units, per_second, "+report+" FROM rehearsals WHERE "+where, args...)
 }
 
-// EraseSale deletes a shadow sale with its orders and all its other rows. Nothing of value is lost: a shadow sale is not offered
-// to buyers, its orders are paid in the sandbox only, and it has no events. For any other sale EraseSale returns an error.
+// EraseSale deletes a shadow sale with its orders and its other rows. For any other sale it returns an error.
 func (s *Store) EraseSale(ctx context.Context, saleID string) error {
 	if !model.IsShadow(saleID) {
 		return fmt.Errorf("erase sale %s: not a shadow sale", saleID)
@@ -60,15 +59,15 @@ func (s *Store) EraseSale(ctx context.Context, saleID string) error {
 	}))
 }
 
-// eraseRows is how many rows of a table eraseLarge erases at a time, so that each statement ends far within its time-out.
+// eraseRows is how many rows of a table eraseLarge erases at a time, because a statement has a time limit.
 const eraseRows = 1000
 
-// eraseLarge erases the rows of which a shadow sale may have many: orders with their payments, refusals and buyers.
+// eraseLarge erases rows of which a shadow sale may have many: orders with their payments, refusals and buyers.
 func eraseLarge(tx *gorm.DB, saleID string) error {
 	for _, part := range []struct{ table, key string }{{"orders", "id"}, {"refusals", "order_id"}, {"buyers", "user_id"}} {
 		for more := true; more; {
 			keys, err := column[string](tx, "read "+part.table, "SELECT "+part.key+" FROM "+part.table+" WHERE sale_id = ? LIMIT ?", saleID, eraseRows)
-			var payments []string // of these orders, which were paid in the sandbox if at all
+			var payments []string // of these orders
 			if err == nil && part.table == "orders" {
 				payments, err = column[string](tx, "read payments", "SELECT id FROM payments WHERE order_id IN ?", keys)
 			}

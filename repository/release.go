@@ -9,12 +9,9 @@ import (
 	"flashsale/model"
 )
 
-// Units come back to a sale when orders end, or when an operator adds to the quota. The units of a call that ends do not come
-// back to the sale: they belong to its line before and after, see endCalls.
-
-// release moves locked orders of one sale from the status "from" to the status that all orders in "list" have. It gives their
-// units back to the stock and to the users' limits, and records the events, and the changes for the gate. It locks rows in
-// the order orders, buyers, stock, as a payment does. If giveBack fails with errRefusing, so does release.
+// release moves locked orders of one sale from the status "from" to the status that all orders in "list" have. It returns their
+// units to the stock, subtracts them from the users' units, and records the events and the changes for the gate. It locks rows in
+// the order orders, buyers, stock. Its errors include errRefusing, see giveBack.
 func (s *Store) release(tx *gorm.DB, saleID string, from model.OrderStatus, list ...model.Order) error {
 	ids, about := make([]string, len(list)), make([]subject, len(list))
 	units, changes := make([]userUnits, len(list)), make([]model.GateChange, len(list))
@@ -52,10 +49,9 @@ func (s *Store) release(tx *gorm.DB, saleID string, from model.OrderStatus, list
 	return wrap("record events", s.run(tx, s.recording(event, about...)))
 }
 
-// giveBack makes the units of the changes available to all or, if the sale is in line, gives them to its line, and records the
-// changes for the gate. "leaves" is the part of an UPDATE of stock that takes the units from where they are, or adds them to the
-// quota; its only argument is their number. campaignID is empty if the sale belongs to no campaign. While instances refuse
-// requests on the sale from memory, giveBack fails with errRefusing.
+// giveBack makes the units of the changes available or, if the sale is in line, gives them to its line. It records the changes
+// for the gate. "leaves" is the part of an UPDATE of stock that takes the units from where they are, or adds them to the quota;
+// its only argument is their number. giveBack fails with errRefusing if mayReturn is false.
 func (s *Store) giveBack(tx *gorm.DB, saleID, campaignID, leaves string, changes ...model.GateChange) error {
 	units := int64(0)
 	for _, c := range changes {
@@ -86,7 +82,7 @@ func (s *Store) giveBack(tx *gorm.DB, saleID, campaignID, leaves string, changes
 }
 
 // givingToLine returns the statement that gives units of a campaign's sale to the campaign's line, if there is one. The sale's
-// stock row is locked before the line's, as in every transaction that changes both.
+// stock row must be locked before the line's.
 func givingToLine(campaignID string, units int64) statement {
 	if campaignID == "" {
 		return statement{}

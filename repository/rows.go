@@ -34,13 +34,13 @@ func scan[T any](db *gorm.DB, what string, columns func(row *T) []any, query str
 	return list, wrap(what, outages{db.Dialector}.Translate(rows.Err()))
 }
 
-// exec executes a statement, which may have lists as arguments, and returns how many rows it changed.
+// exec executes a statement, which may have lists as arguments. It returns the database's count of affected rows.
 func exec(db *gorm.DB, what, query string, args ...any) (changed int64, err error) {
 	res := db.Exec(query, args...)
 	return res.RowsAffected, wrap(what, res.Error)
 }
 
-// update is exec for a statement that is a transaction by itself, and may change any number of rows.
+// update executes a statement that is a transaction by itself, and may change any number of rows.
 func (s *Store) update(ctx context.Context, what, query string, args ...any) error {
 	return wrap(what, s.write.WithContext(ctx).Exec(query, args...).Error)
 }
@@ -88,8 +88,8 @@ func cut[T any](list []T, limit int, cursor func(last *T) string) (_ []T, next s
 	return list[:limit], cursor(&list[limit-1])
 }
 
-// newest returns a page of the ids of those rows of a table that the SQL "where" selects, the newest first, and the cursor of the
-// next page, empty at the end. It returns model.ErrBadCursor if the cursor is invalid.
+// newest returns a page of the ids of rows of a table that the SQL "where" selects, the newest first, and the cursor of the next
+// page, empty at the end. It returns model.ErrBadCursor if the cursor can't be read.
 func (s *Store) newest(ctx context.Context, table, where, cursor string, limit int) (ids []string, next string, err error) {
 	at, id := int64(math.MaxInt64), ""
 	if cursor != "" {
@@ -102,7 +102,7 @@ func (s *Store) newest(ctx context.Context, table, where, cursor string, limit i
 		id string
 	}
 	limit = max(1, limit)
-	// The first comparison lets the database find the place in an index. The others decide between rows of the same millisecond.
+	// The first comparison can use an index. The others decide between rows of the same millisecond.
 	rows, err := scan(s.read.WithContext(ctx), "list "+table, func(r *row) []any { return []any{&r.at, &r.id} },
 		"SELECT created_at_ms, id FROM "+table+" WHERE "+where+" AND created_at_ms <= ? AND (created_at_ms < ? OR id < ?) "+
 			"ORDER BY created_at_ms DESC, id DESC LIMIT ?", at, at, id, limit+1)
@@ -128,10 +128,10 @@ func parseCursor(cursor string) (atMillis int64, id string, err error) {
 	return atMillis, id, nil
 }
 
-// pageRows is the most rows that a query returns where a sale may have millions of rows. A page takes a few milliseconds.
+// pageRows is the most rows of one page of the function pages.
 const pageRows = 1000
 
-// pages reads rows in the order of their keys, in pages of pageRows. The first page begins after the key "first".
+// pages reads rows in the order of their keys, in pages of pageRows. The first page begins behind the key "first".
 func pages[K, T any](first K, read func(after K) ([]T, error), key func(T) K) iter.Seq2[[]T, error] {
 	return func(yield func([]T, error) bool) {
 		for after, more := first, true; more; {
@@ -144,7 +144,7 @@ func pages[K, T any](first K, read func(after K) ([]T, error), key func(T) K) it
 	}
 }
 
-// chain yields the pages of each part after those of the part before, up to the first error.
+// chain yields the pages of the parts, one part after the other, up to the first error.
 func chain[T any](parts ...iter.Seq2[T, error]) iter.Seq2[T, error] {
 	return func(yield func(T, error) bool) {
 		for _, part := range parts {
@@ -187,7 +187,7 @@ func optional[T any](to *T) orZero[T] { return orZero[T]{to} }
 
 func fromMillis(ms int64) time.Time { return time.UnixMilli(ms).UTC() }
 
-// toMillis returns a time in the form that millis scans: milliseconds since 1970, and 0 for the zero time.
+// toMillis returns milliseconds since 1970, and 0 for the zero time.
 func toMillis(t time.Time) int64 {
 	if t.IsZero() {
 		return 0

@@ -23,11 +23,11 @@ const offerColumns = `sales.id, code, sales.title, sales.description, sales.imag
 	entry_work, beacon, beacon_round, beacon_signature, beacon_randomness,
 	` + stockColumns + ", "
 
-// stockColumns are columns of the stock, and columns of the line that change without a new revision of the sale.
+// stockColumns are columns of the stock and the line that can change without a new revision of the sale.
 const stockColumns = `stock.sale_id, quota, available, reserved, called, held, paid, version, epoch, gate_version, wrong_epoch, terms, lined,
 	spent_calls, lapsed_calls, phase, entries, sealed, serving, first_at_ms, stopped`
 
-// salesWithStock joins the tables with the offerColumns. A sale without a line has NULL in the line's columns.
+// salesWithStock joins the tables of the offerColumns. A sale without a line has NULL in the line's columns.
 const salesWithStock = `sales JOIN stock ON stock.sale_id = sales.id LEFT JOIN sale_lines ON sale_lines.sale_id = COALESCE(sales.campaign_id, sales.id)
 	LEFT JOIN campaigns ON campaigns.id = sales.campaign_id`
 
@@ -71,18 +71,19 @@ func (s *Store) offerOn(db *gorm.DB, saleID string) (model.Offer, time.Time, boo
 	return offer, now, ok, err
 }
 
-// LiveOffers reads the sales whose end is to come or was less than "linger" ago, in the order of their start. They include closed
-// sales, and the sales that have the lines of campaigns.
+// LiveOffers reads the sales whose end is to come or was less than "linger" ago, in the order of their start. Closed sales, and
+// the sales that have the lines of campaigns, are included.
 func (s *Store) LiveOffers(ctx context.Context, linger time.Duration) ([]model.Offer, error) {
 	list, _, err := s.offers(s.read.WithContext(ctx), "ends_at_ms > "+s.nowMillis()+" - ? ORDER BY starts_at_ms, sales.id", linger.Milliseconds())
 	return list, err
 }
 
-// forBuyers is the condition that a sale is not the one that only has the line of a campaign.
+// forBuyers is a condition that leaves out the sales that only have the line of a campaign.
 const forBuyers = "(sales.campaign_id IS NULL OR sales.campaign_id <> sales.id)"
 
-// Sales lists all sales but those that only have a campaign's line; if alone is true, only sales without a campaign. The newest
-// come first. next is the cursor of the next page, empty at the end. Sales returns model.ErrBadCursor if the cursor is invalid.
+// Sales lists sales, but not those that only have a campaign's line; if alone is true, only sales without a campaign. The newest
+// come first. next is the cursor of the next page, empty at the end. Sales returns model.ErrBadCursor if the cursor can't be
+// read.
 func (s *Store) Sales(ctx context.Context, alone bool, cursor string, limit int) (list []model.Offer, next string, err error) {
 	where := forBuyers
 	if alone {
@@ -96,8 +97,8 @@ func (s *Store) Sales(ctx context.Context, alone bool, cursor string, limit int)
 	return list, next, err
 }
 
-// LiveSales reads the sales of LiveOffers repeatedly. It caches each sale with its revision. Only a change that raises the
-// revision (see model.Sale) changes other columns than the stockColumns, so most reads fetch only the stockColumns.
+// LiveSales caches the sales of LiveOffers. A change of other columns than the stockColumns raises the revision of a sale, so
+// most reads fetch only the revisions and the stockColumns.
 type LiveSales struct {
 	*Store
 	known atomic.Pointer[map[string]model.Offer] // by id, from the last full read
@@ -110,8 +111,7 @@ func NewLiveSales(s *Store) *LiveSales {
 	return l
 }
 
-// LiveOffers returns the same as Store.LiveOffers. It reads all columns again only if a sale has changed or is not in the cache.
-// Callers with different values of linger share the cache; a sale in it that none of them needs is harmless.
+// LiveOffers returns the same as Store.LiveOffers. It reads all columns if a sale is not in the cache or has another revision.
 func (l *LiveSales) LiveOffers(ctx context.Context, linger time.Duration) ([]model.Offer, error) {
 	list, err := scan(l.read.WithContext(ctx), "read stocks", func(o *model.Offer) []any {
 		return append([]any{&o.Revision}, stockFields(&o.Stock, &o.Line)...)
@@ -139,8 +139,8 @@ func (l *LiveSales) LiveOffers(ctx context.Context, linger time.Duration) ([]mod
 	return list, nil
 }
 
-// SaleCodes returns, for the catalog's Bloom filter, the short codes of the sales made since a time, by id. The map also has the
-// campaigns made since then, under their ids. asked is the time of the query by the database's clock.
+// SaleCodes returns, by id, the short codes of the sales made since a time. The map also has the ids of campaigns made since
+// then. asked is the time of the query by the database's clock.
 func (s *Store) SaleCodes(ctx context.Context, since time.Time) (codes map[string]string, asked time.Time, err error) {
 	type row struct {
 		id, code string
@@ -167,7 +167,7 @@ func (s *Store) SaleByCode(ctx context.Context, code string) (string, error) {
 	return cell[string](s.read.WithContext(ctx), "read a short link", "SELECT id FROM sales WHERE code = ?", code)
 }
 
-// CreateSale inserts a sale, its stock and, if the sale has one of its own, its line. The whole quota is available or, in the
+// CreateSale inserts a sale, its stock and, if the sale has a line of its own, the line. The whole quota is available or, in the
 // modes line and draw, reserved for the line. The gate has one shard if sale.Shards is 0.
 func (s *Store) CreateSale(ctx context.Context, sale model.Sale, quota int64, actor string) error {
 	return s.transact(ctx, func(tx *gorm.DB) error { return s.createSale(tx, sale, quota, actor) })
@@ -197,7 +197,7 @@ func (s *Store) createSale(tx *gorm.DB, sale model.Sale, quota int64, actor stri
 	return wrap("create sale", s.run(tx, creating, stocking, creatingLine(sale), s.logging(actor, "create", sale.ID, detail)))
 }
 
-// ChangeSale applies a change and returns the changed sale. It raises the version of the stock row, so that a writer that judged
+// ChangeSale applies a change and returns the changed sale. It raises the version of the stock row, so that a Deduct that judged
 // the old sale loses its race. The verdict is Accepted or, if nothing is changed, one of these: NotFound; QuotaChanged if the
 // quota is not change.IfQuota; BadRequest, with the present quota in offer, if the quota would exceed change.MostQuota; the
 // refusal of change.Edit; or Ended or EntriesClosed of changeLine.
@@ -207,7 +207,7 @@ func (s *Store) ChangeSale(ctx context.Context, change model.SaleChange) (offer 
 		return offer, "", err
 	}
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (verdict model.Verdict, err error) {
-		// The line is locked before the stock, which is the order in which callers of a line lock.
+		// The line is locked before the stock, as callers of a line do.
 		if _, _, err := s.lockLine(tx, cmp.Or(campaigns[change.SaleID], change.SaleID)); err != nil {
 			return "", err
 		}
@@ -217,7 +217,7 @@ func (s *Store) ChangeSale(ctx context.Context, change model.SaleChange) (offer 
 	return offer, verdict, err
 }
 
-// changeSale is ChangeSale in a transaction that has locked the sale's line, if there is one; campaignID is the sale's campaign.
+// changeSale is ChangeSale in a transaction that has locked the sale's line, if there is one. campaignID may be empty.
 func (s *Store) changeSale(tx *gorm.DB, campaignID string, change model.SaleChange) (offer model.Offer, verdict model.Verdict, err error) {
 	if _, ok, err := s.lockStock(tx, change.SaleID); err != nil || !ok {
 		return offer, model.NotFound, err
@@ -255,7 +255,7 @@ func (s *Store) changeSale(tx *gorm.DB, campaignID string, change model.SaleChan
 		string(sale.Status), sale.Revision, sale.ID), s.logging(change.Actor, change.Action, sale.ID, changes(before, offer))))
 }
 
-// changes describes, for the audit log, which fields of a sale differ, and their old and new values.
+// changes describes, for the audit log, the old and the new values of the fields in which a sale differs.
 func changes(before, after model.Offer) string {
 	var list []string
 	note := func(field string, from, to any) {
@@ -288,7 +288,7 @@ func instant(t time.Time) string {
 	return t.UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
-// excerpt is a text as the audit log shows it: quoted, and short enough that several fit into an entry.
+// excerpt is a text as the audit log shows it: quoted, and cut to excerptLength characters.
 type excerpt string
 
 const excerptLength = 80

@@ -14,7 +14,7 @@ import (
 	"flashsale/model"
 )
 
-// guard says which units of a stock row new orders get, and what keeps others from getting the same ones.
+// guard says which units of a stock row new orders get, and what keeps other orders from getting the same ones.
 type guard int
 
 // With the first six, orders get available units.
@@ -29,18 +29,18 @@ const (
 	byDraw                    // units reserved for the line, for entries that were drawn
 )
 
-// supply is where the units of a batch come from. The ways to sell differ in this value.
+// supply is where the units of a batch come from.
 type supply struct {
 	guard  guard
 	source model.Source     // of the orders
 	epochs []int64          // of the orders, one for each attempt; nil: all have the sale's epoch
-	terms  map[string]terms // of the sales, by id; nil: they are read when the users' rows are locked
+	terms  map[string]terms // of the sales, by id; nil: not read yet
 	now    time.Time        // the database's clock at the last read, which the orders get as CreatedAt
 	spent  []any            // the numbers of the entries in line that get the units
 	called int64            // the units behind the calls of these entries
 }
 
-// readTerms stores in "from" the terms of one sale and the time of the read, or no terms if there is no such sale.
+// readTerms stores in "from" the terms of a sale and the time of the read, but no terms if there is no such sale.
 func (s *Store) readTerms(db *gorm.DB, saleID string, from *supply) error {
 	offer, now, ok, err := s.offerOn(db, saleID)
 	if from.terms, from.now = map[string]terms{}, now; ok {
@@ -63,13 +63,12 @@ func (f supply) limits() map[string]int {
 }
 
 // errShort means that fewer units are left than a batch needs or, with byTerms, that the terms may have changed. errNotNew means
-// that each attempt has to be judged, for example because one may be known or exceed its user's limit.
+// that each attempt has to be judged.
 var errShort, errNotNew = errors.New("stock is short"), errors.New("not all entries are new and fit")
 
-// sell makes an order of each open attempt of a batch, and takes the units from the stock. No order is made anywhere else. The
-// users' rows are locked and have the units already; the stock row, which is the most contended one, is changed after the orders
-// are written. The call that changes the stock row also executes the statements in "end", such as COMMIT. "end" must be empty if
-// sell needs the result of that change: with byVersion, and if the gate has to be told.
+// sell makes an order of each open attempt of a batch, and takes the units from the stock. The users' rows are locked and have
+// the units already. The stock row, the most contended one, is changed after the orders are written. The statements in "end",
+// such as COMMIT, follow that change. "end" must be empty with byVersion, and if the gate has to be told.
 //
 // sell returns errShort; model.ErrLostRace if the stock row has another version; errOtherTerms if, with byLock, the sale was
 // changed before its row was locked; or gorm.ErrDuplicatedKey if one of the orders exists.
@@ -132,8 +131,8 @@ func taking(sales []saleUnits, from supply) []statement {
 	return nil
 }
 
-// sellNew sells to all attempts of a batch in one transaction, in as few calls of the database as possible. It returns errNotNew
-// and changes nothing if not all attempts are new and fit. Its other errors are those of sell and of transact.
+// sellNew sells to all attempts of a batch in one transaction, in few calls of the database. If not all attempts are new and fit,
+// it changes nothing and returns errNotNew. Its other errors are those of sell and of transact.
 func (s *Store) sellNew(ctx context.Context, b *attemptBatch, from supply) (_ []model.Outcome, err error) {
 	if len(b.open) == 0 || len(b.open) < len(b.attempts) || slices.ContainsFunc(b.attempts, func(a model.Attempt) bool { return a.Quantity < 1 }) {
 		return nil, errNotNew
@@ -199,7 +198,7 @@ func (s *Store) sellNew(ctx context.Context, b *attemptBatch, from supply) (_ []
 
 // beginNew begins the transaction of sellNew: it adds the units to the users' rows, and reads the clock and, unless they are
 // known, the terms of the sales. allNew is true if no user had a row before, so that none of the attempts was refused before. On
-// SQLite, which does not tell which rows are new, it is false. connection is the id of the transaction's connection on MySQL.
+// SQLite it is false. connection is the id of the transaction's connection on MySQL.
 func (s *Store) beginNew(tx *gorm.DB, units []userUnits, sales []saleUnits, from *supply) (allNew bool, connection int64, err error) {
 	read := statement{query: "SELECT " + s.dialect("ROW_COUNT(), CONNECTION_ID()", "0, 0") + ", " + s.nowMillis()}
 	known := len(from.terms) > 0
@@ -238,9 +237,9 @@ func (s *Store) beginNew(tx *gorm.DB, units []userUnits, sales []saleUnits, from
 	return changed == int64(len(units)), connection, wrap("read the sales", outages{tx.Dialector}.Translate(rows.Err()))
 }
 
-// fits returns errNotNew if one of the users has more units than a user may have in the sale or its campaign, or if one of the
-// attempts was refused before. It puts the rows of all sales with the same limit into one list, in which the database finds a row
-// faster than in many short lists. It looks the attempts up only if one of the sales has refusals.
+// fits returns errNotNew if one of the users has more units than the sale or its campaign allows, or if one of the attempts was
+// refused before. It puts the rows of all sales with the same limit into one list, in which the database finds a row faster than
+// in many short ones. It looks for refused attempts only if one of the sales has refusals.
 func (s *Store) fits(tx *gorm.DB, units []userUnits, from supply, sales []saleUnits, attempts []model.Attempt) error {
 	rows, limits := map[int][]any{}, from.limits() // the sale and the user of each row, by limit
 	for _, u := range units {
@@ -264,8 +263,8 @@ func (s *Store) fits(tx *gorm.DB, units []userUnits, from supply, sales []saleUn
 	return err
 }
 
-// holding returns the statement that moves units from available to held. It violates the constraint stock_not_negative if a sale
-// has too few units available or, if "of" is not nil, if a sale has other terms than those in "of".
+// holding returns the statement that moves units from available to held. It violates stock_not_negative if a sale has too few
+// units available or, if "of" is not nil, if a sale has other terms than those in "of".
 func holding(sales []saleUnits, of map[string]terms) statement {
 	ids := each(sales, func(u saleUnits) any { return u.sale })
 	units, args := caseOf(sales, func(u saleUnits) int64 { return u.n })
@@ -304,7 +303,7 @@ func caseOf(sales []saleUnits, value func(u saleUnits) int64) (expression string
 }
 
 // sellJudged judges each attempt of a batch on one sale, and sells to those that fit, in one transaction. If the attempts come
-// from a gate, their refusals are durable; other refusals are not stored. The errors are those of sell, transact and judgeCalls.
+// from a gate, it stores their refusals. The errors are those of sell, transact and judgeCalls.
 func (s *Store) sellJudged(ctx context.Context, saleID string, attempts []model.Attempt, from supply) ([]model.Outcome, error) {
 	campaigns, err := s.campaignsOf(s.read.WithContext(ctx), saleID)
 	if err != nil {
@@ -382,7 +381,7 @@ func (s *Store) judge(db *gorm.DB, b *attemptBatch, saleID string, from *supply)
 }
 
 // lockBatch locks the rows of the attempts' users in buyers, in the order of byUser, and only then reads which attempts are
-// known. Every transaction that settles, refuses or deducts an attempt locks these rows first, so each attempt is decided once.
+// known. So a transaction sees what an earlier one with the same attempt has stored.
 func (s *Store) lockBatch(tx *gorm.DB, attempts []model.Attempt, campaigns map[string]string) (*attemptBatch, error) {
 	none := each(attempts, func(a model.Attempt) userUnits { return userUnits{sale: a.SaleID, user: a.UserID} })
 	if err := s.addUnits(tx, inCampaigns(byUser(none), campaigns)); err != nil {
@@ -395,7 +394,7 @@ func (s *Store) lockBatch(tx *gorm.DB, attempts []model.Attempt, campaigns map[s
 	return newBatch(attempts, known), nil
 }
 
-// limitsOf reads how many units users hold of a sale and, if the sale belongs to a campaign, of the campaign, with the limits.
+// limitsOf reads how many units users hold of a sale and of its campaign, if it has one, with the limits.
 func (s *Store) limitsOf(db *gorm.DB, sale model.Sale, users []string) ([]userLimit, error) {
 	own, err := s.unitsOf(db, sale.ID, users)
 	limits := []userLimit{{sale.LimitPerUser, own}}

@@ -11,17 +11,17 @@ import (
 	"flashsale/model"
 )
 
-// Settle writes admitted attempts on one sale as orders, or refuses them durably, in one transaction. The outcomes, orders or
-// refusals with their reasons, are in the order of the entries; a known attempt gets the answer of Attempt.Replay. ErrBroken
-// means that this batch can't be settled as it is. After any other error the result is unknown, and the caller may try again.
+// Settle writes admitted attempts on one sale as orders, or refuses them durably. The outcomes are in the order of the entries; a
+// known attempt gets the answer of Attempt.Replay. model.ErrBroken means that this batch can't be settled as it is. After any
+// other error the result is unknown, and the caller may try again.
 func (s *Store) Settle(ctx context.Context, saleID string, entries []model.Entry) (outcomes []model.Outcome, err error) {
 	ctx, end := s.observe.Begin(ctx, observe.Step{
 		Name: observe.Settle, Items: len(entries), OrderID: func(i int) string { return entries[i].ID },
 	})
 	defer func() { end(err) }()
 	// The gate has judged the entries, so nearly always all are new and fit. Otherwise each entry is judged. The stock row is the
-	// most contended one, so it is changed last, and a constraint ensures that there are enough units. If the constraint fails,
-	// the row is locked before orders are written, and the units left go to the entries in the order of admission.
+	// most contended one, so it is changed last, under a constraint. If the constraint fails, the row is locked first, and the
+	// entries are judged again, in their order.
 	attempts, from := attemptsOf(entries), fromStream(entries)
 	outcomes, err = s.sellNew(ctx, newBatch(attempts, nil), from)
 	if errors.Is(err, errNotNew) {
@@ -42,7 +42,7 @@ func (s *Store) Settle(ctx context.Context, saleID string, entries []model.Entry
 }
 
 // SettleSales settles admitted attempts on several sales in one transaction, if all of them are new and fit. Otherwise it changes
-// nothing and returns model.ErrApart. After any other error the result is unknown. In both cases the caller settles each sale.
+// nothing and returns an error that wraps model.ErrApart. After any other error the result is unknown.
 func (s *Store) SettleSales(ctx context.Context, entries []model.Entry) (outcomes []model.Outcome, err error) {
 	ctx, end := s.observe.Begin(ctx, observe.Step{
 		Name: observe.Settle, Items: len(entries), OrderID: func(i int) string { return entries[i].ID },
@@ -61,8 +61,8 @@ func fromStream(entries []model.Entry) supply {
 	return supply{guard: byTerms, source: model.FromStream, epochs: epochs}
 }
 
-// Refuse writes a durable refusal of an attempt that cannot be settled or was lost, unless the attempt already has an outcome. It
-// returns the outcome that then holds.
+// Refuse writes a durable refusal of an attempt, unless the attempt has an outcome already. It returns the refusal, or the answer
+// of Attempt.Replay.
 func (s *Store) Refuse(ctx context.Context, e model.Entry, reason model.Verdict) (model.Outcome, error) {
 	var outcomes []model.Outcome
 	campaigns, err := s.campaignsOf(s.read.WithContext(ctx), e.SaleID)
@@ -80,7 +80,7 @@ func (s *Store) Refuse(ctx context.Context, e model.Entry, reason model.Verdict)
 	return first(outcomes, wrap("refuse "+e.ID, err))
 }
 
-// refuseDurably stores the refusals of a locked batch on one sale. If one is sold_out, it marks the sale's gate as wrong.
+// refuseDurably stores the refusals of a locked batch on one sale. A refusal as sold_out marks the gate as wrong.
 func (s *Store) refuseDurably(tx *gorm.DB, b *attemptBatch) error {
 	var values []any
 	var mark statement
@@ -88,7 +88,7 @@ func (s *Store) refuseDurably(tx *gorm.DB, b *attemptBatch) error {
 		a, reason := b.attempts[i], b.outcomes[i].Verdict
 		values = append(values, a.ID, a.SaleID, a.UserID, a.Quantity, string(reason))
 		if reason == model.SoldOut {
-			// The gate admitted more units than the stock had. Any instance that reads the mark can replace the gate.
+			// The gate admitted more units than the stock had. By the mark, other instances know this, too.
 			mark = statement{"UPDATE stock SET wrong_epoch = epoch WHERE sale_id = ?", []any{a.SaleID}}
 		}
 	}

@@ -18,10 +18,10 @@ type statement struct {
 	args  []any
 }
 
-// calls puts statements together into as few calls of the database as possible, and leaves out empty ones. On MySQL, where each
-// call takes a round trip, this is one call; if a statement fails, those behind it are not executed. On SQLite, which has no
-// round trips, each statement is a call of its own. This is also so on a Galera cluster: if a transaction of another node aborts
-// this one between two statements of a call, MariaDB 10.11 still confirms a COMMIT in that call (see TestGalera).
+// calls puts statements together into as few calls of the database as possible, and leaves out empty ones. On MySQL, where a call
+// takes a round trip, this is one call; if a statement fails, those behind it are not executed. On SQLite, each statement is a
+// call. This is also so on a Galera cluster: if a transaction of another node aborts this one between two statements of a call,
+// MariaDB 10.11 still confirms a COMMIT in that call (see TestGalera).
 func (s *Store) calls(list ...statement) []statement {
 	list = slices.DeleteFunc(list, func(st statement) bool { return st.query == "" })
 	if s.sqlite || s.galera || len(list) < 2 {
@@ -57,7 +57,7 @@ func (s *Store) execute(tx *gorm.DB, list ...statement) (changed int64, err erro
 	return changed, nil
 }
 
-// sqliteParameters is the most parameters of an INSERT on SQLite, whose driver searches all of them for each parameter.
+// sqliteParameters is the most parameters in a statement of inserting on SQLite, whose driver searches all of them for each one.
 const sqliteParameters = 256
 
 // inserting returns the statements, on MySQL at most one, that insert rows. "into" is the table with its columns in brackets,
@@ -74,7 +74,7 @@ func (s *Store) inserting(into, row string, values []any, onConflict string) (li
 	return list
 }
 
-// places returns the SQL of a list of n arguments.
+// places returns the SQL of a list of n arguments; n is at least 1.
 func places(n int) string { return "(" + strings.Repeat(", ?", n)[len(", "):] + ")" }
 
 // begin and commit are the first and the last statement of a transaction of transactInCalls; on SQLite they are empty.
@@ -119,7 +119,7 @@ func rollBack(ctx context.Context, conn *sql.Conn) {
 	}
 }
 
-// statements lets kill find the statement that a transaction on MySQL is executing.
+// statements tells kill on which connection a transaction on MySQL runs.
 type statements struct {
 	mu         sync.Mutex
 	connection int64 // the server's id of the connection; 0 until it is known, and after the transaction
@@ -133,8 +133,8 @@ func (r *statements) on(connection int64) {
 }
 
 // kill ends the statement that a transaction is executing, if its connection is known. When a context ends, the driver only
-// closes its end of the connection: a statement that waits for a lock would go on waiting, with the locks of its transaction. If
-// the pool uses another server by now, kill may end another statement there.
+// closes its end of the connection, and a statement that waits for a lock would go on waiting. If the pool uses another server by
+// now, kill may end another statement there.
 func (s *Store) kill(ctx context.Context, r *statements) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

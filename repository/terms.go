@@ -8,16 +8,16 @@ import (
 	"flashsale/model"
 )
 
-// terms are the fields of a sale on which its orders depend, with the number that the stock row had for them. Settles keep them
-// in memory, because to read them costs the database more than to change the stock row. With byTerms the statement that takes
-// the units compares the number, under the lock on the stock row, which every change of the terms holds as well.
+// terms are the fields of a sale on which its orders depend, with the number that the stock row had for them. They are kept in
+// memory, because to read them costs the database more than to change the stock row. With byTerms, the statement that takes the
+// units compares the number.
 type terms struct {
 	offer   model.Offer // with the id, the price, the currency, the limits and the time to pay
 	version int64       // stock.terms
 }
 
-// nextTerms is the part of an UPDATE of stock that must go with a change of the terms. The new number is at least the clock's
-// time, so that a database that was restored to an older state does not use a number again for other terms.
+// nextTerms is the part of an UPDATE of stock that goes with a change of the terms. The new number is at least the clock's time,
+// so that a database that was restored to an older state does not use a number again for other terms.
 func (s *Store) nextTerms() string {
 	return "terms = " + s.dialect("GREATEST", "MAX") + "(terms + 1, " + s.nowMillis() + ")"
 }
@@ -35,7 +35,7 @@ func (s *Store) knownTerms(sales []saleUnits) map[string]terms {
 	return known
 }
 
-// errOtherTerms means that an operator has changed a sale since a transaction read its terms. It never leaves this package.
+// errOtherTerms means that a sale was changed since a transaction read its terms.
 var errOtherTerms = errors.New("the sale was changed meanwhile")
 
 // underTerms runs a transaction, and runs it again as long as it returns errOtherTerms.

@@ -31,7 +31,7 @@ func bySale(units []userUnits) (sums []saleUnits) {
 	return sums
 }
 
-// byUser sorts a list by sale and user, which is the order of locking, and adds up the units of a user in the same sale.
+// byUser sorts a list in place by sale and user, the order of locking, and adds up the units of a user in the same sale.
 func byUser(list []userUnits) []userUnits {
 	slices.SortFunc(list, func(a, b userUnits) int {
 		return cmp.Or(strings.Compare(a.sale, b.sale), strings.Compare(a.user, b.user))
@@ -51,14 +51,14 @@ func idsOfSales(sales []saleUnits) []string {
 	return each(sales, func(u saleUnits) string { return u.sale })
 }
 
-// addUnits adds units, which must come from byUser, to the users' rows in buyers and locks the rows, even where it adds 0 units.
+// addUnits adds units, which must come from byUser, to the users' rows in buyers. It locks the rows, even if it adds 0 units.
 func (s *Store) addUnits(tx *gorm.DB, units []userUnits) error {
 	_, err := s.execute(tx, s.adding(units)...)
 	return wrap("count buyers' units", err)
 }
 
-// adding returns the statements of addUnits. On MySQL this is one statement, whose number of affected rows counts an inserted row
-// as 1 and a changed row as 2.
+// adding returns the statements of addUnits. On MySQL it is one statement; the number of affected rows counts an inserted row as
+// 1 and a changed row as 2.
 func (s *Store) adding(units []userUnits) []statement {
 	values := make([]any, 0, 3*len(units))
 	for _, u := range units {
@@ -69,8 +69,8 @@ func (s *Store) adding(units []userUnits) []statement {
 		" ON CONFLICT (sale_id, user_id) DO UPDATE SET units = units + excluded.units"))
 }
 
-// inCampaigns returns the units and, for sales of a campaign, the same units once more for the campaign. In the table buyers, a
-// campaign has rows like a sale, with a user's units over all its sales. The result has the order of byUser if units has it.
+// inCampaigns returns the units and, for sales of a campaign, the same units once more for the campaign, which has rows of its
+// own in the table buyers. The result has the order of byUser if units has it.
 func inCampaigns(units []userUnits, campaigns map[string]string) []userUnits {
 	if len(campaigns) == 0 {
 		return units
