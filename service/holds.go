@@ -22,9 +22,9 @@ func (h *Holds) Hold(ctx context.Context, orderID string) (model.Order, model.Ve
 }
 
 // Settle records that the shop has taken the money of an order, under a reference of the shop. A repetition changes nothing. The
-// verdict is Accepted if the money pays the order, and RefundDue if the order does not keep the money, which then has to go back.
-// The money is not recorded with the other verdicts: NotFound; AmountMismatch; and NotPayable if the reference belongs to another
-// order.
+// verdict is Accepted if the money pays the order. It is RefundDue if the order does not keep the money: the shop then has to
+// send the money back, unless it has done so. With NotFound, AmountMismatch, or NotPayable (another order has the reference),
+// nothing is recorded.
 func (h *Holds) Settle(ctx context.Context, orderID, reference string, amountCents int64) (model.Order, model.Verdict, error) {
 	payment, verdict, err := h.payment(ctx, orderID)
 	if err != nil || verdict != model.Accepted {

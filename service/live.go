@@ -14,7 +14,7 @@ import (
 
 const (
 	livePeriod = time.Second // how often the figures of a sale are read while somebody follows them
-	// liveCall bounds each call of a store except for the books, so that a store that hangs does not hold up the other figures.
+	// liveCall bounds each call of a store except for the books, so that a store that hangs delays the figures little.
 	liveCall   = 300 * time.Millisecond
 	liveWindow = 10 // the most periods that the latencies cover
 	// booksLimit bounds one reading of the books, a sum over all orders of the sale. The pause after the reading is at least
