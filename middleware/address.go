@@ -85,8 +85,8 @@ func newAddressLimiters() *otter.Cache[netip.Prefix, *rate.Limiter] {
 	return otter.Must(&otter.Options[netip.Prefix, *rate.Limiter]{MaximumSize: maxAddresses})
 }
 
-// clientNetwork returns the network of c.ClientIP(). If it can, it does not call ClientIP, which allocates strings. All texts
-// that are no address share the zero value.
+// clientNetwork returns the network of c.ClientIP(). If it can, it does not call ClientIP, which allocates strings. Clients
+// without a readable address share the zero value.
 func clientNetwork(c *gin.Context) netip.Prefix {
 	remote, err := netip.ParseAddrPort(c.Request.RemoteAddr)
 	address := remote.Addr()

@@ -18,8 +18,8 @@ func TokenBucket(perSecond float64, burst int, wait time.Duration) gin.HandlerFu
 	return func(c *gin.Context) { waitToken(c, limiter, wait) }
 }
 
-// LeakyBucket lets a request pass about every 1/perSecond seconds. At most "capacity" requests wait, each no longer than "wait".
-// So a burst becomes a steady stream. Outcomes: as for TokenBucket. A request also gets RateLimited if "capacity" others wait.
+// LeakyBucket lets requests pass one at a time, about 1/perSecond seconds apart or more. So a burst becomes a steady stream. At
+// most "capacity" requests wait, each no longer than "wait"; a further one gets RateLimited. Other outcomes: as for TokenBucket.
 func LeakyBucket(perSecond float64, capacity int, wait time.Duration) gin.HandlerFunc {
 	limiter := rate.NewLimiter(rate.Limit(perSecond), 1) // one token: requests pass one at a time
 	bucket := make(chan struct{}, capacity)

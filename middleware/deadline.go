@@ -10,7 +10,7 @@ import (
 )
 
 // Deadline ends the request's context after limit, so that a handler that waits for a store gives up. The context also gets the
-// request's id. The stage copies the request, so the busiest routes do without it.
+// request's id. The stage copies the request, so it is not for the busiest routes.
 func Deadline(limit time.Duration) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		outer := c.Request

@@ -27,8 +27,7 @@ func Headers() gin.HandlerFunc {
 	}
 }
 
-// HeaderOf returns the first value of a request header, or "". The name must be in canonical form: gin's GetHeader would convert
-// it.
+// HeaderOf returns the first value of a request header, or "". The name must be in canonical form, which saves a conversion.
 func HeaderOf(c *gin.Context, name string) string {
 	if values := c.Request.Header[name]; len(values) > 0 {
 		return values[0]

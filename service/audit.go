@@ -130,8 +130,8 @@ func (a *Auditor) Drifts(ctx context.Context) (map[string]Drift, error) {
 
 // Miscounts reports whether a sale's gate counts other units for its users than the database does. If so, it returns the epoch of
 // this gate. Two such errors may cancel out in the gate's left, so that no drift shows them. The result is also false if the sale
-// is not quiet, or changes during the comparison. A sale is not compared again until its stock or epoch has changed, once its
-// gate was found right.
+// is not quiet, or changes during the comparison. After its gate was found right, a sale is compared again only if its stock or
+// epoch has changed.
 func (a *Auditor) Miscounts(ctx context.Context, saleID string) (epoch int64, wrong bool, err error) {
 	before, err := a.quiet(ctx, saleID)
 	last, _ := a.right.Load(saleID)

@@ -50,7 +50,7 @@ type Caller struct {
 	Observe observe.All
 }
 
-// Due lists the watched sales whose lines a caller has to look after: those in line whose line is not over, or still has calls.
+// Due lists the watched sales in line whose lines a caller has to look after: a line that is not over, or still has calls.
 func (c *Caller) Due() (saleIDs []string) {
 	for _, o := range c.Catalog.Lines() {
 		if o.Stock.Lined == model.InLine && (o.Line.Phase != model.PhaseOver || o.Stock.Called > 0) {

@@ -66,8 +66,7 @@ func inCampaign(campaign model.Campaign, sales []model.NewSale) []model.NewSale 
 }
 
 // Create creates a campaign with its sales, under campaign.ID or, if that is empty, under a new id, and preheats their gates. The
-// texts of a sale follow from its variant and from those of the campaign. Create returns the created sales, or the first invalid
-// field.
+// texts of a sale are made of its variant and the campaign's texts. Create returns the created sales, or the first invalid field.
 func (s *Campaigns) Create(ctx context.Context, campaign model.Campaign, sales []model.NewSale, actor string) (list []model.Offer, invalid *Invalid, err error) {
 	campaign.ID = cmp.Or(campaign.ID, model.NewSaleID())
 	sales = inCampaign(campaign, sales)

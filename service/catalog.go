@@ -65,8 +65,7 @@ type snapshot struct {
 	campaigns map[string]*campaign
 	changed   chan struct{} // closed when a newer snapshot differs
 
-	// Replies of the database since this snapshot was read: about sales and campaigns that are not watched, and about short
-	// codes.
+	// Replies of the database since this snapshot was read, about sales and campaigns that are not watched and about short codes.
 	found  recent[model.Offer] // without an id if there is no such sale
 	groups recent[[]model.Offer]
 	coded  recent[string] // the id of a sale, by its short code

@@ -177,7 +177,7 @@ func (e *Endpoints) Change(ctx context.Context, id string, c model.EndpointChang
 	return changed, acceptedIf(ok, model.NotFound), nil, err
 }
 
-// NewSecret replaces an endpoint's secret. Until OldUntil, messages are signed with both. The verdict is Accepted or NotFound.
+// NewSecret replaces an endpoint's secret. Until OldUntil, messages have two signatures. The verdict is Accepted or NotFound.
 func (e *Endpoints) NewSecret(ctx context.Context, id, actor string) (changed model.Endpoint, secret string, verdict model.Verdict, err error) {
 	secret = webhook.NewSecret()
 	changed, ok, err := e.Store.ChangeEndpoint(ctx, id, model.EndpointChange{Secret: e.Seals.Seal(secret)}, actor)
@@ -209,8 +209,8 @@ func (e *Endpoints) find(ctx context.Context, id string) (found model.Endpoint, 
 	return list[i], true, nil
 }
 
-// Redeliver sends the events of a delivery once more, under the same message id, and returns the new delivery. If the endpoint
-// takes the message, and its next event is among these events, it goes on behind them. The verdict is Accepted, whatever the
+// Redeliver sends the events of a delivery once more, under the same message id, and returns the new delivery. An endpoint that
+// takes the message, and whose next event is among these events, goes on behind them. The verdict is Accepted, whatever the
 // endpoint answers. It is NotFound if there is no such endpoint or delivery, or if the events were deleted for their age.
 func (e *Endpoints) Redeliver(ctx context.Context, id string, deliveryID int64) (model.Delivery, model.Verdict, error) {
 	d, ok, err := e.Store.Delivery(ctx, id, deliveryID)
@@ -232,7 +232,7 @@ func (e *Endpoints) Redeliver(ctx context.Context, id string, deliveryID int64) 
 }
 
 // Deliver sends the next events to an endpoint. It does nothing if the endpoint is reserved, if it is not on, or if its pause is
-// not over. If Deliver returns true, events may still wait, and the caller tries again after the returned pause. A failure of the
+// not over. If more is true, events may still wait, and the caller tries again after the returned pause. A failure of the
 // endpoint is no error.
 func (e *Endpoints) Deliver(ctx context.Context, id string) (pause time.Duration, more bool, err error) {
 	endpoint, ok, err := e.Store.TakeEndpoint(ctx, id, sendLease)

@@ -97,7 +97,7 @@ func (g *Gates) NeedGate(saleID string) {
 	}
 }
 
-// ReplaceGate makes the following Ensure replace the gate of a sale, if the gate has this epoch or an older one.
+// ReplaceGate makes a following Ensure replace the gate of a sale, if the gate has this epoch or an older one.
 func (g *Gates) ReplaceGate(saleID string, epoch int64, reason model.RebuildReason) {
 	g.replace.Store(saleID, GateRequest{SaleID: saleID, Reason: reason, Epoch: epoch})
 }

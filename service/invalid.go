@@ -7,7 +7,7 @@ type Invalid struct {
 	Field    string // the field's name in the API; empty if the whole input is wrong
 	Reason   Reason
 	Min, Max int64  // the bounds, if the reason has any; for TooFine, Min is the step
-	Value    string // what the message quotes, such as the input's value or the allowed values
+	Value    string // what the message quotes, such as the input's value
 }
 
 // Reason is a way in which an input can be wrong.

@@ -117,8 +117,8 @@ func (l *Lines) Mine(ctx context.Context, userID, saleID string) (e model.LineEn
 	return e, Rank(offer.Line, e.Number), model.Accepted, nil
 }
 
-// Leave ends a user's entry in a sale's line. The verdict is Accepted; NotFound if there is no such line, or no entry of the user
-// is stored as waiting; or EntriesClosed if a draw is sealed and not yet drawn.
+// Leave ends a user's entry in a sale's line. The verdict is Accepted; NotFound if there is no such line, the line is over, or no
+// entry of the user is stored as waiting; or EntriesClosed if a draw is sealed and not yet drawn.
 func (l *Lines) Leave(ctx context.Context, userID, saleID string) (model.Verdict, error) {
 	offer, ok, err := lineOf(ctx, l.catalog, saleID)
 	if err != nil || !ok || !offer.HasLine() {

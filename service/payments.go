@@ -126,7 +126,7 @@ func (p *Payments) Start(ctx context.Context, userID, orderID string) (payment m
 	return payment, page, model.Accepted, nil
 }
 
-// Notify applies a notice of the provider. Another notice is accepted and changes nothing if it is not relevant, since the
+// Notify applies a notice of the provider. A notice that is foreign or not relevant is accepted and changes nothing, since the
 // account may have other uses. The verdict is Accepted; NotFound if the provider sends no notices; or NotFound if the provider
 // should repeat this notice, because it reports a refund of a transaction that was not reported yet. The error wraps
 // model.ErrBadNotice if the notice is not the provider's, or was sent too long ago.

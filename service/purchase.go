@@ -41,8 +41,8 @@ type Purchases struct {
 	Waiters  *Waiters
 	SoldOut  *SoldOut
 	Observe  observe.All
-	// If AckQueued is true, a buyer does not wait for the settled order. Otherwise the wait ends AckWait after the admission. A
-	// Preference in the request overrides both.
+	// If AckQueued is true, a buyer does not wait for the settled order. Otherwise the wait ends at most AckWait after the
+	// admission. A Preference in the request overrides both.
 	AckQueued bool
 	AckWait   time.Duration
 }

@@ -27,7 +27,7 @@ type ReplicaCatalog struct {
 	passed atomic.Bool  // some replicas were passed over at the last look
 }
 
-// LiveOffers reads the live sales. Replicas that do not answer or lag behind are passed over. The log says once when this begins.
+// LiveOffers reads the live sales. Replicas that do not answer or lag behind are passed over; the log says when this begins.
 func (s *ReplicaCatalog) LiveOffers(ctx context.Context, linger time.Duration) ([]model.Offer, error) {
 	list, err := s.CatalogStore.LiveOffers(ctx, linger)
 	if err != nil || len(list) == 0 || s.rest.Add(-1) >= 0 {

@@ -47,7 +47,7 @@ type SaleHistory interface {
 	Operations(ctx context.Context, subject, cursor string, limit int) (list []model.AuditEntry, next string, err error)
 }
 
-// SaleGate tells Redis of a change of a sale: Configure tells the sale's gate, and Announce tells the other instances.
+// SaleGate tells Redis of a change of a sale: Configure tells the sale's gate, and Announce tells the instances.
 type SaleGate interface {
 	Configure(ctx context.Context, sale model.Sale) error
 	Announce(ctx context.Context, saleID string) error

@@ -13,8 +13,7 @@ import (
 	"flashsale/model"
 )
 
-// mostRemembered bounds the ids of a sale in memory, some 20 bytes each. If a sale has more, none of its requests is refused by
-// id.
+// mostRemembered bounds the ids of a sale in memory, some 20 bytes each. If a sale has more, memory refuses none of its requests.
 const mostRemembered = 1 << 20
 
 // RefusalStore gives leases of refusals, and reads the ids of a sale's orders and durable refusals.

@@ -8,7 +8,7 @@ import (
 	"flashsale/model"
 )
 
-// Tally counts how purchase requests ended, by sale. To count one usually takes a look-up in a map that is never modified, and an
+// Tally counts how purchase requests ended, by sale. A count usually costs a look-up in a map that is never modified, and an
 // atomic addition.
 type Tally struct {
 	catalog *Catalog

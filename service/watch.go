@@ -33,7 +33,7 @@ func (n *Newest[T]) Get() (value T, replaced <-chan struct{}) {
 	return h.value, h.replaced
 }
 
-// Watches runs a source for each key that has followers, until the last one leaves.
+// Watches runs a source for each key that has followers, until the last follower leaves.
 type Watches[T any] struct {
 	source  func(ctx context.Context, key string, to *Newest[T])
 	mu      sync.Mutex

@@ -360,8 +360,8 @@ func (i *issuer) fetch(ctx context.Context, into *issuerKeys) error {
 	return nil
 }
 
-// get reads a JSON document, with a token unless it is empty. The error wraps model.ErrUnavailable for no whole answer, 429 or
-// 5xx.
+// get reads a JSON document, with a token unless it is empty. The error wraps model.ErrUnavailable if no whole answer came, or a
+// 429 or 5xx.
 func (i *issuer) get(ctx context.Context, address, token string, into any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {

@@ -7,8 +7,7 @@ import (
 	"hash"
 )
 
-// Mark returns a mark that is equal for instances with the same key and secrets. It is an HMAC, so it does not reveal the
-// secrets.
+// Mark returns a mark that is equal for equal keys and secrets. It is an HMAC, so it does not reveal the secrets.
 func Mark(key, secret, paymentSecret []byte) string {
 	return hex.EncodeToString(macOf(macOf(key, string(secret)), string(paymentSecret))[:8])
 }

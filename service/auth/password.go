@@ -25,8 +25,7 @@ const (
 )
 
 const (
-	// maxHashings is the most passwords that are hashed at the same time, since a new hash takes one core and 19 MiB. Purchases
-	// need the other cores.
+	// maxHashings is the most passwords that are hashed at the same time. A new hash takes one core and 19 MiB.
 	maxHashings        = 2
 	maxWaitingHashings = 32 // the most passwords that wait for their turn
 	// The most that a stored hash may ask for: enough to raise the cost later, too little to exhaust the host.

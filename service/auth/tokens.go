@@ -85,8 +85,7 @@ func (t *Tokens) Stamp(a model.Account) string {
 	return base64.RawURLEncoding.EncodeToString(macOf(t.stamps, a.ID+"\x00"+a.PasswordHash)[:stampBytes]) // an id has no zero byte
 }
 
-// Sign creates a token that expires after ttl; expiresAt is cut to whole seconds. It fails if the user's id or the role is not
-// valid.
+// Sign creates a token that expires after ttl; expiresAt is cut to whole seconds. It fails if the user's id or role is not valid.
 func (t *Tokens) Sign(who model.Identity, ttl time.Duration) (token string, expiresAt time.Time, err error) {
 	if err := checkIdentity(who); err != nil {
 		return "", time.Time{}, fmt.Errorf("sign token: %w", err)
