@@ -56,7 +56,7 @@ type Catalog struct {
 	filteredAt time.Time // when that refresh began, by this process's clock
 }
 
-// reading is one reading of the database's clock. "at" is that instant on this process's clock, with its monotonic part.
+// reading is one reading of the database's clock. "at" is about that instant on this process's clock, with its monotonic part.
 type reading struct{ database, at time.Time }
 
 type snapshot struct {

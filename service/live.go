@@ -59,7 +59,7 @@ type SaleFigures struct {
 	Now       time.Time
 	Offer     model.Offer
 	Line      model.Stock // of the sale that has the line; in a campaign, it counts the calls of all sales
-	Database  bool        // the database answers
+	Database  bool        // the database has returned the sale
 	Books     model.Books
 	BooksAt   time.Time // when the books were read; zero: not yet
 	Reachable bool      // the gate answers

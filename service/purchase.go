@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	maxWait       = 10 * time.Second // the longest wait that a buyer may ask for (`Prefer: wait=N`)
+	maxWait       = 10 * time.Second // the longest wait that a buyer can get by `Prefer: wait=N`
 	purchaseLimit = maxWait          // the time after which a purchase gives up
 	// lastLook bounds each lookUp, so that a database that does not answer delays the answer only a little.
 	lastLook = 500 * time.Millisecond
@@ -86,8 +86,8 @@ func (p *Purchases) fromMemory(r Request, offer *model.Offer) (verdict model.Ver
 
 // Purchase decides a request. The outcome is a durable order, a queued order or a refusal. A refusal is NotFound if buyers have
 // no such sale, and BadRequest if the quantity does not suit the sale. After an error, nothing was promised, but the attempt may
-// still become an order. The error wraps model.ErrUnavailable if a refusal might be wrong because Redis may have admitted the
-// attempt.
+// still become an order. The error wraps model.ErrUnavailable, for example, if Redis may have admitted the attempt, so that a
+// refusal might be wrong.
 func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outcome, err error) {
 	defer func() {
 		verdict := outcome.Verdict

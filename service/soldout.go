@@ -22,8 +22,8 @@ type RefusalStore interface {
 	KnownIDs(ctx context.Context, saleID string) iter.Seq2[[]string, error]
 }
 
-// SoldOut is this instance's memory of sold-out sales. It refuses a request if no order and no durable refusal has the request's
-// order id. docs/adr/0007 explains why such a refusal is right.
+// SoldOut is this instance's memory of sold-out sales. Under a lease of a sale, it refuses a request if no order and no durable
+// refusal has the request's order id. docs/adr/0007 explains why such a refusal is right.
 type SoldOut struct {
 	Store   RefusalStore
 	Gate    Peeker // nil if the strategy uses no gates
@@ -45,8 +45,8 @@ type soldOutMemory struct {
 	ids   map[uint64]struct{} // hashes of the known ids; nil: there are too many
 }
 
-// Refuses reports whether a request with this order id is refused as sold out. It returns false if memory can't tell. It makes
-// the next Refresh ask for a lease of the sale.
+// Refuses reports whether a request with this order id is refused as sold out. It returns false if memory can't tell. The next
+// Refresh looks whether the sale can have a lease.
 func (s *SoldOut) Refuses(saleID, orderID string) bool {
 	found, ok := s.sales.Load(saleID)
 	if !ok {

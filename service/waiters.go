@@ -140,7 +140,7 @@ func (w *Waiters) Wake(outcomes map[string]model.Outcome) {
 	}
 }
 
-// Look ends the waits of the buyers of these orders as Queued, so that they look in the database.
+// Look tells Queued to those buyers of these orders who are kept apart, so that they look in the database.
 func (w *Waiters) Look(orderIDs []string) {
 	outcomes := make(map[string]model.Outcome, len(orderIDs))
 	for _, id := range orderIDs {
