@@ -13,18 +13,18 @@ import (
 )
 
 const (
-	linesPerSecond = 10 // of each kind of request: enough to see what happens, and in a rush negligible beside the requests
+	linesPerSecond = 10 // for requests of one kind
 	slowRequest    = time.Second
 	maxReason      = 300 // characters; the reason for a refusal may quote the request
 )
 
 // AccessLog logs requests, at warn if the answer is a 5xx and otherwise at info. It must be outside of the stage that writes the
-// problems, so that it sees the status that was sent. It logs the route as the pattern that matched (empty if none did), never as
-// the URL: the URL of a purchase contains the buyer's path token.
+// problems, so that it sees the status that was sent. It logs the route's pattern instead of the URL, which may contain a path
+// token.
 //
-// Unless the logger's level is debug, at most linesPerSecond lines in a second are written for requests with the same
-// route and status. The next line for such a request reports in "skipped" how many lines were left out. A 5xx, and a request that
-// took slowRequest or longer, is not left out, and does not count.
+// Unless the logger's level is debug, at most linesPerSecond lines a second are written for a route and status. The next such
+// line reports in "skipped" how many were left out. A 5xx, and a request that took slowRequest or longer, is exempt from this
+// limit.
 func AccessLog(log *slog.Logger, now func() time.Time) gin.HandlerFunc {
 	budgets := newLogBudgets()
 	return func(c *gin.Context) {
@@ -65,14 +65,12 @@ func AccessLog(log *slog.Logger, now func() time.Time) gin.HandlerFunc {
 	}
 }
 
-// logKind is what the requests that share a budget of lines have in common. Clients can invent neither routes nor statuses, so
-// the number of kinds is bounded.
+// logKind names a budget of lines. Clients can invent neither routes nor statuses, so the number of kinds is bounded.
 type logKind struct {
 	route  string
 	status int
 }
 
-// logBudget counts the lines of one kind.
 type logBudget struct {
 	lines   atomic.Int64 // the second, and in the low 8 bits the number of lines in that second
 	skipped atomic.Int64 // lines that were left out since the last line
@@ -92,7 +90,7 @@ func (b *logBudget) take(second int64) bool {
 	}
 }
 
-// logBudgets is a map that is read without a lock. To add a kind, it is copied.
+// logBudgets is a map that is read without a lock. It is copied when a kind is added.
 type logBudgets struct {
 	atomic.Pointer[map[logKind]*logBudget]
 }

@@ -12,14 +12,12 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// maxAddresses bounds the limiters, and so their memory to some 20 MB. With more addresses, the least used limiters are dropped,
-// and their addresses may send a burst again; the instance's own limit bounds such a flood. Limiters have no expiry, since
-// that would cost each request a clock reading, a queue and now and then a goroutine.
+// maxAddresses bounds the limiters, and so their memory to some 20 MB. An address whose limiter was dropped may send a burst
+// again. Limiters have no expiry, since that would make each request cost more.
 const maxAddresses = 1 << 16
 
-// AddressLimit lets perSecond requests a second of each client address pass, and as many, rounded up, at once; 0 means no limit.
-// All addresses in the same /64 of IPv6 count as one. The address is gin's ClientIP, so X-Forwarded-For counts only if it comes
-// from a proxy that the engine trusts. Outcomes: the next stage, or RateLimited with the time until a token is free.
+// AddressLimit lets each client network send perSecond requests a second, and a burst of as many, rounded up; 0 means no limit.
+// It refuses a request beyond that as RateLimited, with the time until a token is free.
 func AddressLimit(perSecond float64) gin.HandlerFunc {
 	if perSecond <= 0 {
 		return func(*gin.Context) {}
@@ -36,10 +34,9 @@ func AddressLimit(perSecond float64) gin.HandlerFunc {
 	}
 }
 
-// TrustProxies makes gin believe X-Forwarded-For, and no other header, if it comes from these addresses or networks. Proxies
-// write the header in several forms, so its lines are first made one list of addresses without ports, brackets and zones. If an
-// entry that is no address hides a request's client, the request counts as one from the proxy's address. The error means that
-// one of the proxies is neither an address nor a network.
+// TrustProxies makes gin believe X-Forwarded-For if a request comes from these addresses or networks. gin reads one line of plain
+// addresses. Proxies may also send several lines, ports, brackets and zones, so the header is rewritten first. The error means
+// that a proxy is neither an address nor a network.
 func TrustProxies(r *gin.Engine, proxies []string, log *slog.Logger) error {
 	r.RemoteIPHeaders = []string{"X-Forwarded-For"}
 	if len(proxies) > 0 {
@@ -57,7 +54,7 @@ func forwarded(log *slog.Logger) gin.HandlerFunc {
 			return
 		}
 		if address, err := netip.ParseAddr(lines[0]); err == nil && len(lines) == 1 && address.Zone() == "" {
-			return // as nginx sends it
+			return // nothing to rewrite
 		}
 		entries := strings.Split(strings.Join(lines, ","), ",")
 		for i, entry := range entries {
@@ -75,7 +72,7 @@ func forwarded(log *slog.Logger) gin.HandlerFunc {
 	}
 }
 
-// bare returns the address in a text, without a port, brackets and a zone, or an error if there is no address.
+// bare returns the address in a text, without a port, brackets and a zone. The error means that there is no address.
 func bare(text string) (netip.Addr, error) {
 	if withPort, err := netip.ParseAddrPort(text); err == nil {
 		return withPort.Addr().WithZone(""), nil
@@ -88,8 +85,8 @@ func newAddressLimiters() *otter.Cache[netip.Prefix, *rate.Limiter] {
 	return otter.Must(&otter.Options[netip.Prefix, *rate.Limiter]{MaximumSize: maxAddresses})
 }
 
-// clientNetwork returns the network of c.ClientIP(). For most requests without X-Forwarded-For it does not call ClientIP, which
-// would allocate strings. All texts that are not an address share the zero value, and so one limiter.
+// clientNetwork returns the network of c.ClientIP(). If it can, it does not call ClientIP, which allocates strings. Clients
+// without a readable address share the zero value.
 func clientNetwork(c *gin.Context) netip.Prefix {
 	remote, err := netip.ParseAddrPort(c.Request.RemoteAddr)
 	address := remote.Addr()
@@ -100,7 +97,7 @@ func clientNetwork(c *gin.Context) netip.Prefix {
 }
 
 // networkOf returns the network that counts as one client: an IPv4 address alone, or the /64 of an IPv6 address, since providers
-// usually give a customer at least a /64. For the zero address it returns the zero value.
+// usually give a customer at least a /64.
 func networkOf(address netip.Addr) netip.Prefix {
 	address = address.Unmap()
 	prefix, _ := address.Prefix(min(address.BitLen(), 64)) // never fails: the address has that many bits

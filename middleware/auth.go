@@ -9,14 +9,15 @@ import (
 	"flashsale/model"
 )
 
-// TokenVerifier returns whose a token or a key is. model.ErrUnavailable means that this can't be found out now. With any other
-// error, the token or key counts as not valid.
+// TokenVerifier returns whose a token or a key is. An error that wraps model.ErrUnavailable means that this can't be found out
+// now. With any other error, the token or key is not valid.
 type TokenVerifier interface {
 	Verify(token string) (model.Identity, error)
 }
 
-// Authenticate lets requests with a valid bearer token pass, and stores the identity for IdentityOf. If a token can't be checked
-// now, the request fails with model.ErrUnavailable. All others get the same Unauthenticated, which does not help a forger.
+// Authenticate lets requests with a valid bearer token or key pass, and stores the identity for IdentityOf. If a token can't be
+// checked now, the request fails with model.ErrUnavailable. Other requests get the same Unauthenticated for every reason, which
+// does not help a forger.
 func Authenticate(v TokenVerifier) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		identity, err := identify(c, v)
@@ -31,10 +32,9 @@ func Authenticate(v TokenVerifier) gin.HandlerFunc {
 	}
 }
 
-// Shadows shows shadow sales and their orders only to the crowd of a rehearsal. If the sender may not see the id in the route,
-// the handler "unseen" answers as if nothing had that id. On routes with a log-in, Shadows comes after the log-in, and hides
-// other sales and orders from the crowd. On other routes Shadows checks the request's token itself, and only if the id is that of
-// a shadow sale or of its order.
+// Shadows lets a request pass if its sender may see the ids in the route, see model.Identity.Sees. Otherwise the handler "unseen"
+// answers as if nothing had that id. If no stage before has authenticated the sender, Shadows checks the token for an id of a
+// shadow sale or of its order.
 func Shadows(v TokenVerifier, unseen gin.HandlerFunc) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		for _, name := range [...]string{"sale", "campaign", "id"} { // the parameters with the id of a sale, a campaign or an order
@@ -68,14 +68,14 @@ func identify(c *gin.Context, v TokenVerifier) (model.Identity, error) {
 	return identity, err
 }
 
-// StillMay reports whether the sender of a request may still do what needs this role. Handlers of long answers ask repeatedly,
-// since tokens, keys and accounts may end meanwhile. If the token can't be checked now, StillMay returns true.
+// StillMay reports whether the sender of a request may still do what needs this role, since tokens, keys and accounts may end
+// during a long answer. If the token can't be checked now, StillMay returns true.
 func StillMay(c *gin.Context, v TokenVerifier, least model.Role) bool {
 	identity, err := identify(c, v)
 	return errors.Is(err, model.ErrUnavailable) || err == nil && identity.Role.May(least)
 }
 
-// IdentityOf returns the identity of the user who makes the request, or the zero value if nobody was authenticated.
+// IdentityOf returns the identity that Authenticate has stored, or the zero value.
 func IdentityOf(c *gin.Context) model.Identity { return stateOf(c).identity }
 
 // RequireBuyer refuses a request as Forbidden if its sender may not act as a buyer.
@@ -85,7 +85,7 @@ func RequireBuyer(c *gin.Context) {
 	}
 }
 
-// RequireRole refuses a request as Forbidden if the sender's role does not suffice where this role is required, see Role.May.
+// RequireRole refuses a request as Forbidden if the sender's role does not suffice, see Role.May.
 func RequireRole(least model.Role) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		if !IdentityOf(c).Role.May(least) {

@@ -9,9 +9,8 @@ import (
 	"flashsale/model"
 )
 
-// Deadline ends the request's context after limit, so that a handler that waits for a store gives up while the client
-// still waits for an answer. The request then fails with the context's error, which is answered as 503. The context also gets the
-// request's id. The busiest routes go without this stage, because it copies the request.
+// Deadline ends the request's context after limit, so that a handler that waits for a store gives up. The context also gets the
+// request's id. The stage copies the request, so it is not for the busiest routes.
 func Deadline(limit time.Duration) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		outer := c.Request

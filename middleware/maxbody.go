@@ -6,9 +6,8 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// MaxBody bounds how many bytes a handler may read of a request's body, whether the handler decodes JSON, a form or multipart,
-// and whatever length was announced: to "most" or, if the route is in "longer" with a higher bound, to that bound. A read beyond
-// the bound returns an http.MaxBytesError. A handler with a lower bound checks its bound itself.
+// MaxBody lets a handler read at most "most" bytes of a request's body, or more if "longer" has a higher bound for the route. A
+// read beyond the bound returns an *http.MaxBytesError.
 func MaxBody(most int64, longer map[string]int64) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		most := max(most, longer[c.FullPath()])

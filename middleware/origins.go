@@ -14,9 +14,8 @@ const preflightAge = 10 * time.Minute // how long a browser may remember that an
 // exposedHeaders are headers of answers that pages of other origins may read.
 var exposedHeaders = []string{"Content-Language", "ETag", "Idempotent-Replayed", "Location", "Retry-After", "X-Request-ID"}
 
-// Origins lets pages of these exact origins call the API from a browser, but not the operators' part of it. No request needs
-// cookies, so credentials are never allowed. A request from another origin gets an answer without the headers of CORS, which
-// pages of that origin can't read, except after AnyOrigin.
+// Origins lets pages of these exact origins call /api/v1/ from a browser, except /api/v1/admin/. Requests need no cookies, so
+// credentials are not allowed.
 func Origins(allowed []string) gin.HandlerFunc {
 	admit := cors.New(cors.Config{
 		AllowOrigins: allowed, AllowMethods: []string{"GET", "HEAD", "POST", "DELETE"},
@@ -35,13 +34,13 @@ func Origins(allowed []string) gin.HandlerFunc {
 			admit(c)
 			return
 		}
-		// A cache must not give this answer, which lacks the headers of CORS, to a page of an allowed origin.
+		// A cache must not give this answer, without the headers of CORS, to a page of an allowed origin.
 		c.Writer.Header()["Vary"] = []string{"Origin"}
 	}
 }
 
-// AnyOrigin is for answers that are the same for everybody and that caches may keep. Pages of every origin may read them, so an
-// answer does not depend on the origin for which a cache fetched it. AnyOrigin comes after Origins, whose headers it replaces.
+// AnyOrigin lets pages of every origin read an answer, so that a cached answer does not depend on the origin. It comes after
+// Origins, whose headers it replaces.
 func AnyOrigin() gin.HandlerFunc {
 	everyone, exposed := []string{"*"}, []string{strings.Join(exposedHeaders, ", ")}
 	return func(c *gin.Context) {

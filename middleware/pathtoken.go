@@ -11,8 +11,8 @@ type PathChecker interface {
 	Check(path, userID, saleID string) bool
 }
 
-// PathToken lets a purchase pass only under a path that the authenticated user was given for the sale. Path and sale
-// are the route's :path and :sale. All other purchases get BadPath. The check costs a hash and no look-up.
+// PathToken lets a purchase pass if the route's :path is valid for the authenticated user and the route's :sale. Otherwise it
+// refuses the purchase as BadPath.
 func PathToken(p PathChecker) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		if !p.Check(c.Param("path"), IdentityOf(c).UserID, c.Param("sale")) {

@@ -8,8 +8,8 @@ import (
 	"flashsale/model"
 )
 
-// Places bounds how many requests may do something costly at the same time: all of them together, and those of one client.
-// Further requests are refused at once, so that nobody waits in a queue that strangers fill.
+// Places bounds how many requests may do something costly at the same time: all together, and those of one client. Further
+// requests are refused at once, so that they need not wait behind those of strangers.
 type Places struct {
 	all, each int
 
@@ -18,13 +18,13 @@ type Places struct {
 	sum   int
 }
 
-// NewPlaces creates as many places as "all" says. One client may have at most as many of them at a time as "each" says.
+// NewPlaces makes as many places as "all" says. A client may have at most "each" of them at a time.
 func NewPlaces(all, each int) *Places {
 	return &Places{all: all, each: each, taken: map[any]int{}}
 }
 
-// Enter takes a place for a client. The verdict is Accepted, and then the caller must call leave after the costly part;
-// RateLimited if the client has as many places as it may have; or Unavailable if all places are taken.
+// Enter takes a place for a client. With Accepted, the caller must call leave once, after the costly part. The other verdicts are
+// RateLimited, if the client has as many places as it may have, and Unavailable, if all places are taken.
 func (p *Places) Enter(client any) (leave func(), verdict model.Verdict) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -46,9 +46,9 @@ func (p *Places) Enter(client any) (leave func(), verdict model.Verdict) {
 	}, model.Accepted
 }
 
-// Take takes a place for a request; the client is its clientNetwork. The caller must call leave after the costly part. If Enter
-// gives no place, Take refuses the request as RateLimited, and ok is false. Callers read the request's body before they call
-// Take, so that slow senders hold no place.
+// Take takes a place for a request, whose client is its clientNetwork. The caller must call leave once, after the costly part. If
+// ok is false, Take has refused the request as RateLimited. Read the request's body before Take, so that slow senders hold no
+// place.
 func (p *Places) Take(c *gin.Context) (leave func(), ok bool) {
 	leave, verdict := p.Enter(clientNetwork(c))
 	if verdict != model.Accepted {

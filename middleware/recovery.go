@@ -9,8 +9,8 @@ import (
 	"github.com/gin-gonic/gin"
 )
 
-// Recovery turns a panic of an inner stage, except http.ErrAbortHandler, into a failure whose text ends with the stack, for the
-// stage that logs failures. The failure does not wrap the value of the panic: whatever the value is, the panic is a bug.
+// Recovery turns a panic of an inner stage, except http.ErrAbortHandler, into a failure whose text ends with the stack. The
+// failure does not wrap the value of the panic: whatever the value is, the panic is a bug.
 func Recovery() gin.HandlerFunc {
 	return func(c *gin.Context) {
 		defer func() {
@@ -18,7 +18,7 @@ func Recovery() gin.HandlerFunc {
 			err, _ := p.(error)
 			switch {
 			case errors.Is(err, http.ErrAbortHandler):
-				panic(p) // not a bug: it asks net/http to close the connection
+				panic(p) // not a bug: a handler cuts its answer off
 			case p != nil:
 				Fail(c, fmt.Errorf("panic: %v\n%s", p, debug.Stack()))
 			}

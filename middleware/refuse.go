@@ -1,6 +1,5 @@
-// Package middleware holds the stages that a request passes on its way to a handler: request id, access log, limits,
-// log-in and path token. No stage writes the body of an error. A stage records a refusal or a failure, which package
-// handler turns into the answer.
+// Package middleware holds stages that a request passes on its way to a handler, such as limits and log-in. A stage records a
+// refusal or a failure, which package handler turns into the answer.
 package middleware
 
 import (
@@ -37,7 +36,7 @@ func Refuse(c *gin.Context, r Refusal) {
 }
 
 // Fail ends the request with an error: something broke, or the client disconnected. If err wraps a Refusal, the request is
-// refused instead. The caller must return at once and must not log err, which the stage that writes the answer may log.
+// refused instead. The caller must return at once and must not log err.
 func Fail(c *gin.Context, err error) {
 	if refusal, refused := errors.AsType[Refusal](err); refused {
 		Refuse(c, refusal)
@@ -48,7 +47,7 @@ func Fail(c *gin.Context, err error) {
 	c.Abort()
 }
 
-// RefusalOf returns the refusal that ended the request, or false if none did.
+// RefusalOf returns the refusal that ended the request; false if there is none.
 func RefusalOf(c *gin.Context) (Refusal, bool) {
 	r := stateOf(c).refusal
 	return r, r.Verdict != ""

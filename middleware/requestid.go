@@ -11,8 +11,8 @@ import (
 
 const requestIDHeader = "X-Request-Id" // in canonical form, for direct access to the map of headers
 
-// RequestID gives each request an id and sets it in the answer's X-Request-ID header. If the request brings an id of 1 to 64
-// characters of A-Z a-z 0-9 . _ -, that id is kept, otherwise a new one is made. New ids are unique, but not secret.
+// RequestID gives each request an id, and sets it in the answer's X-Request-ID header. An id that the request brings is kept if
+// it has 1 to 64 characters of A-Z a-z 0-9 . _ -. Otherwise a random one is made, which is not secret.
 func RequestID() gin.HandlerFunc {
 	return func(c *gin.Context) {
 		id := HeaderOf(c, requestIDHeader)
@@ -28,7 +28,7 @@ func RequestID() gin.HandlerFunc {
 // RequestIDOf returns the request's id, or "" if RequestID did not run.
 func RequestIDOf(c *gin.Context) string { return stateOf(c).requestID[0] }
 
-// validRequestID reports whether a client or proxy may choose this id. Other ids could put arbitrary text into the logs.
+// validRequestID reports whether a request may bring this id. Other ids could put arbitrary text into the logs.
 func validRequestID(id string) bool {
 	return model.ValidUserID(id) && !strings.Contains(id, ":")
 }

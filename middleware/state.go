@@ -22,7 +22,7 @@ type state struct {
 	lap       time.Time // the last call of Lap, or else Begin
 	took      time.Duration
 	over      bool // took is set
-	sampled   bool // the stages of the request are timed
+	sampled   bool // the stages of the request are to be timed
 }
 
 // stateOf returns the request's state, empty at first. A stage that wraps the writer again would hide the state.
@@ -46,8 +46,8 @@ func Begin(c *gin.Context, now func() time.Time) {
 	}
 }
 
-// Took returns the time from Begin to the end of the request. The end is when Took is first called, by the innermost of the
-// stages that call it. Later calls, by outer stages, return the same time without reading the clock.
+// Took returns the time from Begin to the first call of Took, by the innermost stage that calls it. Later calls return the same
+// time without reading the clock.
 func Took(c *gin.Context, now func() time.Time) time.Duration {
 	s := stateOf(c)
 	if !s.over {
@@ -61,8 +61,8 @@ func Sample(c *gin.Context) { stateOf(c).sampled = true }
 
 func Sampled(c *gin.Context) bool { return stateOf(c).sampled }
 
-// Lap returns the time from the last call of Lap, or else from Begin, to now. The end of a stage is the beginning of the next
-// stage, so one clock reading is enough for both.
+// Lap returns the time from the last call of Lap, or else from Begin, to now. The end of a stage is the beginning of the next, so
+// one clock reading is enough for both.
 func Lap(c *gin.Context, now time.Time) time.Duration {
 	s := stateOf(c)
 	took := now.Sub(s.lap)

@@ -6,10 +6,9 @@ import (
 	"flashsale/model"
 )
 
-// Strangers charges a request to the limits if it is refused and its sender has not shown a right secret: a token of the staff, a
-// key or a signature. Requests with a right secret are never charged, so strangers can't keep them out. The stage stands before
-// the stages that check secrets, on routes that have no limit before it. Outcome: that of the next stages, or that of the first
-// limit that does not let a charged request pass.
+// Strangers charges a refused request to the limits, unless the sender has shown a valid signature, key or token of the staff. It
+// stands before the stages that check these. Outcome: that of the next stages, or that of the first limit that does not let the
+// request pass.
 func Strangers(limits ...gin.HandlerFunc) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		c.Next()
@@ -29,5 +28,5 @@ func Strangers(limits ...gin.HandlerFunc) gin.HandlerFunc {
 	}
 }
 
-// Signed marks a request with a right signature, so that Strangers does not charge it.
+// Signed marks a request as having a valid signature, for Strangers.
 func Signed(c *gin.Context) { stateOf(c).signed = true }

@@ -10,9 +10,8 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
-// Trace starts a span for each request, named by its method and the route's pattern if a route matches. A client's traceparent
-// determines only whether the request is sampled and which span is the parent. The ready-made stage for gin is not used, because
-// it would also send the clients' addresses, and the paths, which contain the buyers' path tokens.
+// Trace starts a span for each request, named by the method and the route's pattern if a route matches. The ready-made stage for
+// gin would also send the clients' addresses, and the paths, which may contain path tokens.
 func Trace(tracer trace.Tracer) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		ctx := propagation.TraceContext{}.Extract(c.Request.Context(), propagation.HeaderCarrier(c.Request.Header))
@@ -25,7 +24,7 @@ func Trace(tracer trace.Tracer) gin.HandlerFunc {
 		c.Next()
 		status := c.Writer.Status()
 		span.SetAttributes(attribute.Int("http.response.status_code", status), attribute.String("flashsale.request_id", RequestIDOf(c)))
-		if route := c.FullPath(); route != "" { // without a route, the method may be any text, so it is left out too
+		if route := c.FullPath(); route != "" { // without a route, the method may be any text
 			span.SetName(c.Request.Method + " " + route)
 			span.SetAttributes(attribute.String("http.request.method", c.Request.Method), attribute.String("http.route", route))
 		}

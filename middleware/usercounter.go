@@ -9,22 +9,20 @@ import (
 	"flashsale/model"
 )
 
-// Counter counts a user's request to a sale. If the user has now made more requests than f allows in a window, ok is false, and
-// retryAfter is the time until the window ends. An error means that the request could not be counted.
+// Counter counts a user's request to a sale. If the user has now made more requests in a window than f allows, ok is false, and
+// retryAfter is the time until the window ends.
 type Counter interface {
 	Count(ctx context.Context, saleID, userID string, f model.Frequency) (retryAfter time.Duration, ok bool, err error)
 }
 
-// countLimit is how long counting may take: as long as the purchase itself may take. The route has no deadline of its own, so
-// that requests that are answered from memory need no timer.
+// countLimit is how long counting may take. The route of purchases has no deadline.
 const countLimit = 10 * time.Second
 
-// UserCounter limits how often a user may send a request to the route's :sale. If freq.Limit is 0, there is no limit.
-// Outcomes: the next stage, or TooFrequent with the time until the window ends.
+// UserCounter limits how often a user may send a request to the route's :sale. If freq.Limit is 0, there is no limit. Outcomes:
+// the next stage, or TooFrequent with the time until the window ends.
 //
-// With a nil counter the stage only stores freq for FrequencyOf: the script by which the gate admits attempts also counts them,
-// which saves each purchase a round trip. If counting fails, the request passes and onError is called: a limit that can't be
-// counted must not stop a sale, and the stock and the limit per user are still checked where the units are taken.
+// With a nil counter the stage only stores freq for FrequencyOf, so that the gate can count the request without another round
+// trip. If counting fails, the request passes and onError is called, since a limit that can't be counted must not stop a sale.
 func UserCounter(freq model.Frequency, counter Counter, onError func(error)) gin.HandlerFunc {
 	switch {
 	case freq.Limit == 0:
@@ -45,6 +43,5 @@ func UserCounter(freq model.Frequency, counter Counter, onError func(error)) gin
 	}
 }
 
-// FrequencyOf returns the limit that the gate still has to count. It is zero if there is none, or if the request was
-// counted already.
+// FrequencyOf returns the limit that UserCounter left to the gate, or zero.
 func FrequencyOf(c *gin.Context) model.Frequency { return stateOf(c).frequency }

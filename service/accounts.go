@@ -19,11 +19,11 @@ const OperatorName = "admin"
 
 const (
 	sessionTTL = 24 * time.Hour // covers the start of a sale and a usual time to pay
-	// staffTTL is for the sessions of users to whom an issuer gives a role of the staff: the issuer may withdraw it at any time.
+	// staffTTL is for the sessions of users to whom an issuer gives a role of the staff: the issuer may withdraw the role.
 	staffTTL = time.Hour
 
 	minPassword, maxPassword = 8, 128       // bytes; the maximum bounds the input of the hash
-	minName, maxName         = 3, 32        // characters: enough to tell users apart, and short enough for the pages
+	minName, maxName         = 3, 32        // characters
 	minVerifier, maxVerifier = 43, 128      // characters (RFC 7636)
 	maxCode, maxNonce        = 3 << 10, 256 // maxCode leaves room in a request's body for a verifier and a nonce
 )
@@ -85,8 +85,8 @@ func (a *Accounts) Register(ctx context.Context, name, password string) (Session
 }
 
 // LogIn makes a session. The verdict is Accepted, or Unauthenticated for an unknown name, an account that may not log in here,
-// and a wrong password. These refusals take about the same time, so an answer does not reveal which names exist; a password that
-// is too long is refused at once, for any name. The error wraps model.ErrUnavailable if too many passwords wait to be hashed.
+// and a wrong password. These refusals take about the same time, so that an answer does not reveal which names exist. A password
+// that is too long is refused sooner, for any name. The error wraps model.ErrUnavailable if too many passwords wait to be hashed.
 func (a *Accounts) LogIn(ctx context.Context, name, password string) (Session, model.Verdict, error) {
 	if len(password) > maxPassword {
 		return Session{}, model.Unauthenticated, nil
@@ -111,9 +111,7 @@ func (a *Accounts) LogIn(ctx context.Context, name, password string) (Session, m
 }
 
 // LogInByCode logs in the user to whom the issuer gave an authorization code. The verdict is Accepted; NotFound if there is no
-// issuer to log in at; or BadRequest with the invalid field, before the issuer is asked. The error wraps auth.ErrBadToken if the
-// issuer refuses the code or issued its token for another log-in, auth.ErrNotAccepted if this token does not count here, and
-// model.ErrUnavailable if the issuer is away. Any other error means that the issuer is not set up for log-ins of this engine.
+// issuer to log in at; or BadRequest with the invalid field. The errors are those of auth.Login.Finish.
 func (a *Accounts) LogInByCode(ctx context.Context, code, verifier, nonce string) (Session, model.Verdict, *Invalid, error) {
 	switch {
 	case a.Outside == nil:

@@ -26,7 +26,7 @@ type AuditGate interface {
 	Buyers(ctx context.Context, gate model.GateRef) (int64, error)
 }
 
-// Auditor checks that no unit was lost or created: the database's sums must agree, and the gate's units must agree with these.
+// Auditor checks that no unit was lost or created: the database's sums must agree, and the gate's units must agree with them.
 type Auditor struct {
 	Store AuditStore
 	Gate  AuditGate // nil: Audit checks only the database; Drifts and Miscounts need a Gate
@@ -39,7 +39,7 @@ type Auditor struct {
 type Audit struct {
 	Books      model.Books
 	Gate       model.GateState
-	Drift      int64    // the gate's left + inflight minus the database's available, see the function drift
+	Drift      int64    // see the function drift
 	Moving     bool     // the stock still changes, so the drift may come from orders that the gate does not know yet
 	Violations []string // the sums that disagree, in words
 }
@@ -51,7 +51,7 @@ func (a Audit) Drifts() bool { return a.Drift != 0 && !a.Moving }
 func (a Audit) OK() bool { return len(a.Violations) == 0 && !a.Drifts() }
 
 // Audit checks one sale; ok is false if it does not exist. The error wraps model.ErrUnavailable if the gate can't be read. While
-// orders are being made, a drift may be temporary: the gate may hear of a settled order a tenth of a second after the commit.
+// orders are being made, a drift may be temporary: the gate hears of a settled order after the commit.
 func (a *Auditor) Audit(ctx context.Context, saleID string) (audit Audit, ok bool, err error) {
 	if a.Gate != nil {
 		offer, ok, err := a.Store.Offer(ctx, saleID)
@@ -72,8 +72,8 @@ func (a *Auditor) Audit(ctx context.Context, saleID string) (audit Audit, ok boo
 	return audit, true, nil
 }
 
-// auditTries is how often a failing audit is run, with pauses of auditPause, before its result counts: a single look at the gate
-// may fall between a commit and the acknowledgement of the commit, which usually follows in less time than a pause takes.
+// auditTries is how often a failing audit is run, with pauses of auditPause, before its result counts: a look at the gate may
+// fall between a commit and its acknowledgement.
 const auditTries, auditPause = 10, 200 * time.Millisecond
 
 // AuditSettled repeats the audit of a sale until it is OK, at most auditTries times, since orders may be under way. The
@@ -97,10 +97,9 @@ func (a *Auditor) AuditSettled(ctx context.Context, saleID string) (audit Audit,
 type Drift struct{ Epoch, Units int64 }
 
 // Drifts compares open gates with the database, for the sales that have not ended. It returns the drifts by sale, also those of 0
-// units. The auditor runs Drifts once a round. Drifts leaves out sales that it did not read in the round before. It also leaves
-// out a gate that differs from the database if the stock has changed since that round, because the gate may hear of an order a
-// tenth of a second after the commit. Such a drift can wait: a drift does harm only if the gate or the database has no units
-// left, and then no order changes the stock. Drifts returns an error if it can't read the database, or any gate at all.
+// units. It leaves out sales that it did not read in the call before. It also leaves out a drift other than 0 if the stock has
+// changed since that call, because the gate hears of an order after the commit. Drifts returns an error if it can't read the
+// database, or can read no gate.
 func (a *Auditor) Drifts(ctx context.Context) (map[string]Drift, error) {
 	before, states := a.last, []model.GateState(nil)
 	if len(before) > 0 {
@@ -131,8 +130,8 @@ func (a *Auditor) Drifts(ctx context.Context) (map[string]Drift, error) {
 
 // Miscounts reports whether a sale's gate counts other units for its users than the database does. If so, it returns the epoch of
 // this gate. Two such errors may cancel out in the gate's left, so that no drift shows them. The result is also false if the sale
-// can't be judged: if the sale is closed, its gate is not open, its stream has entries, or its stock changes during the
-// comparison. Miscounts skips a sale whose stock and epoch are the same as when its gate was last found right.
+// is not quiet, or changes during the comparison. After its gate was found right, a sale is compared again only if its stock or
+// epoch has changed.
 func (a *Auditor) Miscounts(ctx context.Context, saleID string) (epoch int64, wrong bool, err error) {
 	before, err := a.quiet(ctx, saleID)
 	last, _ := a.right.Load(saleID)
@@ -199,9 +198,8 @@ func (a *Auditor) quiet(ctx context.Context, saleID string) (still, error) {
 	return still{offer.GateRef(), offer.Stock, states[0].Epoch}, nil
 }
 
-// drift returns the gate's left + inflight minus the database's available. It returns 0 for a gate that can't be read or is not
-// open; the latter admits nothing, and is replaced before it admits again. Units in flight count only while the stream has
-// entries: without entries, no settler will settle these units.
+// drift returns the gate's left + inflight minus the database's available. It returns 0 for a gate that is not open, since that
+// admits nothing. Units in flight count only while the stream has entries: without entries, nothing is left to settle.
 func drift(gate model.GateState, stock model.Stock) int64 {
 	switch {
 	case !gate.Open:

@@ -40,8 +40,8 @@ type Beacon interface {
 	Round(ctx context.Context, round int64) (signature []byte, randomness [32]byte, err error)
 }
 
-// Caller looks after lines: it seals lines, draws winners, calls entrants when units are there, and ends calls. Each step is one
-// transaction that begins where the step before ended. So a caller may die at any point, and two callers may work at once.
+// Caller looks after lines: it seals lines, draws winners, calls entrants and ends calls. It may die at any point, and several
+// callers may work on a line at once.
 type Caller struct {
 	Store   CallerStore
 	Catalog *Catalog
@@ -50,8 +50,7 @@ type Caller struct {
 	Observe observe.All
 }
 
-// Due lists the watched sales whose lines a caller has to look after, in the order of the sales' starts. These are the sales
-// in line whose line is not over, or still has calls, for example calls that other transactions had locked when the line ended.
+// Due lists the watched sales in line whose lines a caller has to look after: a line that is not over, or still has calls.
 func (c *Caller) Due() (saleIDs []string) {
 	for _, o := range c.Catalog.Lines() {
 		if o.Stock.Lined == model.InLine && (o.Line.Phase != model.PhaseOver || o.Stock.Called > 0) {
@@ -61,8 +60,8 @@ func (c *Caller) Due() (saleIDs []string) {
 	return saleIDs
 }
 
-// Tend does what a line needs now: it seals the line, or draws, or ends calls and, unless the line is over, calls entrants. It
-// does nothing to a line that stays stopped. Tend may run for several lines at the same time.
+// Tend does what a line needs now: it seals the line, or draws, or ends calls and calls entrants. It does nothing more to a line
+// that stays stopped. Tend may run for several lines at the same time.
 func (c *Caller) Tend(ctx context.Context, saleID string) error {
 	offer, err := c.Store.TendLine(ctx, saleID)
 	if err != nil || offer.Line.Stopped {
@@ -81,9 +80,8 @@ func (c *Caller) Tend(ctx context.Context, saleID string) error {
 	return nil
 }
 
-// seal publishes the root over the entries from before the seal, and the seed, which follows from secret and root. With a beacon,
-// it first publishes the root and names a round; a later run publishes the seed, when the round's randomness is stored. A line
-// without entries gets a root, but no round and no seed, since it has no order.
+// seal publishes the root over the entries from before the seal, and the seed. With a beacon, it publishes the root and names a
+// round. A later run publishes the seed, when the round's randomness is stored. A line without entries gets no round and no seed.
 func (c *Caller) seal(ctx context.Context, offer model.Offer) (err error) {
 	line := offer.Line
 	if line.Root != "" && line.Randomness == "" {
@@ -150,7 +148,7 @@ func (c *Caller) call(ctx context.Context, offer model.Offer) error {
 	return nil
 }
 
-// draw makes the winners' orders, beginning with the rank at which the caller before it stopped.
+// draw makes the winners' orders, beginning with the line's serving rank.
 func (c *Caller) draw(ctx context.Context, offer model.Offer) error {
 	id := func(userID string) string { return c.IDs.Derive(userID, offer.ID, "draw") }
 	for serving, over := offer.Line.Serving, false; !over; {

@@ -16,11 +16,10 @@ const (
 	betweenTitles = " · " // in the title of a sale, between the title of its campaign and its variant
 	// maxCampaignTitle leaves room for betweenTitles and a variant in the title of a sale, which has at most maxTitle characters.
 	maxCampaignTitle = 130
-	maxVariant       = 60 // characters, as in the database
+	maxVariant       = 60 // characters
 )
 
-// ofOneSale are the fields of a single sale: in a new campaign, an error in one of them names the sale. An error in any other
-// field concerns all sales.
+// ofOneSale are fields that each sale has for itself. In a new campaign, an error in one of them names the sale.
 var ofOneSale = []string{"variant", "quota", "price_cents", "original_price_cents", "limit_per_user", "waiting_list"}
 
 // CampaignStore writes campaigns to the database and lists them.
@@ -38,8 +37,7 @@ type Campaigns struct {
 }
 
 // Repeated returns the sales of the campaign that an earlier request created under campaign.ID. The verdict is Accepted,
-// NotFound, or IdempotencyMismatch if that campaign differs from what is asked for now, even if only because it was changed
-// since.
+// NotFound, or IdempotencyMismatch if the campaign differs from what is asked for now, perhaps because it was changed since.
 func (s *Campaigns) Repeated(ctx context.Context, campaign model.Campaign, sales []model.NewSale) ([]model.Offer, model.Verdict, error) {
 	list, err := s.Sales.Catalog.Campaign(ctx, campaign.ID)
 	if err != nil || len(list) == 0 {
@@ -67,9 +65,8 @@ func inCampaign(campaign model.Campaign, sales []model.NewSale) []model.NewSale 
 	return list
 }
 
-// Create creates a campaign with its sales, under campaign.ID or, if that is empty, under a new id. It preheats the gates and
-// informs every instance. Each of the given sales has a variant and what an operator chooses for a sale, but no texts: its texts
-// follow from the campaign's. Create returns the created sales, or the first invalid field.
+// Create creates a campaign with its sales, under campaign.ID or, if that is empty, under a new id, and preheats their gates. The
+// texts of a sale are made of its variant and the campaign's texts. Create returns the created sales, or the first invalid field.
 func (s *Campaigns) Create(ctx context.Context, campaign model.Campaign, sales []model.NewSale, actor string) (list []model.Offer, invalid *Invalid, err error) {
 	campaign.ID = cmp.Or(campaign.ID, model.NewSaleID())
 	sales = inCampaign(campaign, sales)
@@ -174,8 +171,8 @@ type CampaignPatch struct {
 	LimitPerUser *int       `json:"limit_per_user"`
 }
 
-// Patch changes a campaign and all its sales, and returns the sales. The verdict is Accepted; NotFound; Ended if the campaign
-// is in line and has ended, and the change would let it go on; or BadRequest with the first invalid field.
+// Patch changes a campaign and all its sales, and returns the sales. The verdict is Accepted; NotFound; Ended if the campaign has
+// ended in line and would get a later end; or BadRequest with the first invalid field.
 func (s *Campaigns) Patch(ctx context.Context, id string, p CampaignPatch, actor string) (list []model.Offer, verdict model.Verdict, invalid *Invalid, err error) {
 	var changed model.Campaign
 	verdictOf := func(found *Invalid) model.Verdict {
@@ -253,7 +250,7 @@ func (s *Campaigns) change(ctx context.Context, c model.CampaignChange) ([]model
 	return list, model.Accepted, err
 }
 
-// List returns a page of all campaigns with their sales, the newest first, and the cursor of the next page. It returns
+// List returns a page of campaigns with their sales, the newest first, and the cursor of the next page. It returns
 // model.ErrBadCursor if the cursor is malformed.
 func (s *Campaigns) List(ctx context.Context, cursor string, limit int) (list [][]model.Offer, next string, err error) {
 	ids, next, err := s.Store.Campaigns(ctx, cursor, limit)

@@ -17,18 +17,16 @@ import (
 )
 
 const (
-	// Linger is how long a sale is still watched after its end. Entries may be left in its stream after an outage of
-	// the database, and the keys of its gate live for the same time.
+	// Linger is how long a sale is still watched after its end. After an outage of the database, its stream may have entries.
 	Linger = 24 * time.Hour
 	// filterSales and filterErrors size the Bloom filter, which has the id and the short code of each sale, and the ids of
-	// campaigns: with half a million sales, about one guessed id in a thousand causes a look-up of its own.
+	// campaigns. With half a million sales, about one guessed id in a thousand passes.
 	filterSales, filterErrors = 1_000_000, 0.001
 	// Each refresh of the filter also reads the sales made in this time before the last refresh: a slow transaction commits late.
 	filterOverlap = time.Minute
-	// filterPause is the minimum time between refreshes that unknown ids cause. So guessed ids cost at most one small query in this
-	// time. If another instance has just created a sale, a request usually waits at most this long for the query that finds it.
+	// filterPause is the least time between two refreshes that unknown ids cause, so that guessed ids cost few queries.
 	filterPause = 50 * time.Millisecond
-	pastSales   = 1000 // the most sales that stay cached, for their static data, after they are no longer watched
+	pastSales   = 1000 // the most sales that stay cached after they are no longer watched
 )
 
 // CatalogStore reads the catalog's data from the database.
@@ -52,13 +50,13 @@ type Catalog struct {
 	past    *otter.Cache[string, model.Offer]
 
 	refreshing sync.Mutex    // one refresh of the snapshot at a time, so that no older snapshot replaces a newer one
-	filtering  chan struct{} // of capacity 1, held by the one refresh of the filter
+	filtering  chan struct{} // of capacity 1, held by a refresh of the filter
 	filter     atomic.Pointer[bloom.BloomFilter]
 	askedAt    time.Time // the database's clock at the last refresh of the filter
 	filteredAt time.Time // when that refresh began, by this process's clock
 }
 
-// reading is one reading of the database's clock. "at" is that instant on this process's clock, with its monotonic part.
+// reading is one reading of the database's clock. "at" is about that instant on this process's clock, with its monotonic part.
 type reading struct{ database, at time.Time }
 
 type snapshot struct {
@@ -67,7 +65,7 @@ type snapshot struct {
 	campaigns map[string]*campaign
 	changed   chan struct{} // closed when a newer snapshot differs
 
-	// The database's replies, since this snapshot was read, about sales and campaigns that are not watched, and about short codes.
+	// Replies of the database since this snapshot was read, about sales and campaigns that are not watched and about short codes.
 	found  recent[model.Offer] // without an id if there is no such sale
 	groups recent[[]model.Offer]
 	coded  recent[string] // the id of a sale, by its short code
@@ -132,7 +130,7 @@ func (c *Catalog) refreshSnapshot(ctx context.Context) error {
 	return nil
 }
 
-// lookForNew ensures that the filter has every sale made before the call. It may wait for filterPause. Callers share a refresh.
+// lookForNew refreshes the filter, unless a refresh has begun since the call. It may wait for filterPause.
 func (c *Catalog) lookForNew(ctx context.Context) error {
 	called := c.now()
 	select {
@@ -142,7 +140,7 @@ func (c *Catalog) lookForNew(ctx context.Context) error {
 		return ctx.Err()
 	}
 	if c.filteredAt.After(called) {
-		return nil // a refresh for another request began after this look did
+		return nil // a refresh for another caller began meanwhile
 	}
 	if !pause.For(ctx, filterPause-called.Sub(c.filteredAt)) {
 		return ctx.Err()
@@ -171,14 +169,14 @@ func (c *Catalog) refreshFilter(ctx context.Context) error {
 	return nil
 }
 
-// Now returns the database's clock as last read, carried on by this process's monotonic clock, whatever the machine's clock does.
+// Now returns the database's clock as last read, carried on by this process's monotonic clock.
 func (c *Catalog) Now() time.Time {
 	r := c.reading.Load()
 	return r.database.Add(c.now().Sub(r.at)).UTC()
 }
 
-// Sale returns a sale from memory, else as the database had it after the last refresh; ok is false if the sale does not exist.
-// The stock of a sale that ended more than Linger ago may be older.
+// Sale returns a sale from memory, else from the database; ok is false if no such sale is found. The stock of a sale that is not
+// watched may be old.
 func (c *Catalog) Sale(ctx context.Context, id string) (model.Offer, bool, error) {
 	if offer := c.InMemory(id); offer != nil {
 		return *offer, true, nil
@@ -226,7 +224,7 @@ func (c *Catalog) Lines() []model.Offer {
 	return c.live.Load().those(func(o *model.Offer) bool { return o.HasLine() && o.LineID() == o.ID })
 }
 
-// group returns the sales of each campaign, and the limit that they share.
+// group returns the sales of each campaign in the list, and the limit that they share.
 func group(list []model.Offer) map[string]*campaign {
 	campaigns := map[string]*campaign{}
 	for _, o := range list {
@@ -254,8 +252,8 @@ func (c *Catalog) CommonLimit(campaignID string) *model.CommonLimit {
 	return nil
 }
 
-// Campaign returns the sales of a campaign in their order, from memory, else as the database had them after the last
-// refresh. The list is empty if there is no such campaign. The caller must not change the list.
+// Campaign returns the sales of a campaign in their order, from memory or else from the database. The list is empty if no such
+// campaign is found. The caller must not change the list.
 func (c *Catalog) Campaign(ctx context.Context, id string) ([]model.Offer, error) {
 	if campaign := c.live.Load().campaigns[id]; campaign != nil {
 		return campaign.sales, nil

@@ -23,7 +23,7 @@ import (
 
 const (
 	maxEndpoints       = 100           // in all
-	maxURL             = 500           // characters, as in the database
+	maxURL             = 500           // characters
 	maxRate, usualRate = 100_000, 1000 // events a second
 	// batchEvents is the most events in one message. messageBytes is the most bytes of a message that has several events.
 	batchEvents, messageBytes = 500, 64 << 10
@@ -90,7 +90,7 @@ func (e *Endpoints) Number(ctx context.Context) (err error) {
 }
 
 // Forget deletes events and deliveries that are older than Kept. Only events with a place in the feed are deleted, so Forget
-// first gives all events their places: if there are no endpoints and nobody reads the feed, nothing else does that.
+// first gives all events their places.
 func (e *Endpoints) Forget(ctx context.Context) error {
 	err := e.Number(ctx)
 	for more := true; more && err == nil; {
@@ -125,9 +125,9 @@ func (e *Endpoints) Repeated(ctx context.Context, id, address string, rate int) 
 	return made, secret, model.Accepted, err
 }
 
-// Create makes an endpoint under the given id or, if this is empty, under a new id. A rate of 0 stands for usualRate. The
-// endpoint gets the events from now on. Only Create and Repeated return its first secret. The verdict is Accepted; TooMany if
-// there are maxEndpoints already; or BadRequest with the invalid field.
+// Create makes an endpoint under the given id or, if this is empty, under a new id, and returns its secret. A rate of 0 stands
+// for usualRate. The endpoint gets the events from now on. The verdict is Accepted; TooMany if there are maxEndpoints already; or
+// BadRequest with the invalid field.
 func (e *Endpoints) Create(
 	ctx context.Context, id, address string, rate int, actor string,
 ) (made model.Endpoint, secret string, verdict model.Verdict, invalid *Invalid, err error) {
@@ -177,7 +177,7 @@ func (e *Endpoints) Change(ctx context.Context, id string, c model.EndpointChang
 	return changed, acceptedIf(ok, model.NotFound), nil, err
 }
 
-// NewSecret replaces an endpoint's secret. For a day, messages are signed with both secrets. The verdict is Accepted or NotFound.
+// NewSecret replaces an endpoint's secret. Until OldUntil, messages have two signatures. The verdict is Accepted or NotFound.
 func (e *Endpoints) NewSecret(ctx context.Context, id, actor string) (changed model.Endpoint, secret string, verdict model.Verdict, err error) {
 	secret = webhook.NewSecret()
 	changed, ok, err := e.Store.ChangeEndpoint(ctx, id, model.EndpointChange{Secret: e.Seals.Seal(secret)}, actor)
@@ -209,10 +209,9 @@ func (e *Endpoints) find(ctx context.Context, id string) (found model.Endpoint, 
 	return list[i], true, nil
 }
 
-// Redeliver sends the events of a delivery once more, and returns the new delivery. The message has the same id, so a receiver
-// can tell whether it had the events before. If the endpoint's next event is among these events and the endpoint takes the
-// message, the endpoint goes on behind these events. The verdict is Accepted, whatever the endpoint answers. It is NotFound if
-// there is no such endpoint or delivery, or if the events were deleted for their age.
+// Redeliver sends the events of a delivery once more, under the same message id, and returns the new delivery. An endpoint that
+// takes the message, and whose next event is among these events, goes on behind them. The verdict is Accepted, whatever the
+// endpoint answers. It is NotFound if there is no such endpoint or delivery, or if the events were deleted for their age.
 func (e *Endpoints) Redeliver(ctx context.Context, id string, deliveryID int64) (model.Delivery, model.Verdict, error) {
 	d, ok, err := e.Store.Delivery(ctx, id, deliveryID)
 	if err != nil || !ok {
@@ -233,7 +232,7 @@ func (e *Endpoints) Redeliver(ctx context.Context, id string, deliveryID int64) 
 }
 
 // Deliver sends the next events to an endpoint. It does nothing if the endpoint is reserved, if it is not on, or if its pause is
-// not over. If Deliver returns true, events may still wait, and the caller tries again after the returned pause. A failure of the
+// not over. If more is true, events may still wait, and the caller tries again after the returned pause. A failure of the
 // endpoint is no error.
 func (e *Endpoints) Deliver(ctx context.Context, id string) (pause time.Duration, more bool, err error) {
 	endpoint, ok, err := e.Store.TakeEndpoint(ctx, id, sendLease)
@@ -259,7 +258,7 @@ func (e *Endpoints) Deliver(ctx context.Context, id string) (pause time.Duration
 	}
 	d := e.try(ctx, endpoint, events)
 	if ctx.Err() != nil && !d.Delivered() {
-		return 0, false, ctx.Err() // this instance stops: another one sends the batch when the lease has ended
+		return 0, false, ctx.Err() // this instance stops; the batch can be sent again after the lease
 	}
 	tooLarge := d.Status == http.StatusRequestEntityTooLarge
 	switch {

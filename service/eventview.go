@@ -57,8 +57,7 @@ func ViewEvent(e model.Event) EventView {
 
 func instant(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// message returns the body of a message with events. All tries to send the same events have the same body, but for
-// the status of an order in refund.due, which is the present one.
+// message returns the body of a message with events. There must be at least one event.
 func message(events []model.Event) []byte {
 	views := make([]EventView, len(events))
 	for i, e := range events {

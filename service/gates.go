@@ -14,19 +14,18 @@ import (
 )
 
 const (
-	// rebuildPause is the minimum time between two rebuilds of a sale's gate, on any instances. During a rebuild, the instance
-	// renews the time stamp of the epoch, "renewals" times in rebuildPause, so that no other instance rebuilds the gate as well.
+	// rebuildPause is how old a gate's epoch, or its last renewal, must be before another rebuild begins. A rebuild renews the
+	// epoch "renewals" times in rebuildPause, so that no other instance rebuilds the gate as well.
 	rebuildPause   = time.Second
 	renewals       = 4
 	rebuildsAtOnce = 8 // by one Ensure
-	// gateRequests is how many requests may wait for the controller. Further ones are dropped, since the controller looks at every
-	// gate anyway: each second, and with very many sales at least every four seconds.
+	// gateRequests is how many requests may wait. Further ones are dropped, since Ensure looks at the gates anyway.
 	gateRequests = 256
-	// changesAtOnce is roughly the most changes that go to a gate in one script: the script then takes a few milliseconds.
+	// changesAtOnce is about the most changes that go to a gate at once, so that the script takes a few milliseconds.
 	changesAtOnce = 1000
 )
 
-// GateStore reads and writes what the database has about gates, such as the changes that gates do not have yet.
+// GateStore reads and writes what the database has about gates.
 type GateStore interface {
 	Offer(ctx context.Context, saleID string) (model.Offer, bool, error)
 	NextEpoch(ctx context.Context, saleID string, seen, gates int64, pause time.Duration) (epoch int64, won bool, err error)
@@ -47,9 +46,8 @@ type GateLife interface {
 	Count(ctx context.Context, gate model.GateRef, userID string, f model.Frequency) (retryAfter time.Duration, ok bool, err error)
 }
 
-// Gates installs the gates of sales from the database: when a sale is new, and whenever a gate is lost or wrong. It also applies
-// to the gates the changes that the database makes without them. A transaction that makes a gate wrong, or finds it wrong, notes
-// this in the database, so any instance finds the gate at its next look, even if the instance that ran the transaction has died.
+// Gates installs the gates of sales from the database: when a sale is new, and when a gate is lost or wrong. It also applies to
+// the gates changes that the database has made without them.
 type Gates struct {
 	store     GateStore
 	gate      GateLife
@@ -71,8 +69,8 @@ type GateRequest struct {
 	Epoch  int64 // 0: any open gate of the newest epoch is enough
 }
 
-// NewGates creates the service. "retired" is true for a strategy that uses no gates. Gates then installs none, and closes the
-// gates that an earlier strategy left open, because these gates would not count what a strategy without gates sells.
+// NewGates creates the service. "retired" is true for a strategy that uses no gates. Gates then installs none, and closes those
+// that are open, since they would not count what is sold without them.
 func NewGates(store GateStore, gate GateLife, catalog *Catalog, retired bool, log *slog.Logger, observers ...observe.Observer) *Gates {
 	return &Gates{
 		store: store, gate: gate, catalog: catalog, retired: retired, log: log, observe: observers, atOnce: rebuildsAtOnce,
@@ -94,12 +92,12 @@ func (g *Gates) NeedGate(saleID string) {
 	}
 	select {
 	case g.requests <- r:
-	default: // the controller looks at every gate anyway
+	default: // Ensure looks at the gates anyway
 		g.asked.Delete(r)
 	}
 }
 
-// ReplaceGate makes each following Ensure try to replace the gate of a sale, while the gate has this epoch or an older one.
+// ReplaceGate makes a following Ensure replace the gate of a sale, if the gate has this epoch or an older one.
 func (g *Gates) ReplaceGate(saleID string, epoch int64, reason model.RebuildReason) {
 	g.replace.Store(saleID, GateRequest{SaleID: saleID, Reason: reason, Epoch: epoch})
 }
@@ -113,9 +111,9 @@ func (g *Gates) Serve(ctx context.Context, r GateRequest) error {
 // Requests returns the requests that wait for the controller.
 func (g *Gates) Requests() <-chan GateRequest { return g.requests }
 
-// rebuild installs a new gate of a sale, unless an open gate satisfies the request. If several rebuilds of a gate begin, on any
-// instances, one wins, and the others return nil at once. A rebuild also returns nil at once if an earlier rebuild began, or last
-// renewed the epoch, less than rebuildPause ago. If the gate is to be closed for good, rebuild only closes it.
+// rebuild installs a new gate of a sale, unless an open gate satisfies the request. It returns nil without a new gate if another
+// rebuild has begun, or has renewed the epoch, less than rebuildPause ago. If the gate is to be closed for good, rebuild only
+// closes it.
 func (g *Gates) rebuild(ctx context.Context, r GateRequest) error {
 	saleID := r.SaleID
 	offer, ok, err := g.store.Offer(ctx, saleID)
@@ -140,8 +138,7 @@ func (g *Gates) rebuild(ctx context.Context, r GateRequest) error {
 	}
 	defer g.renew(ctx, saleID, epoch)()
 	ctx, rebuilt := g.observe.Begin(ctx, observe.Step{Name: observe.Rebuild, Label: string(r.Reason)})
-	// The old gate is closed and admits nothing, so its entries only become fewer, and the loop ends at the latest when no entry is
-	// left. ErrStreamMoved has one other cause, staged keys that have expired, which needs a long pause of the rebuild.
+	// The closed gate admits nothing, so its stream only shrinks, and no longer moves once it is empty.
 	for err = model.ErrStreamMoved; errors.Is(err, model.ErrStreamMoved); {
 		err = g.install(ctx, offer.GateRef(), epoch)
 	}
@@ -174,12 +171,12 @@ func (g *Gates) renew(ctx context.Context, saleID string, epoch int64) (stop fun
 	}
 }
 
-// errGone means that the sale was erased meanwhile, as those of rehearsals are.
+// errGone means that the sale was erased meanwhile.
 var errGone = errors.New("the sale is gone")
 
-// install measures the stream, takes a snapshot of the database, and opens the new gate. The units of entries that are in the
-// stream and not yet in the database are not offered again. install returns model.ErrStreamMoved and model.ErrNewerGate as
-// Install of the gate does, and errGone.
+// install measures the stream, takes a snapshot of the database, and opens the new gate. Units of entries that are in the stream
+// and not yet in the database are not offered again. install returns errGone, or the model.ErrStreamMoved or model.ErrNewerGate
+// of the gate's Install.
 func (g *Gates) install(ctx context.Context, gate model.GateRef, epoch int64) error {
 	lengths, err := g.gate.StreamLengths(ctx, gate)
 	if err != nil {
@@ -201,9 +198,8 @@ func (g *Gates) install(ctx context.Context, gate model.GateRef, epoch int64) er
 	return err
 }
 
-// Changed applies to a sale's gate all changes that the database made without the gate, and ends the latch of the sale on this
-// instance, so that requests reach the gate again. If the gate can't be reached, a later Ensure of any instance applies the
-// changes, unless the sale ends first. A gate that is closed for good, for example that of a sale in line, gets no changes.
+// Changed applies to a sale's gate the changes that the database has made without the gate, unless the gate is to be closed for
+// good. It also ends the latch of the sale on this instance. A failure is logged, since a later Ensure may apply the changes.
 func (g *Gates) Changed(ctx context.Context, saleID string) {
 	ctx = context.WithoutCancel(ctx)
 	offer, ok, err := g.catalog.Sale(ctx, saleID)
@@ -216,7 +212,7 @@ func (g *Gates) Changed(ctx context.Context, saleID string) {
 	g.catalog.Unlatch(saleID) // last: a gate that does not have the units yet would refuse, and so latch the sale again
 }
 
-// catchUpGate applies to a gate, if it exists, those changes that the database made without the gate and that the gate lacks.
+// catchUpGate applies to a gate, if it exists, the changes of the stock that the gate lacks.
 func (g *Gates) catchUpGate(ctx context.Context, gate model.GateRef) error {
 	states, err := g.gate.Peek(ctx, gate)
 	if err != nil {
@@ -245,10 +241,9 @@ func (g *Gates) catchUp(ctx context.Context, gate model.GateRef, version int64) 
 	}
 }
 
-// Ensure checks the gates of the sales that have not ended. It rebuilds a gate that is missing, closed, wrong or of
-// an older epoch, or that missed an operator's change. It applies to the other gates the changes of the stock that they
-// lack, and deletes from the database the changes that they have. If the strategy uses no gates, or a sale is in line, it only
-// closes an open gate. It leaves a gate that can't be reached alone, and returns an error if no gate can be reached.
+// Ensure checks the gates of the watched sales that have not ended. It rebuilds or closes those that need it, see wants. To other
+// open gates it applies the changes of the stock that they lack. If they lack none, it deletes from the database the changes that
+// they have. It leaves a gate that can't be reached alone, and returns an error if no gate can be reached.
 func (g *Gates) Ensure(ctx context.Context) error {
 	now := g.catalog.Now()
 	live := g.catalog.live.Load().those(func(o *model.Offer) bool { return o.Judge(now) != model.Ended })
@@ -311,7 +306,7 @@ func (g *Gates) wants(o model.Offer, s model.GateState) (r GateRequest, wants bo
 	return r, true
 }
 
-// rebuildAll rebuilds gates, several at a time, because after a loss of Redis the gates of all sales are missing.
+// rebuildAll rebuilds gates, several at a time: after a loss of Redis, the gates of all sales may be missing.
 func (g *Gates) rebuildAll(ctx context.Context, wanted []GateRequest) error {
 	errs, turns := make([]error, len(wanted)), make(chan struct{}, g.atOnce)
 	var rebuilding sync.WaitGroup
@@ -331,8 +326,8 @@ func (g *Gates) Preheat(ctx context.Context, saleID string) error {
 	return g.rebuild(ctx, GateRequest{SaleID: saleID, Reason: model.RebuildPreheat})
 }
 
-// Count counts one request of a user to a sale, for strategies whose purchases the gate does not count. ok is false if the user
-// has sent too many requests within the window; then the next request is allowed after retryAfter.
+// Count counts one request of a user to a sale. If the user has sent more than f allows, ok is false, and the next request is
+// allowed after retryAfter.
 func (g *Gates) Count(ctx context.Context, saleID, userID string, f model.Frequency) (retryAfter time.Duration, ok bool, err error) {
 	offer, _, err := g.catalog.Sale(ctx, saleID)
 	if err != nil {

@@ -6,7 +6,7 @@ import (
 	"flashsale/model"
 )
 
-// Holds lets a shop with a checkout of its own end orders: it takes the money and settles the order, or it releases the order.
+// Holds is for a shop with a checkout of its own: the shop takes the money and settles an order, or it releases the order.
 type Holds struct {
 	Orders   *Orders
 	Payments *Payments
@@ -21,11 +21,10 @@ func (h *Holds) Hold(ctx context.Context, orderID string) (model.Order, model.Ve
 	return order, acceptedIf(ok && order.Status != model.OrderRejected, model.NotFound), err
 }
 
-// Settle records that the shop has taken the money of an order, under a reference of the shop. A repeated Settle changes
-// nothing. The verdict is Accepted if the money pays the order. It is RefundDue if the order does not keep the money: the order
-// was cancelled or refunded, it has expired and can't get its units again, or another payment was earlier. Then the shop has
-// to send the money back, unless it has done so. If the verdict is NotFound (no such order), AmountMismatch, or NotPayable
-// (the reference belongs to another order), the money is not recorded.
+// Settle records that the shop has taken the money of an order, under a reference of the shop. A repetition changes nothing. The
+// verdict is Accepted if the money pays the order. It is RefundDue if the order does not keep the money: the shop then has to
+// send the money back, unless it has done so. With NotFound, AmountMismatch, or NotPayable (another order has the reference),
+// nothing is recorded.
 func (h *Holds) Settle(ctx context.Context, orderID, reference string, amountCents int64) (model.Order, model.Verdict, error) {
 	payment, verdict, err := h.payment(ctx, orderID)
 	if err != nil || verdict != model.Accepted {
@@ -44,7 +43,7 @@ func (h *Holds) Settle(ctx context.Context, orderID, reference string, amountCen
 
 // Refunded records that the shop has sent the money of a reference back. If this money had paid the order, the order becomes
 // refunded. The verdict is Accepted, also if this was recorded before; NotFound if there is no such order or reference;
-// NotPayable if the reference belongs to another order; or AmountMismatch if the money was not what the order costs.
+// NotPayable if the reference belongs to another order; or AmountMismatch.
 func (h *Holds) Refunded(ctx context.Context, orderID, reference string) (model.Order, model.Verdict, error) {
 	payment, verdict, err := h.payment(ctx, orderID)
 	if err != nil || verdict != model.Accepted {
@@ -53,7 +52,8 @@ func (h *Holds) Refunded(ctx context.Context, orderID, reference string) (model.
 	return h.Payments.Settle(ctx, payment.ID, reference, model.PaymentRefunded, payment.AmountCents)
 }
 
-// payment returns a payment of an order, and opens one if there is none. The verdict is NotFound if there is no such order.
+// payment returns a payment of an order, and opens one if there is none. The verdict is Accepted, or NotFound without such an
+// order.
 func (h *Holds) payment(ctx context.Context, orderID string) (model.Payment, model.Verdict, error) {
 	if !model.ValidID(orderID, model.OrderIDLength) {
 		return model.Payment{}, model.NotFound, nil
@@ -62,8 +62,8 @@ func (h *Holds) payment(ctx context.Context, orderID string) (model.Payment, mod
 	return payment, acceptedIf(ok, model.NotFound), err
 }
 
-// Release cancels a pending order and gives its units back. A repeated Release changes nothing. The verdict is Accepted, also if
-// the order is cancelled or expired already; NotFound; or NotCancellable if the order is paid or refunded.
+// Release cancels a pending order and gives its units back. The verdict is Accepted, also if the order is cancelled or expired
+// already; NotFound; or NotCancellable if the order is paid or refunded.
 func (h *Holds) Release(ctx context.Context, orderID, actor string) (model.Order, model.Verdict, error) {
 	order, verdict, err := h.Orders.CancelAny(ctx, orderID, actor)
 	if verdict == model.NotCancellable && (order.Status == model.OrderCancelled || order.Status == model.OrderExpired) {

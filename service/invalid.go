@@ -2,18 +2,18 @@ package service
 
 import "flashsale/model"
 
-// Invalid describes what is wrong with an input. It has no text in any language; package handler writes the message.
+// Invalid describes what is wrong with an input. It has no text in any language.
 type Invalid struct {
 	Field    string // the field's name in the API; empty if the whole input is wrong
 	Reason   Reason
 	Min, Max int64  // the bounds, if the reason has any; for TooFine, Min is the step
-	Value    string // what the message quotes, such as the input's value or the allowed values
+	Value    string // what the message quotes, such as the input's value
 }
 
 // Reason is a way in which an input can be wrong.
 type Reason string
 
-// The reasons why a sale, a campaign, a change of a line, an account, a log-in or an endpoint is refused.
+// The reasons why an input is refused.
 const (
 	OutOfRange     Reason = "out_of_range"     // a number below Min or above Max
 	BadText        Reason = "bad_text"         // not a readable text of Min to Max characters

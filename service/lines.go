@@ -38,7 +38,7 @@ type entered struct {
 	verdict model.Verdict
 }
 
-// NewLines creates the service. Close ends it.
+// NewLines creates the service. The caller must close it.
 func NewLines(store LineStore, catalog *Catalog, tickets *auth.Tickets, works *auth.Works) *Lines {
 	l := &Lines{store: store, catalog: catalog, tickets: tickets, works: works}
 	l.enter = batch.New(enterLimits, func(ctx context.Context, saleID string, wishes []model.LineEntry) ([]entered, error) {
@@ -67,11 +67,10 @@ func lineOf(ctx context.Context, catalog *Catalog, saleID string) (offer model.O
 // Close refuses further entries. It waits a moment for the batches under way, and cancels those that take longer.
 func (l *Lines) Close() { l.enter.Close(closeLines) }
 
-// Enter makes a user's entry in a sale's line, or finds the one that the user has, and returns it with its ticket. The
-// verdict is Accepted; BadRequest if the quantity is outside 1 to the limit of the sale, or of the campaign that has the line;
-// WorkRequired if the sale asks for work and the argument "work" does not solve a valid challenge for this user; or the reason
-// why the line takes no entry: NotFound, NotStarted, Ended, NoLine or EntriesClosed. The error wraps model.ErrUnavailable if too
-// many entries wait, or after Close.
+// Enter makes a user's entry in a sale's line, or finds the one that the user has, and returns it with its ticket. The verdict is
+// Accepted; BadRequest if the quantity is outside 1 to the limit; WorkRequired if "work" has to solve a challenge and does not;
+// or the reason why the line takes no entry: NotFound, NotStarted, Ended, NoLine or EntriesClosed. The error wraps
+// model.ErrUnavailable if too many entries wait, or after Close.
 func (l *Lines) Enter(ctx context.Context, userID, saleID string, quantity int, work string) (e model.LineEntry, ticket string, verdict model.Verdict, err error) {
 	offer, ok, err := lineOf(ctx, l.catalog, saleID)
 	switch {
@@ -91,8 +90,8 @@ func (l *Lines) Enter(ctx context.Context, userID, saleID string, quantity int, 
 	return made.entry, l.tickets.Issue(userID, offer.ID, made.entry.Number), model.Accepted, nil
 }
 
-// Challenge returns the work that a user has to do before entering a sale's line, twice as much while the queue of entries is
-// more than half full. The verdict is Accepted, or NotFound if there is no such sale or it asks for no work.
+// Challenge returns the work that a user has to do before entering a sale's line: twice as much while this instance's queue of
+// entries is more than half full. The verdict is Accepted, or NotFound if there is no such sale or it asks for no work.
 func (l *Lines) Challenge(ctx context.Context, userID, saleID string) (c auth.Challenge, verdict model.Verdict, err error) {
 	offer, ok, err := lineOf(ctx, l.catalog, saleID)
 	if err != nil || !ok || offer.EntryWork == 0 {
@@ -118,8 +117,8 @@ func (l *Lines) Mine(ctx context.Context, userID, saleID string) (e model.LineEn
 	return e, Rank(offer.Line, e.Number), model.Accepted, nil
 }
 
-// Leave ends a user's entry in a sale's line. The verdict is Accepted; NotFound if there is no such line, or no entry of the user
-// is stored as waiting; or EntriesClosed if a draw is sealed and not yet drawn.
+// Leave ends a user's entry in a sale's line. The verdict is Accepted; NotFound if there is no such line, the line is over, or no
+// entry of the user is stored as waiting; or EntriesClosed if a draw is sealed and not yet drawn.
 func (l *Lines) Leave(ctx context.Context, userID, saleID string) (model.Verdict, error) {
 	offer, ok, err := lineOf(ctx, l.catalog, saleID)
 	if err != nil || !ok || !offer.HasLine() {

@@ -14,11 +14,11 @@ import (
 
 const (
 	livePeriod = time.Second // how often the figures of a sale are read while somebody follows them
-	// liveCall bounds each call of a store except for the books, so that figures are published once a period if all stores hang.
+	// liveCall bounds each call of a store except for the books, so that a store that hangs delays the figures little.
 	liveCall   = 300 * time.Millisecond
-	liveWindow = 10 // the most periods that the latencies cover: long enough for a p99, short enough to show a change
-	// The books are a sum over all orders of the sale. booksLimit bounds one reading of the books. The pause after it is at least
-	// booksPause times as long as it took, so the books of a sale take less than a twentieth of one database connection's time.
+	liveWindow = 10 // the most periods that the latencies cover
+	// booksLimit bounds one reading of the books, a sum over all orders of the sale. The pause after the reading is at least
+	// booksPause times as long as the reading.
 	booksLimit = 5 * time.Second
 	booksPause = 20
 )
@@ -34,8 +34,8 @@ type Peeker interface {
 	Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error)
 }
 
-// Live reads the figures of the sales that somebody follows. Follow returns the figures of a sale, which change once a period and
-// are nil until the first reading. All followers of a sale share one reading.
+// Live reads the figures of the sales that somebody follows. Follow returns the figures of a sale, which change about once a
+// period and are nil until the first reading.
 type Live struct {
 	*Watches[*SaleFigures]
 	catalog   *Catalog
@@ -53,13 +53,13 @@ func NewLive(catalog *Catalog, store LiveStore, gate Peeker, instances func(ctx 
 	return l
 }
 
-// SaleFigures are the figures of a sale in one period. Those of a store that does not answer stay as they were; without Redis,
-// Instances has this instance only. Books and Drift may be older, as BooksAt and DriftAt show. Stages cover several periods.
+// SaleFigures are the figures of a sale in one period. Figures of a store that does not answer may be older. Books and Drift may
+// be older in any case, as BooksAt and DriftAt show.
 type SaleFigures struct {
 	Now       time.Time
 	Offer     model.Offer
-	Line      model.Stock // of a sale in line: that of the sale with the line, which counts the calls of all sales of a campaign
-	Database  bool        // the database answers
+	Line      model.Stock // of the sale that has the line; in a campaign, it counts the calls of all sales
+	Database  bool        // the database has returned the sale
 	Books     model.Books
 	BooksAt   time.Time // when the books were read; zero: not yet
 	Reachable bool      // the gate answers
@@ -146,7 +146,7 @@ func (l *Live) offer(ctx context.Context, saleID string) (offer model.Offer, fou
 	return offer, found && err == nil
 }
 
-// pastBooks are the books as they were at an instant.
+// pastBooks are books with the time at which their reading began.
 type pastBooks struct {
 	books model.Books
 	at    time.Time
@@ -159,7 +159,7 @@ func (l *Live) readBooks(ctx context.Context, saleID string, into *atomic.Pointe
 		reading, cancel := context.WithTimeout(ctx, booksLimit)
 		books, ok, err := l.store.Books(reading, saleID)
 		cancel()
-		if ok && err == nil { // on an error the last books stay, and BooksAt shows their age
+		if ok && err == nil { // after an error the last books stay
 			into.Store(&pastBooks{books, at})
 		}
 		if !pause.For(ctx, max(livePeriod, booksPause*l.catalog.now().Sub(began))) {
@@ -179,7 +179,7 @@ func latencies(readings []map[string]model.Instance, bounds []float64) map[strin
 				before = make([]uint64, len(counts)) // nothing had passed the stage
 			}
 			if len(counts) != len(bounds)+1 || len(before) != len(counts) {
-				continue // the instance runs a version with other bounds
+				continue // the instance has other bounds
 			}
 			if sums[stage] == nil {
 				sums[stage] = make([]uint64, len(counts))

@@ -44,8 +44,8 @@ type Orders struct {
 }
 
 // Order returns a user's order, which may also be queued or rejected. The verdict is Accepted, or NotFound if the sale was erased
-// or the id was never issued to this user, which needs no look-up. A queued order that neither store knows any more is rejected
-// for good with the reason lost. The error wraps model.ErrUnavailable if a store that has to be asked does not answer.
+// or the id was never issued to this user. If neither store knows an issued id, the attempt is rejected for good with the reason
+// lost. An error wraps model.ErrUnavailable.
 func (o *Orders) Order(ctx context.Context, userID, id string) (order model.Order, verdict model.Verdict, err error) {
 	if !o.IDs.Issued(userID, id) {
 		return order, model.NotFound, nil
@@ -60,7 +60,7 @@ func (o *Orders) Order(ctx context.Context, userID, id string) (order model.Orde
 		return order, model.Accepted, err
 	}
 	offer, ok, err := o.Catalog.Sale(ctx, model.SaleOf(id))
-	if err != nil || !ok { // a shadow sale that was erased with its orders
+	if err != nil || !ok { // the sale was erased with its orders
 		return order, model.NotFound, err
 	}
 	quantity, known, err := o.Gate.Knows(ctx, offer.GateRef(), userID, id)
@@ -77,9 +77,9 @@ func (o *Orders) Order(ctx context.Context, userID, id string) (order model.Orde
 	}, model.Accepted, nil
 }
 
-// lost refuses an attempt that neither store knows, and returns what the database then has under its id: this
-// refusal, or the earlier outcome if another writer was first. The refusal is written before the buyer gets it, since
-// a settler may still hold the attempt's entry. The refusal has no quantity, because that is no longer known.
+// lost refuses an attempt that neither store knows, and returns what the database then has under its id: this refusal, or the
+// outcome of a writer that was first. The refusal is written before the buyer gets it, since a settler may still hold the
+// attempt's entry. The refusal has no quantity, because that is not known.
 func (o *Orders) lost(ctx context.Context, userID, id string) (model.Order, error) {
 	e := model.Entry{Attempt: model.Attempt{ID: id, SaleID: model.SaleOf(id), UserID: userID}}
 	if _, err := o.Ledger.Refuse(ctx, e, model.ReasonLost); err != nil {
@@ -92,9 +92,9 @@ func (o *Orders) lost(ctx context.Context, userID, id string) (model.Order, erro
 	return order, err
 }
 
-// List returns a page of the orders that f selects, and the cursor of the next page. If "words" isn't empty, the page has only
-// the order with this id, or orders of one of f.SaleIDs with this number, or else the orders of the user with this id; it is
-// empty if "words" can't be an id. List returns model.ErrBadCursor if f.Cursor is malformed.
+// List returns a page of the orders that f selects, and the cursor of the next page. If "words" isn't empty, List looks for the
+// order with this id or for orders of f.SaleIDs with this number. If there is none, it looks for the orders of the user with this
+// id. List returns model.ErrBadCursor if f.Cursor is malformed.
 func (o *Orders) List(ctx context.Context, f model.OrderFilter, words string) ([]model.Order, string, error) {
 	if words == "" {
 		return o.Desk.Orders(ctx, f)
@@ -129,7 +129,7 @@ func (o *Orders) Cancel(ctx context.Context, userID, id string) (model.Order, mo
 	}
 	order, verdict, err := o.end(ctx, id, userID, cancel)
 	if verdict == model.NotFound {
-		verdict = model.NotCancellable // the id was issued, so the order is queued or rejected
+		verdict = model.NotCancellable // the id was issued, but there is no order that can be cancelled
 	}
 	return order, verdict, err
 }

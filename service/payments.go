@@ -12,23 +12,22 @@ import (
 )
 
 // Provider is a payment provider: it takes the buyers' money, and sends it back. It does not have to judge late, repeated,
-// contradictory and missing reports: the engine does that, in the same way for all providers.
+// contradictory and missing reports: the engine does that.
 type Provider interface {
 	// Name is stored with each payment: at most 16 characters.
 	Name() string
 	// Takes returns which amounts of a currency the provider takes; ok is false if it does not take the currency.
 	Takes(currency string) (amounts model.AmountRange, ok bool)
-	// Open returns the page on which the buyer pays, and the provider's reference to what the provider has opened, empty if the
-	// provider needs none. A repeated Open of the same payment opens nothing new. The error wraps model.ErrNotOpened if the provider
-	// has answered that it does not open the payment. Then the caller raises payment.Tries, so that the next Open makes a new
-	// request instead of repeating this one, which would get the same answer. The error wraps model.ErrPaymentRefused if the
-	// provider will not take the payment later either.
+	// Open returns the page on which the buyer pays, and the provider's reference to what it has opened, empty if it needs none.
+	// A repetition soon after opens nothing new. The error wraps model.ErrNotOpened if the provider answers that it does not open
+	// the payment. Then the caller raises payment.Tries, so that the next Open makes a new request. The error wraps
+	// model.ErrPaymentRefused if the provider will not take the payment later either.
 	Open(ctx context.Context, payment model.Payment, sale model.Sale) (page, reference string, err error)
 	// Look returns what the provider would report about an open payment; known is false while there is nothing to report.
 	// If "over" is true, the time to pay has ended, and the provider stops taking money for the payment, if it can.
 	Look(ctx context.Context, payment model.Payment, over bool) (report model.Report, known bool, err error)
-	// Refund sends a payment's money back. A repeated Refund sends nothing more, unless a refund has failed. If done is false, a
-	// later Refund or a report says when the money is sent. The error wraps model.ErrRefundRefused if another try will not help.
+	// Refund sends a payment's money back. A repetition sends nothing more, unless a refund has failed. If done is false, the
+	// money is not known to be sent yet. The error wraps model.ErrRefundRefused if another try will not help.
 	Refund(ctx context.Context, payment model.Payment) (done bool, err error)
 }
 
@@ -66,11 +65,11 @@ type Payments struct {
 	Log      *slog.Logger
 }
 
-// Start opens a payment for a user's pending order, unless one is open already. It returns the payment and the page on which it
-// is paid. A free order is paid at once, unless the provider takes free orders. The verdict is Accepted; NotFound if the order's
-// id was never issued to this user, or the sale was just erased; NotPayable if the order is not pending or its time to pay is
-// over; or PaymentRefused if the provider will not take this payment. The error wraps model.ErrUnavailable if the provider does
-// not open the payment now, or if another click of the buyer has opened it in another way: the buyer may try again.
+// Start opens a payment for a user's pending order, unless one is open already, and returns it with the page on which it is paid.
+// A free order is paid without the provider, unless the provider takes free orders. The verdict is Accepted; NotFound if the
+// order's id was never issued to this user or the sale was erased; NotPayable if the order is not pending or its time to pay is
+// over; or PaymentRefused if the provider will not take the payment. The error wraps model.ErrUnavailable if the provider does
+// not open the payment now, or if another click has opened it in another way.
 func (p *Payments) Start(ctx context.Context, userID, orderID string) (payment model.Payment, page string, verdict model.Verdict, err error) {
 	if !p.IDs.Issued(userID, orderID) {
 		return payment, "", model.NotFound, nil
@@ -79,7 +78,7 @@ func (p *Payments) Start(ctx context.Context, userID, orderID string) (payment m
 	switch {
 	case err != nil:
 		return payment, "", "", fmt.Errorf("start payment: %w", err)
-	case verdict == model.NotFound: // the id was issued, so the order is queued or rejected
+	case verdict == model.NotFound: // the id was issued, but there is no order
 		return payment, "", model.NotPayable, nil
 	case verdict != model.Accepted:
 		return payment, "", verdict, nil
@@ -95,7 +94,7 @@ func (p *Payments) Start(ctx context.Context, userID, orderID string) (payment m
 	switch {
 	case err != nil:
 		return payment, "", "", errors.Join(model.ErrUnavailable, err)
-	case !ok: // a shadow sale that was erased meanwhile
+	case !ok: // the sale was erased meanwhile
 		return model.Payment{}, "", model.NotFound, nil
 	}
 	page, reference, err := p.Provider.Open(ctx, payment, offer.Sale)
@@ -113,25 +112,24 @@ func (p *Payments) Start(ctx context.Context, userID, orderID string) (payment m
 	if reference == payment.Reference {
 		return payment, page, model.Accepted, nil
 	}
-	// The buyer gets the page only after this reference is stored, so before that the payment was not paid. Another
-	// click of the buyer may have stored another reference.
+	// The buyer gets the page only after this reference is stored. Another click may have stored another reference.
 	recorded, open, err := p.Store.SetReference(ctx, payment.ID, reference)
 	switch {
 	case err != nil:
 		return payment, "", "", err
 	case !open:
 		return payment, "", model.NotPayable, nil
-	case recorded != reference: // this page would not pay the order; the next try shows the page that would
+	case recorded != reference: // this page would not pay the order
 		return payment, "", "", fmt.Errorf("%w: payment %s is at %s, and not at %s", model.ErrUnavailable, payment.ID, recorded, reference)
 	}
 	payment.Reference = reference
 	return payment, page, model.Accepted, nil
 }
 
-// Notify applies a notice of the provider. A notice that says nothing about a payment that the engine has opened is accepted and
-// changes nothing, since the account may have other uses. The verdict is Accepted; NotFound if the provider sends no notices; or
-// NotFound if the provider should repeat this notice, which reports a refund of a transaction that was not reported yet. The
-// error wraps model.ErrBadNotice if the notice is not the provider's, or was sent too long ago.
+// Notify applies a notice of the provider. A notice that is foreign or not relevant is accepted and changes nothing, since the
+// account may have other uses. The verdict is Accepted; NotFound if the provider sends no notices; or NotFound if the provider
+// should repeat this notice, because it reports a refund of a transaction that was not reported yet. The error wraps
+// model.ErrBadNotice if the notice is not the provider's, or was sent too long ago.
 func (p *Payments) Notify(ctx context.Context, header http.Header, body []byte) (model.Verdict, error) {
 	notifier, ok := p.Provider.(Notifier)
 	if !ok {
@@ -208,8 +206,8 @@ func (p *Payments) apply(ctx context.Context, report model.Report, owed bool) (m
 	return order, verdict, nil
 }
 
-// Check asks the provider about an open payment that it has not reported, and applies the answer. Check also plans when the
-// provider is asked next, so that one payment with trouble does not keep others from being looked at.
+// Check asks the provider about an open payment, and applies the answer. Before that, it plans when the provider is asked next,
+// so that a payment with trouble does not hold up others.
 func (p *Payments) Check(ctx context.Context, payment model.Payment) error {
 	now, last := p.Catalog.Now(), payment.ExpiresAt.Add(p.Grace)
 	// The provider is asked again when the payment is twice as old, but not within minLook, and when deadline and grace are over.

@@ -14,8 +14,7 @@ import (
 )
 
 const (
-	// pagesAtOnce is how many pages of entries an instance reads from the database at the same time, for all documents
-	// together. While a client receives a page, pages of other documents may be read. Each document has one page in memory.
+	// pagesAtOnce is how many pages of entries are read from the database at the same time, for all documents together.
 	pagesAtOnce = 2
 	pathsAtOnce = 2 // the paths that an instance computes at the same time; for each, all tags of a line are in memory
 )
@@ -28,7 +27,7 @@ type ProofStore interface {
 	DrawnNumbers(ctx context.Context, saleID string) (numbers []int64, units int64, err error)
 }
 
-// Proofs proves the order of lines to everybody.
+// Proofs proves the order of lines.
 type Proofs struct {
 	store            ProofStore
 	catalog          *Catalog
@@ -50,8 +49,8 @@ func (p *Proofs) Ready(ctx context.Context, saleID string) (offer model.Offer, v
 	return offer, acceptedIf(ready, model.NotFound), err
 }
 
-// Write writes the document that proves the order of a line and the winners of a draw, for ranks.Check. The verdict is that
-// of Ready. If Write returns an error, a part of the document may be written. Write reads no faster than w takes the document.
+// Write writes the document that proves the order of a line and the winners of a draw, for ranks.Check. The verdict is that of
+// Ready. If Write returns an error, a part of the document may be written.
 func (p *Proofs) Write(ctx context.Context, w io.Writer, saleID string) (model.Verdict, error) {
 	offer, verdict, err := p.Ready(ctx, saleID)
 	if err != nil || verdict != model.Accepted {

@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	maxWait       = 10 * time.Second // the longest wait for the settled order, even if a buyer asks for more (`Prefer: wait=N`)
-	purchaseLimit = maxWait          // the longest time that a purchase takes, well within the server's write timeout
-	// lastLook bounds each look-up after a wait, so that a database that does not answer prolongs the wait only a little.
+	maxWait       = 10 * time.Second // the longest wait that a buyer can get by `Prefer: wait=N`
+	purchaseLimit = maxWait          // the time after which a purchase gives up
+	// lastLook bounds each lookUp, so that a database that does not answer delays the answer only a little.
 	lastLook = 500 * time.Millisecond
-	// firstLook is a repeated request's pause before it looks again whether its attempt is settled. It doubles, within the wait.
+	// firstLook is how long a repeated request pauses before its second look in the database. The pause doubles with each look.
 	firstLook = 20 * time.Millisecond
 )
 
-// Strategy takes units from stock for attempts. Package strategy has the implementations.
+// Strategy takes units from stock for attempts, or refuses them.
 type Strategy interface {
 	Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error)
 }
 
-// PurchaseStore is what purchases look up in the database: orders, and whether the units of a sale go to its line.
+// PurchaseStore looks up orders, and whether a sale is in line.
 type PurchaseStore interface {
 	Order(ctx context.Context, id string) (order model.Order, ok bool, err error)
 	InLine(ctx context.Context, saleID string) (bool, error)
@@ -41,8 +41,8 @@ type Purchases struct {
 	Waiters  *Waiters
 	SoldOut  *SoldOut
 	Observe  observe.All
-	// If AckQueued is true, an attempt is answered when it is admitted. Otherwise the answer waits for the settled order, at
-	// most AckWait after the admission. A Preference in the request overrides both.
+	// If AckQueued is true, a buyer does not wait for the settled order. Otherwise the wait ends at most AckWait after the
+	// admission. A Preference in the request overrides both.
 	AckQueued bool
 	AckWait   time.Duration
 }
@@ -63,10 +63,9 @@ type Preference struct {
 	Wait  time.Duration
 }
 
-// fromMemory refuses a request from this instance's memory; ok is false if the stores have to decide the request. While the
-// database answers, the memory is hardly older than one refresh period of the catalog. A request with a key may repeat one that
-// succeeded. So memory refuses such a request only if the sale is sold out and the order's id is certainly new. On a sale with a
-// waiting list, memory refuses a request as sold out only under a refusal lease.
+// fromMemory refuses a request from this instance's memory; ok is false if the stores have to decide. A request with a key may
+// repeat one that succeeded, so memory refuses it only if the sale is sold out and the order's id is certainly new. On a sale
+// with a waiting list, memory refuses a request as sold out only under a refusal lease.
 func (p *Purchases) fromMemory(r Request, offer *model.Offer) (verdict model.Verdict, ok bool) {
 	verdict = model.BadRequest
 	if r.Quantity >= 1 && r.Quantity <= offer.LimitPerUser {
@@ -85,11 +84,10 @@ func (p *Purchases) fromMemory(r Request, offer *model.Offer) (verdict model.Ver
 	return verdict, true
 }
 
-// Purchase decides a request. The outcome is a durable order, a queued order, or a refusal, which is NotFound if there is no such
-// sale, and BadRequest if the quantity is outside 1 to the limit. Unless the user is too frequent, a key whose attempt a store
-// knows gets that attempt's outcome, or IdempotencyMismatch if the quantity differs; any other request is decided anew. The error
-// wraps model.ErrUnavailable if the stores that have to decide don't answer or too many attempts wait, or if Redis may have
-// admitted the attempt, so that a refusal might be wrong. After an error nothing was promised.
+// Purchase decides a request. The outcome is a durable order, a queued order or a refusal. A refusal is NotFound if buyers have
+// no such sale, and BadRequest if the quantity does not suit the sale. After an error, nothing was promised, but the attempt may
+// still become an order. The error wraps model.ErrUnavailable, for example, if Redis may have admitted the attempt, so that a
+// refusal might be wrong.
 func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outcome, err error) {
 	defer func() {
 		verdict := outcome.Verdict
@@ -145,7 +143,7 @@ func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outc
 		return model.Outcome{}, err
 	case outcome.Verdict == model.Queued:
 		return p.follow(limited, a, offer, outcome.Repeated, wait)
-	case admitted: // and settled, so the outcome is final
+	case admitted: // and settled
 		return outcome, nil
 	case outcome.Verdict == model.SoldOut && a.Quantity == 1:
 		p.Catalog.Latch(a.SaleID)
@@ -154,7 +152,7 @@ func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outc
 		if tooMany {
 			outcome.Verdict = model.BadRequest
 		}
-		// The first request with this key may have led to an order, or a refusal, that the strategy does not know.
+		// An earlier request with this key may have led to an order, or a refusal, that the strategy does not know.
 		return p.replay(limited, a, outcome)
 	}
 	return outcome, nil
@@ -186,8 +184,8 @@ func (p *Purchases) attempt(ctx context.Context, r Request, offer *model.Offer, 
 	return a
 }
 
-// measure notes how long a purchase took from its beginning until the gate admitted it, and from then until now. If the gate has
-// not admitted the purchase, "admitted" is zero, and the whole time counts as the first stage.
+// measure notes how long a purchase took until the gate admitted it, and from then until now. If "admitted" is zero, the whole
+// time counts as the first stage.
 func (p *Purchases) measure(began, admitted time.Time) {
 	ended := p.Waiters.now()
 	if !admitted.IsZero() {
@@ -198,7 +196,7 @@ func (p *Purchases) measure(began, admitted time.Time) {
 }
 
 // unlessInLine returns the refusal, unless the database says that the sale is in line. Then Called decides, since the buyer may
-// have been called, which memory and gate may not know yet. The error wraps model.ErrUnavailable if the database is away.
+// have been called. The error wraps model.ErrUnavailable if the database can't say.
 func (p *Purchases) unlessInLine(ctx context.Context, a model.Attempt, refusal model.Outcome) (model.Outcome, error) {
 	inLine, err := p.Orders.InLine(ctx, a.SaleID)
 	switch {
@@ -210,9 +208,9 @@ func (p *Purchases) unlessInLine(ctx context.Context, a model.Attempt, refusal m
 	return p.Called.Deduct(ctx, a)
 }
 
-// follow returns the outcome of a queued attempt if the database has it by now, since a wake-up may be lost, else a queued order.
-// If the buyer of a new attempt does not wait, follow does not look. The wake-up of a repeated attempt goes to the first request,
-// so for a repetition follow looks once, and again until it finds the outcome or the wait is over.
+// follow returns the outcome of a queued attempt if the database has it, else a queued order. For a new attempt it looks once,
+// since a wake-up may be lost, or not at all if the buyer does not wait. For a repeated attempt it looks until it finds the
+// outcome or the wait is over, at least once: the first request gets the wake-up.
 func (p *Purchases) follow(ctx context.Context, a model.Attempt, offer *model.Offer, repeated bool, wait time.Duration) (model.Outcome, error) {
 	queued := model.Outcome{Verdict: model.Queued, Repeated: repeated, Order: &model.Order{
 		ID: a.ID, SaleID: a.SaleID, UserID: a.UserID, Quantity: a.Quantity, Status: model.OrderQueued,
@@ -243,7 +241,7 @@ func (p *Purchases) follow(ctx context.Context, a model.Attempt, offer *model.Of
 	return outcome, err
 }
 
-// lookUp is replay within lastLook. If the database fails, lookUp returns the queued outcome, since no other is known.
+// lookUp is replay within lastLook. If the database fails, lookUp returns the queued outcome.
 func (p *Purchases) lookUp(ctx context.Context, a model.Attempt, queued model.Outcome) model.Outcome {
 	ctx, cancel := context.WithTimeout(ctx, lastLook)
 	defer cancel()
@@ -254,8 +252,8 @@ func (p *Purchases) lookUp(ctx context.Context, a model.Attempt, queued model.Ou
 	return outcome
 }
 
-// replay returns the outcome that the database has under the attempt's id, as Attempt.Replay judges it. If the database has
-// none, replay returns the given other outcome. The error wraps model.ErrUnavailable if the database fails.
+// replay returns the outcome that the database has under the attempt's id, as Attempt.Replay judges it, else the outcome
+// "otherwise". The error wraps model.ErrUnavailable if the database fails.
 func (p *Purchases) replay(ctx context.Context, a model.Attempt, otherwise model.Outcome) (model.Outcome, error) {
 	order, ok, err := p.Orders.Order(ctx, a.ID)
 	if err != nil {
@@ -271,8 +269,7 @@ func (p *Purchases) replay(ctx context.Context, a model.Attempt, otherwise model
 	return a.Replay(known), nil
 }
 
-// limit is a context that ends at a time. It has a timer only if somebody waits for its end: most purchases never do. The method end
-// releases the timer.
+// limit is a context that ends at the time "at". It makes a timer only when Done is called; end releases the timer.
 type limit struct {
 	context.Context
 	at  time.Time

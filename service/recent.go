@@ -7,13 +7,12 @@ import (
 )
 
 const (
-	recentReplies = 1000             // of each kind; a snapshot of the catalog that would get more forgets all of that kind
-	recentTime    = 10 * time.Second // for a question to the database, for whose reply several callers may wait
+	recentReplies = 1000             // in one recent, which then forgets all of them
+	recentTime    = 10 * time.Second // for a question to the database
 )
 
-// recent keeps the database's reply about each key, also the reply that there is nothing, but no errors. Each snapshot of the
-// catalog has its own replies. So no reply is older than the catalog, and a key is read at most once between two refreshes,
-// unless its reply is an error or is forgotten.
+// recent keeps the database's replies by key, also the reply that there is nothing, but no errors. Each snapshot of the catalog
+// has its own replies, so no reply is older than the snapshot.
 type recent[T any] struct {
 	mu   sync.Mutex
 	kept map[string]*reply[T]

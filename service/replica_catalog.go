@@ -11,13 +11,13 @@ import (
 )
 
 const (
-	replicaTime = 100 * time.Millisecond // for a look at the replicas; well below the catalog's refresh period
+	replicaTime = 100 * time.Millisecond // for a look at the replicas
 	replicaRest = 8                      // how many refreshes pass before replicas that did not answer are asked again
 )
 
-// ReplicaCatalog reads the live sales for a catalog, with the stock that pages show. Replicas of Redis know which units were
-// admitted and are not in the database yet, so ReplicaCatalog lowers available to the units left at the gate. It never lowers
-// available to zero: a replica lags behind, and only the database decides whether a sale is sold out.
+// ReplicaCatalog reads the live sales for a catalog. It lowers available to the units that are left at the gate, as a replica of
+// Redis has them, since units that were admitted may not be in the database yet. It does not lower available to zero: a replica
+// lags behind.
 type ReplicaCatalog struct {
 	CatalogStore
 	Replicas Peeker // of Redis
@@ -27,7 +27,7 @@ type ReplicaCatalog struct {
 	passed atomic.Bool  // some replicas were passed over at the last look
 }
 
-// LiveOffers reads the live sales. Replicas that do not answer or lag behind are passed over. The log says once when this begins.
+// LiveOffers reads the live sales. Replicas that do not answer or lag behind are passed over; the log says when this begins.
 func (s *ReplicaCatalog) LiveOffers(ctx context.Context, linger time.Duration) ([]model.Offer, error) {
 	list, err := s.CatalogStore.LiveOffers(ctx, linger)
 	if err != nil || len(list) == 0 || s.rest.Add(-1) >= 0 {

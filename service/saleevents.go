@@ -6,8 +6,8 @@ import (
 	"flashsale/model"
 )
 
-// SaleEvents records, once for each sale, that its start has come, that it has sold out, and that it has ended. A sale can start
-// and end without a write to the database, so the instances look at the sales. An event that several record is stored once.
+// SaleEvents records that the start of a sale has come, that it has sold out, and that it has ended. A sale can start and end
+// without a write to the database, so the instances look at the sales. Record must store each event of a sale once.
 type SaleEvents struct {
 	Record  func(ctx context.Context, what model.EventType, saleID string) error
 	Catalog *Catalog

@@ -18,13 +18,13 @@ import (
 
 // Bounds of what an operator may enter. They keep an order's amount exact as a JSON double, and a sale's units within 32 bits.
 const (
-	maxTitle, maxDescription, maxImageURL = 200, 2000, 500 // characters, as in the database
+	maxTitle, maxDescription, maxImageURL = 200, 2000, 500 // characters
 	maxPriceCents                         = 100_000_000_00
 	maxQuota, maxLimit                    = 100_000_000, 10_000
 	maxPaySeconds                         = 7 * 24 * 3600
 	minCallSeconds, maxCallSeconds        = 5, 7 * 24 * 3600
 	defaultCallSeconds                    = 2 * 60     // how long a call lasts if the operator does not say
-	maxEntryWork                          = 10_000_000 // hashes, for which a computer needs minutes
+	maxEntryWork                          = 10_000_000 // hashes
 	minYear, maxYear                      = 2000, 2200
 	codeLength                            = 8 // characters of a short link's code
 )
@@ -38,16 +38,16 @@ type SaleStore interface {
 	VoidEntries(ctx context.Context, saleID string, rule model.VoidRule, actor string) (voided int64, verdict model.Verdict, err error)
 }
 
-// SaleHistory lists sales and operations from the database, the newest first, with the cursor of the next page. It returns
-// model.ErrBadCursor if the given cursor is malformed.
+// SaleHistory lists sales and operations, the newest first, with the cursor of the next page. It returns model.ErrBadCursor if
+// the given cursor is malformed.
 type SaleHistory interface {
-	// Sales lists the sales that buyers can have or, if "alone" is true, only those that belong to no campaign.
+	// Sales lists sales, without those that only have a campaign's line; if "alone" is true, only sales without a campaign.
 	Sales(ctx context.Context, alone bool, cursor string, limit int) (list []model.Offer, next string, err error)
 	// Operations lists the operations on a subject, such as a sale, a campaign or the staff.
 	Operations(ctx context.Context, subject, cursor string, limit int) (list []model.AuditEntry, next string, err error)
 }
 
-// SaleGate passes an operator's change on to Redis: to the sale's gate, and as an announcement to the other instances.
+// SaleGate tells Redis of a change of a sale: Configure tells the sale's gate, and Announce tells the instances.
 type SaleGate interface {
 	Configure(ctx context.Context, sale model.Sale) error
 	Announce(ctx context.Context, saleID string) error
@@ -66,7 +66,7 @@ type Sales struct {
 }
 
 // Repeated finds the sale that an earlier request created under sale.ID. The verdict is Accepted, NotFound, or
-// IdempotencyMismatch if that sale or its quota differs from what is asked for now, even if only because it was changed since.
+// IdempotencyMismatch if the sale or its quota differs from what is asked for now, perhaps because it was changed since.
 func (s *Sales) Repeated(ctx context.Context, sale model.Sale, quota int64) (model.Offer, model.Verdict, error) {
 	offer, ok, err := s.Catalog.Sale(ctx, sale.ID)
 	switch {
@@ -88,7 +88,7 @@ func wish(sale model.Sale) model.Sale {
 	return sale
 }
 
-// completed returns a sale with the mode and the seconds of a call that it has if the operator does not say.
+// completed sets the mode, and in a sale with a line the seconds of a call, if the operator has not set them.
 func completed(sale model.Sale) model.Sale {
 	sale.Mode = cmp.Or(sale.Mode, model.ModeRush)
 	if sale.HasLine() {
@@ -97,8 +97,8 @@ func completed(sale model.Sale) model.Sale {
 	return sale
 }
 
-// Create creates a sale under sale.ID or, if that is empty, under a new id, preheats its gate and informs every instance.
-// If a field is invalid, it creates nothing, and returns the first invalid field.
+// Create creates a sale under sale.ID or, if that is empty, under a new id, and preheats its gate. If a field is invalid, it
+// creates nothing, and returns the first invalid field.
 func (s *Sales) Create(ctx context.Context, sale model.Sale, quota int64, actor string) (offer model.Offer, invalid *Invalid, err error) {
 	sale = completed(sale)
 	if invalid := s.validateNew(sale, quota); invalid != nil {
@@ -117,7 +117,7 @@ func (s *Sales) Create(ctx context.Context, sale model.Sale, quota int64, actor 
 	return offer, nil, err
 }
 
-// created preheats the gates of new sales and informs every instance.
+// created preheats the gates of new sales and tells the instances. It only logs failures.
 func (s *Sales) created(ctx context.Context, saleIDs ...string) {
 	for _, id := range saleIDs {
 		if err := s.Gates.Preheat(ctx, id); err != nil {
@@ -138,8 +138,8 @@ type SalePatch struct {
 }
 
 // Patch changes a sale. The verdict is Accepted; NotFound; QuotaChanged if the quota isn't IfQuota; Ended if the sale has ended
-// in line and would get a later end or more units, or was closed and would get more units; EntriesClosed if the line or the draw
-// is too far advanced for the change; or BadRequest with the first invalid field.
+// and can't have the change any more; EntriesClosed if the line or the draw is too far advanced for the change; or BadRequest
+// with the first invalid field.
 func (s *Sales) Patch(ctx context.Context, id string, p SalePatch, actor string) (offer model.Offer, verdict model.Verdict, invalid *Invalid, err error) {
 	if invalid := Outside("add_quota", p.AddQuota, 0, maxQuota); invalid != nil {
 		return offer, model.BadRequest, invalid, nil
@@ -201,7 +201,7 @@ func set[T any](field *T, value *T) {
 }
 
 // SetStatus pauses, resumes or closes a sale. The verdict is Accepted; NotFound; Ended if a closed sale, or a shadow sale, would
-// be paused or resumed; or BadRequest if the sale's campaign has a line: all its sales share the line, so they change together.
+// be paused or resumed; or BadRequest if the sale's campaign has a line, which all its sales share.
 func (s *Sales) SetStatus(ctx context.Context, id string, status model.SaleStatus, action, actor string) (model.Offer, model.Verdict, error) {
 	return s.change(ctx, model.SaleChange{SaleID: id, Actor: actor, Action: action, Edit: func(sale *model.Sale) model.Verdict {
 		if sale.Campaign.ID != "" && sale.HasLine() {
@@ -238,7 +238,7 @@ func (s *Sales) configure(ctx context.Context, sale model.Sale) {
 	}
 }
 
-// tell updates this instance's catalog at once and announces the changes to the other instances.
+// tell refreshes this instance's catalog and announces the changes to the other instances. It only logs failures.
 func (s *Sales) tell(ctx context.Context, saleIDs ...string) {
 	if err := s.Catalog.Refresh(ctx); err != nil {
 		s.Log.WarnContext(ctx, "can't refresh the catalog after a change", "sales", saleIDs, "error", err)

@@ -13,18 +13,17 @@ import (
 	"flashsale/model"
 )
 
-// mostRemembered bounds the ids of a sale in memory, some 20 bytes each. If a sale has more, its requests are not refused by id.
+// mostRemembered bounds the ids of a sale in memory, some 20 bytes each. If a sale has more, memory refuses none of its requests.
 const mostRemembered = 1 << 20
 
-// RefusalStore gives leases of refusals, and knows the ids that a repeated request may have.
+// RefusalStore gives leases of refusals, and reads the ids of a sale's orders and durable refusals.
 type RefusalStore interface {
 	LeaseRefusals(ctx context.Context, saleIDs []string) (map[string]model.RefusalLease, error)
 	KnownIDs(ctx context.Context, saleID string) iter.Seq2[[]string, error]
 }
 
-// SoldOut is this instance's memory of sold-out sales. Requests with an Idempotency-Key, and requests on a sale with a waiting
-// list, can be refused without asking the stores if no order and no durable refusal has their order id. docs/adr/0007 explains
-// why such a refusal is never wrong.
+// SoldOut is this instance's memory of sold-out sales. Under a lease of a sale, it refuses a request if no order and no durable
+// refusal has the request's order id. docs/adr/0007 explains why such a refusal is right.
 type SoldOut struct {
 	Store   RefusalStore
 	Gate    Peeker // nil if the strategy uses no gates
@@ -65,8 +64,8 @@ func (s *SoldOut) Refuses(saleID, orderID string) bool {
 	return !known
 }
 
-// Refresh gets or renews leases for the sales that Refuses was asked about since the last Refresh, if they are sold out. It
-// forgets the sales that Refuses was not asked about.
+// Refresh gets or renews leases for the sales that Refuses was asked about since the last Refresh, as far as the database gives
+// leases. It forgets the other sales.
 func (s *SoldOut) Refresh(ctx context.Context) error {
 	asked := map[string]*soldOutSale{}
 	for key, value := range s.sales.Range {
@@ -97,8 +96,8 @@ func (s *SoldOut) Refresh(ctx context.Context) error {
 	return nil
 }
 
-// exhausted returns those of the sales whose gates are open, have no units left, and have admitted no attempt that is
-// not settled yet. Such a gate admits nothing before units come back. If the strategy uses no gates, it returns all the sales.
+// exhausted returns those of the sales whose gates are open, have no units left, and have an empty stream. Such a gate admits
+// nothing before units come back. Without gates, it returns all the sales.
 func (s *SoldOut) exhausted(ctx context.Context, saleIDs []string) (ids []string, err error) {
 	if s.Gate == nil || len(saleIDs) == 0 {
 		return saleIDs, nil
@@ -121,7 +120,8 @@ func (s *SoldOut) exhausted(ctx context.Context, saleIDs []string) (ids []string
 	return ids, nil
 }
 
-// remember reads a sale's known ids into m, after m's lease was given. While the database gives equal leases, no id is added.
+// remember reads a sale's known ids into m. Call it after m's lease was given: while the database gives equal leases, no id is
+// added.
 func (s *SoldOut) remember(ctx context.Context, saleID string, m *soldOutMemory) error {
 	m.seed, m.ids = maphash.MakeSeed(), map[uint64]struct{}{}
 	for ids, err := range s.Store.KnownIDs(ctx, saleID) {

@@ -18,10 +18,10 @@ import (
 )
 
 const (
-	// keyHead begins every key, so that a key differs from a token, and a scanner finds a key that leaks into a repository.
+	// keyHead begins every key, so that a key differs from a token, and a scanner can find a key that has leaked.
 	keyHead = "fs_"
-	// rosterAge is how long an instance uses its list of the staff before it reads the list again. Until then it may still
-	// accept a removed member of the staff, a removed key, or a token from before a new password.
+	// rosterAge is how long an instance uses its list of the staff before it reads the list again. Until then it may still accept
+	// a member or a key that was removed.
 	rosterAge     = time.Second
 	rosterTimeout = 2 * time.Second // for each reading of the list, and each recording of a key's use
 	usePeriod     = time.Minute     // the least time between two recordings of a key's use by an instance
@@ -38,7 +38,7 @@ type StaffStore interface {
 
 // Staff manages the accounts of those who run the shop, and the keys of its servers. It also finds out whose a token or a key is.
 type Staff struct {
-	Off       bool // the accounts can't be used: log-ins are off, and the accounts' earlier tokens are refused; keys are valid
+	Off       bool // tokens of the accounts are refused; keys are valid
 	Store     StaffStore
 	Passwords *auth.Passwords
 	Tokens    *auth.Tokens
@@ -143,10 +143,9 @@ func (s *Staff) change(name string, change func() (model.Account, bool, error)) 
 	return account, acceptedIf(ok, model.NotFound), err
 }
 
-// Verify returns whose a token or a key is. The error wraps model.ErrUnavailable if this can't be found out, because the list of
-// the staff or an issuer's keys can't be had; otherwise it wraps auth.ErrBadToken: the token or key is not valid. A token of a
-// built-in account of the staff gives the account's role in the list, and ends when the list has a new password of the account,
-// or lacks the account.
+// Verify returns whose a token or a key is. The error wraps model.ErrUnavailable if this can't be found out now. Otherwise it
+// wraps auth.ErrBadToken: the token or key is not valid. A token of a built-in account of the staff is valid only while the list
+// has the account with the same password. Its role is that in the list.
 func (s *Staff) Verify(token string) (model.Identity, error) {
 	if strings.HasPrefix(token, keyHead) {
 		list, err := s.list()
@@ -183,9 +182,9 @@ func isStaffID(id string) bool {
 	return id == OperatorName || strings.HasPrefix(id, model.OperatorPrefix) || strings.HasPrefix(id, model.KeyPrefix)
 }
 
-// list returns the list of the staff. It reads the list again when rosterAge is over; while one request reads, the others
-// use the old list. After forget, all requests wait for the reading. If the list can't be read, the old one is used: usually
-// nobody can be removed then either. The error wraps model.ErrUnavailable if no list was ever read.
+// list returns the list of the staff. It reads the list again when rosterAge is over; while one request reads, the others use the
+// old list. After forget, all requests wait for the reading. If the list can't be read, the old one is used. The error wraps
+// model.ErrUnavailable if there is no old one.
 func (s *Staff) list() (*roster, error) {
 	list := s.roster.Load()
 	switch {
@@ -219,8 +218,8 @@ func (s *Staff) list() (*roster, error) {
 	return fresh, nil
 }
 
-// forget makes the next request read the list, so that a change shows at once on this instance. forget waits for a reading that
-// may have begun before the change. If the next reading fails, the old list is used again.
+// forget makes the next request read the list again. It waits for a reading that may have begun before the change. If the next
+// reading fails, the old list is used again.
 func (s *Staff) forget() {
 	s.reading.Lock()
 	defer s.reading.Unlock()

@@ -8,8 +8,8 @@ import (
 	"flashsale/model"
 )
 
-// Tally counts how purchase requests ended, by sale, since this instance started. Since every request is counted, the usual work
-// for one is small: a look-up in a map that is never modified, and an atomic addition.
+// Tally counts how purchase requests ended, by sale. A count usually costs a look-up in a map that is never modified, and an
+// atomic addition.
 type Tally struct {
 	catalog *Catalog
 	mu      sync.Mutex // held while the map is replaced

@@ -11,12 +11,12 @@ import (
 
 const (
 	tick = 10 * time.Millisecond // the precision with which waits end
-	// hurriedLook is how soon the alarm looks at a buyer who does not wait for the settler: nearly all are answered by then.
+	// hurriedLook is how soon the alarm looks at a buyer who does not wait for the settler.
 	hurriedLook = time.Second
 )
 
-// Waiters ends waits of this instance's buyers if they last too long, and wakes the buyers whose entries this instance does not
-// settle from its memory. One alarm serves all buyers, since nearly all get their outcomes long before their time is over.
+// Waiters ends the waits of this instance's buyers that last too long, and wakes the buyers that Apart keeps. One alarm serves
+// all buyers, which costs less than a timer for each.
 type Waiters struct {
 	now   func() time.Time
 	began time.Time
@@ -43,8 +43,8 @@ func NewWaiters(now func() time.Time) *Waiters {
 	return &Waiters{now: now, began: now(), due: map[int64][]waiter{}, apart: map[string]*model.Waiter{}, closing: make(chan struct{})}
 }
 
-// Waiter makes the Waiter of an attempt's buyer, who leaves when "gone" is closed. After the admission the buyer waits at most
-// "wait" for the settler, and in all at most "limit". If "wait" is 0, the admission is the answer.
+// Waiter makes the Waiter of an attempt's buyer, who leaves when "gone" is closed. The wait ends about "wait" after the
+// admission, or about "limit" from now if that is earlier. If "wait" is 0, the admission is the answer.
 func (w *Waiters) Waiter(gone <-chan struct{}, orderID string, wait, limit time.Duration) *model.Waiter {
 	now := w.now()
 	b := waiter{model.NewWaiter(gone), orderID, wait, now.Add(limit)}
@@ -57,7 +57,7 @@ func (w *Waiters) Waiter(gone <-chan struct{}, orderID string, wait, limit time.
 	return b.Waiter
 }
 
-// await ends a buyer's wait if its time is over, else makes the alarm look at the buyer when it may be over. The caller holds mu.
+// await ends a buyer's wait if its time is over, else makes the alarm look at the buyer later. The caller holds mu.
 func (w *Waiters) await(b waiter, now time.Time) {
 	at := now.Add(cmp.Or(b.wait, hurriedLook))
 	if admitted, ok := b.AdmittedAt(); ok {
@@ -68,7 +68,7 @@ func (w *Waiters) await(b waiter, now time.Time) {
 	}
 	if !at.After(now) {
 		b.GiveUp(context.DeadlineExceeded)
-		if w.apart[b.orderID] == b.Waiter { // a repeat of the attempt may wait too
+		if w.apart[b.orderID] == b.Waiter { // a repeat of the attempt may be kept instead
 			delete(w.apart, b.orderID)
 		}
 		return
@@ -81,7 +81,7 @@ func (w *Waiters) await(b waiter, now time.Time) {
 	}
 }
 
-// set sets the alarm to the next tick, if there is anybody to look at.
+// set sets the alarm to the next tick, if there is anybody to look at. The caller holds mu.
 func (w *Waiters) set(now time.Time) {
 	if w.alarm = len(w.due) > 0; w.alarm {
 		time.AfterFunc(tick-now.Sub(w.began)%tick, w.ring)
@@ -103,7 +103,7 @@ func (w *Waiters) ring() {
 	w.set(now)
 }
 
-// Close makes the admission the answer for all buyers, also those who come later. It is called once, when the server stops.
+// Close makes the admission the answer for all buyers, also those who come later. Call it once.
 func (w *Waiters) Close() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -116,13 +116,13 @@ func (w *Waiters) Close() {
 	}
 }
 
-// Apart keeps the buyers of entries that are not sure to be settled from the settler's memory, for example because of a queue.
-// Wake and Look find these buyers by their orders' ids.
+// Apart keeps the buyers of these entries, so that Wake and Look find them by their orders' ids. It is for entries that the
+// settler may not settle from its memory.
 func (w *Waiters) Apart(entries []model.Entry) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, e := range entries {
-		if e.Waiter != nil && !e.Waiter.Answered() { // the alarm will look at this buyer again, and delete it from apart at the end
+		if e.Waiter != nil && !e.Waiter.Answered() { // the alarm deletes this buyer from apart when the time is over
 			w.apart[e.ID] = e.Waiter
 		}
 	}
@@ -140,7 +140,7 @@ func (w *Waiters) Wake(outcomes map[string]model.Outcome) {
 	}
 }
 
-// Look makes the buyers of these orders look in the database, after another instance has reported that the attempts are settled.
+// Look tells Queued to those buyers of these orders who are kept apart, so that they look in the database.
 func (w *Waiters) Look(orderIDs []string) {
 	outcomes := make(map[string]model.Outcome, len(orderIDs))
 	for _, id := range orderIDs {

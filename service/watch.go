@@ -33,7 +33,7 @@ func (n *Newest[T]) Get() (value T, replaced <-chan struct{}) {
 	return h.value, h.replaced
 }
 
-// Watches runs a source for each key that has followers, from the first one's arrival until the last one leaves.
+// Watches runs a source for each key that has followers, until the last follower leaves.
 type Watches[T any] struct {
 	source  func(ctx context.Context, key string, to *Newest[T])
 	mu      sync.Mutex
@@ -47,7 +47,7 @@ type watch[T any] struct {
 	ended     sync.WaitGroup     // of the source
 }
 
-// NewWatches creates a Watches. The source runs until its ctx ends, and sets the followers' value, which is zero at first.
+// NewWatches creates a Watches. A source must run until its ctx ends. It sets the followers' value, which is zero at first.
 func NewWatches[T any](source func(ctx context.Context, key string, to *Newest[T])) *Watches[T] {
 	return &Watches[T]{source: source, running: map[string]*watch[T]{}}
 }

@@ -26,17 +26,17 @@ import (
 )
 
 const (
-	// keysPause is the least time between two requests for an issuer's keys; only a log-in asks sooner.
+	// keysPause is the least time between two fetches of an issuer's keys, unless a log-in needs them.
 	keysPause = 10 * time.Second
 	keysFresh = time.Hour      // the age at which keys are fetched again, so that withdrawn ones are forgotten
 	keysMost  = 24 * time.Hour // the age up to which keys are used while the issuer is away
-	// keysTimeout bounds a fetch of keys and each other request to an issuer, and maxKeysBytes bounds an answer that get reads.
+	// keysTimeout bounds a fetch of keys, and each other request to an issuer. maxKeysBytes bounds an answer that get reads.
 	keysTimeout  = 3 * time.Second
 	maxKeysBytes = 1 << 20
-	// maxKeysWaiting is the most requests that wait for a slow issuer's keys, so that forged tokens can't make all requests wait.
+	// maxKeysWaiting is the most requests that wait for an issuer's keys, so that forged tokens can't make all requests wait.
 	maxKeysWaiting = 256
 	leeway         = time.Minute     // how much an issuer's clock may differ from this instance's clock
-	outsideFresh   = 5 * time.Minute // how long at most a valid token of an issuer is not checked again
+	outsideFresh   = 5 * time.Minute // the longest time for which a valid token is not checked again
 )
 
 // ErrOtherIssuer means that the server at an issuer's address calls itself by another name, such as one with a slash at the end.
@@ -48,7 +48,7 @@ var errKnown = errors.New("they were fetched a moment ago")
 // algorithms are those by which issuers may sign. HS256 is not one: whoever can check by a shared secret can also sign.
 var algorithms = []string{oidc.RS256, oidc.ES256, oidc.EdDSA}
 
-// RoleClaim gives a role to the users who have the claim Name with this value, or with a list that contains the value.
+// RoleClaim gives a role to users whose claim Name is Value, or a list that contains Value.
 type RoleClaim struct {
 	Role        model.Role
 	Name, Value string
@@ -91,9 +91,9 @@ func (d discovery) text(member string) string {
 	return text
 }
 
-// secretIn returns where a client puts its secret in a request for tokens: in the header, which is the usual way, or in the
-// form. Of the ways that the issuer lists, the first counts as preferred. If it lists the header before the form, the header is
-// tried first and then the form, since some issuers list the header but accept only the form.
+// secretIn returns where a client puts its secret in a request for tokens: in the header or in the form. If the issuer lists the
+// header before the form, the header is tried first and then the form, since some issuers list the header but accept only the
+// form.
 func (d discovery) secretIn() oauth2.AuthStyle {
 	ways, _ := d["token_endpoint_auth_methods_supported"].([]any)
 	inForm := slices.Index(ways, any("client_secret_post"))
@@ -115,8 +115,8 @@ func (s *Issuers) Add(i model.Issuer) {
 	s.all[i.Name] = &issuer{Issuer: i, of: s}
 }
 
-// Fetch fetches the keys of all issuers that have none yet, and returns the errors of those whose keys can't be fetched. An error
-// wraps ErrOtherIssuer if an issuer calls itself by another name.
+// Fetch fetches the keys of the issuers that have none yet, and returns the errors of those that fail. An error wraps
+// ErrOtherIssuer if an issuer calls itself by another name.
 func (s *Issuers) Fetch(ctx context.Context) (err error) {
 	for _, i := range s.all {
 		if failed := i.refresh(ctx, nil, keysPause); failed != nil {
@@ -126,9 +126,9 @@ func (s *Issuers) Fetch(ctx context.Context) (err error) {
 	return err
 }
 
-// check returns the content of a valid token. The error wraps model.ErrUnavailable if the keys of the token's issuer can't be
-// fetched, and there are none, only old ones, or none that fits the token. Any other error means that the token is not valid, or
-// that its key was published less than keysPause ago.
+// check returns the content of a valid token. The error wraps model.ErrUnavailable if the check needs keys of the token's issuer
+// that can't be fetched. Any other error means that the token is not valid, or that its key was published less than keysPause
+// ago.
 func (s *Issuers) check(ctx context.Context, token string) (good checkedToken, err error) {
 	i, err := s.issuerOf(token)
 	if err != nil {
@@ -187,8 +187,8 @@ func decode(raw io.Reader, into any) error {
 	return decoder.Decode(into)
 }
 
-// identity returns the user and the role that claims give. The user's claim may be a number. If it is the claim email, its
-// address is put into small letters, and is refused if the issuer says that it is not verified.
+// identity returns the user and the role that claims give. The user's claim may be a number. An address in the claim email is put
+// into small letters, and refused if the issuer says that it is not verified.
 func (i *issuer) identity(claims map[string]any) (who model.Identity, err error) {
 	user, named := claims[i.of.UserClaim].(string)
 	if number, ok := claims[i.of.UserClaim].(json.Number); ok && !named {
@@ -226,7 +226,7 @@ func (s *Issuers) issuerOf(token string) (*issuer, error) {
 	return i, nil
 }
 
-// userID returns PREFIX:USER. It returns PREFIX::HASH if PREFIX:USER is no valid id, or USER begins with a colon.
+// userID returns PREFIX:USER or, if that is no valid id or USER begins with a colon, PREFIX::HASH. USER must not be empty.
 func (i *issuer) userID(user string) string {
 	if id := i.Prefix + ":" + user; user[0] != ':' && model.ValidUserID(id) {
 		return id
@@ -248,8 +248,8 @@ func (s *Issuers) roleOf(claims map[string]any) model.Role {
 	return role
 }
 
-// ready fetches the keys if there are none, or only keys older than keysFresh. If that fails, it returns an error, unless there
-// are keys no older than keysMost: these stay in use.
+// ready fetches the keys if there are none, or if they have reached the age keysFresh. If that fails, keys no older than keysMost
+// stay in use. Without such keys, ready returns an error.
 func (i *issuer) ready(ctx context.Context) (err error) {
 	keys := i.keys.Load()
 	if keys == nil || i.of.Now().Sub(keys.at) >= keysFresh {
@@ -290,8 +290,8 @@ func (k *keySet) VerifySignature(ctx context.Context, token string) (payload []b
 }
 
 // refresh fetches the keys, unless another request has replaced the keys in "seen". It returns an error if the keys can't be
-// fetched, if they were asked for within the pause, or if too many requests wait for them. The error is errKnown if they were
-// asked for within the pause and came.
+// fetched, if too many requests wait for them, or if they were asked for within the pause. In the last case, the error is
+// errKnown if the keys came.
 func (i *issuer) refresh(ctx context.Context, seen *issuerKeys, pause time.Duration) error {
 	if i.waiting.Add(1) > maxKeysWaiting {
 		i.waiting.Add(-1)
@@ -360,7 +360,8 @@ func (i *issuer) fetch(ctx context.Context, into *issuerKeys) error {
 	return nil
 }
 
-// get reads a JSON document, with a token unless that is empty. The error wraps ErrUnavailable for no whole answer, 429 or 5xx.
+// get reads a JSON document, with a token unless it is empty. The error wraps model.ErrUnavailable if no whole answer came, or a
+// 429 or 5xx.
 func (i *issuer) get(ctx context.Context, address, token string, into any) error {
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {

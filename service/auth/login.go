@@ -14,8 +14,8 @@ import (
 	"flashsale/model"
 )
 
-// Login logs people in at an issuer by an authorization code with PKCE (RFC 7636). The page in the browser makes the
-// verifier and keeps it, so that a code alone is of no use to whoever sees it.
+// Login logs people in at an issuer by an authorization code with PKCE (RFC 7636). The page in the browser makes and keeps the
+// verifier, so that a code alone is of no use to whoever sees it.
 type Login struct {
 	Issuers      *Issuers
 	Issuer       string // the name of one of Issuers, which must have a discovery document
@@ -43,10 +43,9 @@ func (l *Login) Start(ctx context.Context) (LoginStart, error) {
 	return LoginStart{AuthorizationURL: found.text("authorization_endpoint"), ClientID: l.ClientID, RedirectURL: l.RedirectURL(), Scopes: l.Scopes}, nil
 }
 
-// Finish exchanges a code, and returns who has logged in and a name to show. The error wraps ErrBadToken if the issuer
-// refuses the code or its token is of another log-in, ErrNotAccepted if the engine does not accept the issuer's token, and
-// model.ErrUnavailable if the issuer is away. Any other error means that the issuer does not take log-ins of this client, or
-// that its discovery document lacks an address that log-ins need.
+// Finish exchanges a code, and returns who has logged in and a name to show. The error wraps ErrBadToken if the issuer refuses
+// the code or its token is for another log-in. It wraps ErrNotAccepted if its token does not count here, and model.ErrUnavailable
+// if the issuer gives no proper answer. Any other error means that the issuer is not set up for log-ins of this client.
 func (l *Login) Finish(ctx context.Context, code, verifier, nonce string) (who model.Identity, name string, err error) {
 	i, found, err := l.ready(ctx)
 	if err != nil {
@@ -107,17 +106,17 @@ func shownName(claims map[string]any) string {
 	return cmp.Or(text("preferred_username"), text("name"), text("email"))
 }
 
-// lacks reports whether a claim that the engine uses is missing. An issuer may keep all claims about users but the subject out of
-// its tokens, and return them at its userinfo endpoint: https://openid.net/specs/openid-connect-core-1_0.html#ScopeClaims.
+// lacks reports whether a claim that the engine uses is missing. An issuer may return claims at its userinfo endpoint instead:
+// https://openid.net/specs/openid-connect-core-1_0.html#ScopeClaims.
 func (l *Login) lacks(claims map[string]any) bool {
 	byEmail := l.Issuers.UserClaim == "email"
 	return claims[l.Issuers.UserClaim] == nil || byEmail && claims["email_verified"] == nil || shownName(claims) == "" ||
 		slices.ContainsFunc(l.Issuers.Roles, func(rule RoleClaim) bool { return claims[rule.Name] == nil })
 }
 
-// complete adds to the claims of an ID token those that the issuer's userinfo endpoint returns for an access token. If both have
-// a claim, that of the ID token counts, because it was signed. If the endpoint fails, or its answer is about another user or
-// address of e-mail, complete returns the claims of the ID token alone, and an error.
+// complete adds to the claims of an ID token those that the issuer's userinfo endpoint returns for an access token. Claims of the
+// ID token stay, because it was signed. If the endpoint fails, or its answer is about another user or e-mail address, complete
+// returns the claims of the ID token alone, and an error.
 func (i *issuer) complete(ctx context.Context, claims map[string]any, address, token string) (map[string]any, error) {
 	ctx, cancel := context.WithTimeout(ctx, keysTimeout)
 	defer cancel()

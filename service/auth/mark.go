@@ -7,13 +7,12 @@ import (
 	"hash"
 )
 
-// Mark returns a mark that is equal for instances with the same secrets. The mark is an HMAC under a key from the
-// database, so it reveals nothing else about the secrets.
+// Mark returns a mark that is equal for equal keys and secrets. It is an HMAC, so it does not reveal the secrets.
 func Mark(key, secret, paymentSecret []byte) string {
 	return hex.EncodeToString(macOf(macOf(key, string(secret)), string(paymentSecret))[:8])
 }
 
-// macOf returns the HMAC-SHA256 of a text. The MAC of a purpose's name, under the engine's secret, is the key for this purpose.
+// macOf returns the HMAC-SHA256 of a text.
 func macOf(key []byte, text string) []byte {
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte(text))

@@ -25,23 +25,22 @@ const (
 )
 
 const (
-	// maxHashings is the most passwords that are hashed at the same time; a new hash takes one core and 19 MiB. Purchases need no
-	// hashing, and should keep half of the cores while thousands of users log in.
+	// maxHashings is the most passwords that are hashed at the same time. A new hash takes one core and 19 MiB.
 	maxHashings        = 2
-	maxWaitingHashings = 32 // the most passwords that wait for their turn; the last of them waits for about a second
-	// What a stored hash may ask for: enough to raise the cost later, too little to exhaust the host.
+	maxWaitingHashings = 32 // the most passwords that wait for their turn
+	// The most that a stored hash may ask for: enough to raise the cost later, too little to exhaust the host.
 	maxStoredMemoryKiB, maxStoredPasses = 64 << 10, 16
 )
 
 var errPasswordHash = errors.New("stored password hash is malformed")
 
-// Passwords hashes passwords with argon2id, a bounded number at a time. The error of each method wraps
-// model.ErrUnavailable if too many passwords wait already, and ctx's error if ctx ends before the password's turn.
+// Passwords hashes passwords with argon2id, a bounded number at a time. The error of a method wraps model.ErrUnavailable if too
+// many passwords wait already, and ctx's error if ctx ends during the wait.
 type Passwords struct {
 	running, inside chan struct{}
 }
 
-// NewPasswords creates a Passwords. A process needs only one: each Passwords has its own bound.
+// NewPasswords creates a Passwords. Make only one in a process, since each has its own bound.
 func NewPasswords() *Passwords {
 	running := hashings(runtime.GOMAXPROCS(0))
 	return &Passwords{running: make(chan struct{}, running), inside: make(chan struct{}, running+maxWaitingHashings)}
@@ -75,7 +74,7 @@ func (p *Passwords) Verify(ctx context.Context, phc, password string) (bool, err
 	return subtle.ConstantTimeCompare(got, want) == 1, nil
 }
 
-// VerifyNothing takes as long as Verify of a new hash, so that the time of an answer does not tell that a name is unknown.
+// VerifyNothing takes about as long as Verify of a new hash, so that the time of an answer does not tell that a name is unknown.
 func (p *Passwords) VerifyNothing(ctx context.Context, password string) error {
 	_, err := p.Hash(ctx, password)
 	return err

@@ -17,19 +17,16 @@ const (
 )
 
 // Paths issues and checks the hidden part of a purchase URL: 32 hex digits that are valid for one user and one sale until they
-// expire. The first 8 are the expiry in unix seconds, so that a check needs no store; the other 24 are HMAC-MD5-96 (RFC 2403)
-// over user, sale and expiry.
-//
-// MD5 is broken as a plain hash: anyone can make two inputs that collide. This attack does not apply to HMAC, whose inner state
-// depends on a key that the attacker does not have. The best known forgery of HMAC-MD5-96 is to guess 96 bits. A plain MD5 of
-// user and sale with a salt would have no such protection.
+// expire. The first 8 are the expiry in unix seconds, so that a check needs no store. The other 24 are HMAC-MD5-96 (RFC 2403)
+// over user, sale and expiry. Collisions of MD5 do not break HMAC, whose inner state depends on a key that the attacker does not
+// have.
 type Paths struct {
 	macs sync.Pool // of *keyedMAC
 	now  func() time.Time
 }
 
-// NewPaths creates a Paths. It derives a key of its own from the secret, so that no signature made elsewhere with the
-// same secret is a valid path. "now" is the clock that decides when a path has expired.
+// NewPaths creates a Paths. It derives a key of its own from the secret, so that no other signature by the secret is a valid
+// path. "now" is the clock that decides when a path has expired.
 func NewPaths(secret []byte, now func() time.Time) *Paths {
 	return &Paths{sync.Pool{New: newMAC(md5.New, macOf(secret, "path"))}, now}
 }

@@ -23,26 +23,23 @@ import (
 // ErrBadToken is wrapped by every error that Tokens.Verify returns.
 var ErrBadToken = errors.New("bad token")
 
-// maxTokenBytes bounds the engine's own tokens, and maxOutsideBytes the tokens of issuers outside; a longer token is refused.
-// Tokens from Sign have some 200 bytes. Tokens of issuers outside may list hundreds of groups.
+// maxTokenBytes bounds a token by the engine's secret, and maxOutsideBytes a token of an issuer outside, which may list hundreds
+// of groups.
 const maxTokenBytes, maxOutsideBytes = 4 << 10, 16 << 10
 
 const (
-	// checkedTokensBytes bounds the memory of the cache of valid tokens: it has room for some 100,000 tokens of 200 bytes,
-	// or 40,000 of 1,000. Beyond that, the least used tokens leave the cache and are checked again.
+	// checkedTokensBytes bounds the memory of the cache of valid tokens: it has room for some 100,000 tokens of 200 bytes, or
+	// 40,000 of 1,000.
 	checkedTokensBytes = 48 << 20
 	checkedTokenBytes  = 256 // the memory that a cached token takes besides its own text
 )
 
-// Tokens signs and checks users' bearer tokens: JWTs with HS256. It also accepts the tokens that Outside finds valid. Another
-// program that has the secret may sign as well.
+// Tokens signs and checks users' bearer tokens: JWTs with HS256. It also accepts the tokens that Outside finds valid.
 //
-// A token in the exact form that Sign writes for an identity without a stamp is checked each time, without reflection. That
-// takes about half a microsecond and stores nothing, however many buyers there are. Libraries check other tokens. Such a check
-// takes about as long as all else that a refused purchase needs, so its result is cached, but only for a valid token: a flood of
-// invalid tokens cannot evict the valid ones.
+// A token in the form that Sign writes without a stamp is checked each time, which takes about half a microsecond. Another token
+// takes longer, so the result is cached, but only for a valid token. So a flood of invalid tokens can't evict the valid ones.
 type Tokens struct {
-	// Outside checks the tokens that are not signed by HS256; nil: no such token is accepted. It must be set before the first use.
+	// Outside checks the tokens that are not signed by HS256; nil: no such token is accepted. Set it before the first use.
 	Outside *Issuers
 
 	secret  []byte
@@ -82,14 +79,13 @@ type claims struct {
 
 const stampBytes = 16 // of a stamp before its encoding
 
-// Stamp returns the stamp of an account, which the tokens of built-in staff carry. An account has another stamp after it got
-// another password, or was removed and made again, since each password hash has a salt of its own. The stamp is an HMAC,
-// and so tells nothing about the hash.
+// Stamp returns the stamp of an account, for the tokens of built-in staff. It changes with the hash of the password, which has a
+// new salt each time. The stamp is an HMAC, and so tells nothing about the hash.
 func (t *Tokens) Stamp(a model.Account) string {
 	return base64.RawURLEncoding.EncodeToString(macOf(t.stamps, a.ID+"\x00"+a.PasswordHash)[:stampBytes]) // an id has no zero byte
 }
 
-// Sign creates a token that expires after ttl, cut to whole seconds. It fails only if the user's id or the role is not valid.
+// Sign creates a token that expires after ttl; expiresAt is cut to whole seconds. It fails if the user's id or role is not valid.
 func (t *Tokens) Sign(who model.Identity, ttl time.Duration) (token string, expiresAt time.Time, err error) {
 	if err := checkIdentity(who); err != nil {
 		return "", time.Time{}, fmt.Errorf("sign token: %w", err)
@@ -102,7 +98,7 @@ func (t *Tokens) Sign(who model.Identity, ttl time.Duration) (token string, expi
 	return token, expiresAt, err
 }
 
-// Verify returns the identity of a token. A token without a role is a buyer's. The error wraps ErrBadToken, and also
+// Verify returns the identity of a token. A token without a role is a buyer's. The error wraps ErrBadToken. It also wraps
 // model.ErrUnavailable if the check needs keys of the token's issuer that can't be fetched.
 func (t *Tokens) Verify(token string) (model.Identity, error) {
 	if who, ok := t.ours(token); ok {
@@ -130,8 +126,8 @@ const (
 	ourExpiryDigits = 11  // of a unix time until the year 5138
 )
 
-// ours is the fast way, without a JSON decoder, for tokens in the form in which Sign writes them without a stamp. If ok is false,
-// the cache or check decides. No claim is read before the signature is checked.
+// ours checks a token in the form in which Sign writes it without a stamp, without a JSON decoder. If ok is false, check may
+// still find the token valid. No claim is read before the signature is checked.
 func (t *Tokens) ours(token string) (who model.Identity, ok bool) {
 	dot := len(token) - ourSignature - 1
 	if len(token) > ourLongest || dot < len(ourHead) || token[dot] != '.' || token[:len(ourHead)] != ourHead {

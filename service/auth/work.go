@@ -16,7 +16,7 @@ import (
 
 const (
 	workAlgorithm = "SHA-256"
-	workTime      = 30 * time.Minute // how long a challenge is valid: longer than a slow phone needs for the largest one
+	workTime      = 30 * time.Minute // how long a challenge is valid
 	maxWork       = 2048             // characters of a solution; a genuine one has about 400
 )
 
@@ -30,8 +30,8 @@ type Challenge struct {
 	Signature string `json:"signature"` // HMAC-SHA256 over Challenge, in hex
 }
 
-// Works issues challenges and checks their solutions. A challenge is bound to a user, a sale and a time by its salt, so no
-// store is needed. A solution is not marked as used: a user has one entry in a sale, so a second use leads to the same entry.
+// Works issues challenges and checks their solutions. The salt of a challenge binds it to a user, a sale and a time, so no store
+// is needed. A solution can be used again, which does no harm: a user has at most one entry in a sale.
 type Works struct {
 	key []byte
 	now func() time.Time
@@ -64,7 +64,7 @@ func (w *Works) Check(solution, userID, saleID string) bool {
 	if err != nil {
 		return false
 	}
-	var s struct { // clients add fields such as the time that they took
+	var s struct { // clients may add fields
 		Algorithm, Challenge, Salt, Signature string
 		Number                                uint64
 	}
@@ -91,6 +91,6 @@ func workHash(salt string, number uint64) string {
 
 func (w *Works) sign(text string) string { return hex.EncodeToString(macOf(w.key, text)) }
 
-// owner returns the text that binds a salt to a user and a sale: half of the MAC over their ids. The input of this MAC has a
-// zero byte and the hex digits of a challenge have none, so the signature of a challenge never is an owner's text.
+// owner returns the text that binds a salt to a user and a sale: half of the MAC over their ids. A challenge has no zero byte, so
+// its signature can't serve as an owner's text.
 func (w *Works) owner(userID, saleID string) string { return w.sign(saleID + "\x00" + userID)[:32] }
