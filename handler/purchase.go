@@ -60,7 +60,8 @@ func (p *Purchases) purchase(c *gin.Context) {
 	}
 }
 
-// idempotencyKey returns the Idempotency-Key, or "" if there is none. It refuses a key that is too long or not of visible ASCII.
+// idempotencyKey returns the Idempotency-Key, or "" if there is none. If the key is too long or not of visible ASCII, it refuses
+// the request.
 func idempotencyKey(c *gin.Context) (key string, ok bool) {
 	key = middleware.HeaderOf(c, "Idempotency-Key")
 	if len(key) > maxKey || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
@@ -187,7 +188,6 @@ func (p *Purchases) issuePath(c *gin.Context) {
 	}
 	lifetime := min(pathLifetime, offer.EndsAt.Sub(now)+time.Second)
 	if offer.Stock.Lined == model.InLine {
-		// With a valid ticket, the database need not be asked before the turn of the user's rank.
 		until, rank, verdict, err := p.Lines.Turn(c.Request.Context(), userOf(c), offer, middleware.HeaderOf(c, "Line-Ticket"))
 		switch {
 		case err != nil:
