@@ -10,7 +10,7 @@ import (
 	"flashsale/lab"
 )
 
-// OpenLab gives the console its lab. It may be called before Run.
+// OpenLab gives the console its lab. It must not be called after Run has begun.
 func (a *App) OpenLab(desk *lab.Desk) { a.lab.Desk = desk }
 
 // credentials matches the user and password in a URL, with the slashes before them and the @ behind them.

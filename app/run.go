@@ -98,7 +98,7 @@ func serving(s *http.Server, l net.Listener, fail func(error)) []func(context.Co
 	}}
 }
 
-// closing makes a part's stop of a function that has its own limits and returns no error.
+// closing makes the stop of a part from a function that needs no context.
 func closing(end func()) func(context.Context) error {
 	return func(context.Context) error {
 		end()
@@ -106,8 +106,8 @@ func closing(end func()) func(context.Context) error {
 	}
 }
 
-// endWaits ends the waits of buyers whose attempts are admitted, and answers that watch the channel closing. From now on, /readyz
-// answers 503.
+// endWaits ends the waits of buyers whose attempts are admitted, and the answers that watch the channel closing. From now on,
+// /readyz answers 503.
 func (a *App) endWaits(context.Context) error {
 	close(a.closing)
 	a.Waiters.Close()

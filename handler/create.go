@@ -46,7 +46,7 @@ func (b termsBody) sale() model.Sale {
 
 // create makes a thing, such as a sale, by the function insert, and answers with its view. With an Idempotency-Key, the id of the
 // thing follows from the operator, the kind and the key; otherwise insert gets an empty id. The function repeated finds the thing
-// that an earlier request made under the id. It returns Accepted, NotFound, or IdempotencyMismatch if the requests differ.
+// that an earlier request made under the id. It returns Accepted, NotFound, or IdempotencyMismatch if the thing differs now.
 func create[T any](
 	c *gin.Context, view func(T) (view any, path string), ids model.OrderIDs, kind string,
 	repeated func(id string) (T, model.Verdict, error), insert func(id, actor string) (T, model.Verdict, *service.Invalid, error),

@@ -31,7 +31,7 @@ const (
 )
 
 const (
-	// maxBodyBytes bounds most bodies. It leaves room for a log-in with an authorization code of 3 KiB.
+	// maxBodyBytes bounds usual bodies. It leaves room for a log-in with an authorization code of 3 KiB.
 	maxBodyBytes = 4 << 10
 	// maxOperatorBodyBytes fits the longest sale in Chinese: description and title, 2,200 characters, each escaped as six bytes.
 	maxOperatorBodyBytes = 16 << 10

@@ -33,7 +33,7 @@ func (d *download) begin() {
 	d.c.Status(http.StatusOK)
 }
 
-// Write sends a part, which the client must take within exportPatience. When the server stops, Write returns context.Canceled.
+// Write sends a part, which the client must take within exportPatience. If the server stops, Write returns context.Canceled.
 func (d *download) Write(part []byte) (int, error) {
 	select {
 	case <-d.closing:

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// quietZone is the width of the white border that readers need to find a code, in modules: the squares of a code.
+	// quietZone is the width of the white border that readers need to find a code, in modules (the squares of the code).
 	quietZone = 4
 	// maxQRCodes bounds the cache of codes. A code takes some kilobytes, and milliseconds to make.
 	maxQRCodes = 1000

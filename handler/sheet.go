@@ -41,8 +41,7 @@ type amount struct {
 	currency *string // its cell is read before
 }
 
-// The first ofCampaign columns are those of the campaign, the same for all rows. The last ofLine of these columns are about the
-// campaign's line.
+// The first ofCampaign columns are those of the campaign. The last ofLine of these columns are about the campaign's line.
 const (
 	ofCampaign = 13
 	ofLine     = 4

@@ -67,7 +67,7 @@ type offer struct {
 	MostCents int64   // the highest price of the campaign's sales, or the price of the sale
 }
 
-// LogIn says which ways to log in the pages show to buyers.
+// LogIn says which ways to log in the pages show.
 type LogIn struct {
 	Register bool // buyers can make accounts here
 	Issuer   bool // people can log in at the shop's issuer
