@@ -1,5 +1,4 @@
-// Command flashsale is a flash-sale engine. It sells a fixed quota within seconds when far more buyers come than there are
-// units, and never more units than the quota, except with two strategies that are for demonstration.
+// Command flashsale is a flash-sale engine: it sells a quota of units when many more buyers come than there are units.
 package main
 
 import (
@@ -15,7 +14,7 @@ import (
 	"flashsale/internal/config"
 )
 
-// version is the newest version in CHANGELOG.md. A build from a tag or a commit may set another by the linker.
+// version is the newest version in CHANGELOG.md. The linker may set another.
 var version = "0.1.0"
 
 const (
@@ -30,8 +29,7 @@ func main() {
 	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
 }
 
-// run executes the command in args until it is done, or has stopped because ctx ended. It returns the exit code; errors go to
-// stderr.
+// run executes the command in args until the command is done or ctx ends. It returns the exit code, and writes errors to stderr.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	cmd, err := config.Parse(args, getenv, stdout, stderr)
 	if errors.Is(err, config.ErrHelp) {

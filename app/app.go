@@ -1,4 +1,4 @@
-// Package app wires the engine together: it makes each part, and gives it what it needs.
+// Package app makes the parts of the engine and connects them.
 package app
 
 import (
@@ -36,28 +36,27 @@ import (
 	"flashsale/worker"
 )
 
-// The bounds of the servers, against clients that are slow on purpose or send too much.
+// Bounds of the HTTP servers, against clients that are slow on purpose or send too much.
 const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 10 * time.Second
 	writeTimeout      = 30 * time.Second
 	idleTimeout       = 2 * time.Minute
-	maxHeaderBytes    = 32 << 10 // of which a token may have half
+	maxHeaderBytes    = 32 << 10
 )
 
 const (
-	queuedLinger = 20 * time.Millisecond  // SettlerNeeds.Linger with --ack queued, where few buyers wait for the order
-	ackPause     = 100 * time.Millisecond // SettlerNeeds.AckPause: far less than 3 s, when other instances take entries over
+	queuedLinger = 20 * time.Millisecond  // SettlerNeeds.Linger with --ack queued
+	ackPause     = 100 * time.Millisecond // SettlerNeeds.AckPause: far less than the age at which entries are taken over
 )
 
 // Options are what an instance gets besides its settings.
 type Options struct {
-	Version string    // of the binary; the instance publishes it to the others
+	Version string    // of the binary
 	Logs    io.Writer // where the log goes
 }
 
-// App is one instance of the engine. Its exported parts are for tests, for the commands, and for the package trial, which
-// makes purchases without HTTP.
+// App is one instance of the engine.
 type App struct {
 	IDs      model.OrderIDs
 	Catalog  *service.Catalog
@@ -84,7 +83,7 @@ type App struct {
 	lab      *handler.Lab
 	metrics  *metrics.Metrics
 	tracing  *tracing.Tracing // nil: tracing is off
-	observe  observe.All      // metrics, and if they are on, tracing and failpoints
+	observe  observe.All      // metrics, failpoints if there are any, and tracing if it is on
 	tally    *service.Tally
 	workers  []func(context.Context)
 	closing  chan struct{}
@@ -93,8 +92,8 @@ type App struct {
 	listener, opsListener net.Listener
 }
 
-// New opens the stores, brings the database's schema up to date, listens on the addresses, and checks the gates (Gates.Ensure).
-// If Redis is down, Run does that. The settings must be valid. No request is answered before Run. After an error all is closed.
+// New opens the stores, brings the database's schema up to date, listens on the addresses and makes the parts. The settings must
+// be valid. No request is answered before Run. After an error, the stores are closed.
 func New(ctx context.Context, settings config.Settings, options Options) (app *App, err error) {
 	a := &App{
 		settings: settings, options: options, Log: newLog(&settings, options.Logs),
@@ -145,7 +144,7 @@ func (a *App) listen(ctx context.Context) (err error) {
 	return nil
 }
 
-// URL returns the base URL of the server: --public-url, or without that the URL for clients on this machine.
+// URL returns the base URL of the server, without a slash at the end: --public-url, or else that of the listener.
 func (a *App) URL() string {
 	if a.settings.PublicURL != "" {
 		return strings.TrimRight(a.settings.PublicURL, "/")
@@ -194,7 +193,7 @@ func (a *App) wire(ctx context.Context) error {
 	a.Waiters = service.NewWaiters(clock)
 	lock, truth := make(chan struct{}, 1), db
 	if a.settings.Strategy == "mutex" {
-		db = db.Exclusive(lock) // other transactions that write must not come between the strategy's read and write
+		db = db.Exclusive(lock) // so that no release or settle of this process comes between the strategy's read and write
 	}
 	a.kind, _ = strategy.Of(a.settings.Strategy) // valid settings name a strategy
 	a.gates = service.NewGates(db, a.gate, a.Catalog, !a.kind.UsesGate, a.Log, a.observe...)
@@ -317,7 +316,7 @@ func (a *App) wire(ctx context.Context) error {
 	caller := &service.Caller{Store: db, Catalog: a.Catalog, IDs: a.IDs, Beacon: rounds, Observe: a.observe}
 	lines := &worker.Lines{Lease: lease, Caller: caller, Log: a.Log}
 	provider := payments.Service.Provider.Name()
-	changed := make(chan struct{}, 1) // has a value after an instance has announced that a sale has changed
+	changed := make(chan struct{}, 1) // has a value after an announcement that a sale has changed
 	hear := func(string) {
 		select {
 		case changed <- struct{}{}:
@@ -351,9 +350,8 @@ func (a *App) wire(ctx context.Context) error {
 	return nil
 }
 
-// Furnish creates the operator's account if it is missing, and gives an existing account the password that the settings have, if
-// any. It does neither if built-in accounts are off. If the settings ask for a demo sale, and the database has no sale and no
-// campaign, Furnish creates that sale. It returns the operator's password if it has generated one, else "".
+// Furnish makes the operator's account by EnsureOperator, unless built-in accounts are off. If the settings ask for a demo sale,
+// and the database has no sales, Furnish creates it. It returns the password that EnsureOperator has generated, or "".
 func (a *App) Furnish(ctx context.Context) (password string, err error) {
 	if !a.accounts.Off {
 		if password, err = a.accounts.EnsureOperator(ctx, a.settings.AdminPassword); err != nil {
@@ -377,7 +375,7 @@ func (a *App) Furnish(ctx context.Context) (password string, err error) {
 	return password, err
 }
 
-// watch registers the metrics whose values are read from other parts at each scrape.
+// watch registers the metrics that are read from other parts.
 func (a *App) watch() {
 	for name, pool := range a.Stores.Database.Pools() {
 		a.metrics.WatchPool(name, pool)
@@ -401,7 +399,7 @@ func (a *App) checks() []handler.Check {
 	return checks
 }
 
-// expired counts the units that were released with a sale's expired orders, and tells the gate of them.
+// expired reports a sale's expired orders to the observers, and tells the gate about the released units.
 func (a *App) expired(ctx context.Context, saleID string, releases []model.Release) {
 	for _, r := range releases {
 		a.observe.Note(observe.Event{Name: observe.Expired, N: int64(r.Units)})
@@ -420,21 +418,21 @@ func (a *App) serve(router http.Handler) {
 	a.ops.WriteTimeout = 0 // a CPU profile takes as long as its request asks for
 }
 
-// Kill closes the server and the stores in the middle of their work, as a crash would: statements under way may fail or succeed.
+// Kill simulates a crash: it closes the server and the stores while they work.
 func (a *App) Kill() {
 	_ = a.server.Close()
 	_ = a.Stores.Close()
 }
 
-// LostRaces returns how often another writer overtook an optimistic transaction of this instance.
+// LostRaces returns how often another writer overtook an optimistic transaction.
 func (a *App) LostRaces() int64 { return a.metrics.LostRaces() }
 
-// Close closes the listeners, the strategy, the stores and the tracing. It may follow New as well as Run. The error is about the
-// stores.
+// Close closes the listeners, the strategy, the stores and the tracing. It returns the stores' error. Run need not have been
+// called.
 func (a *App) Close() error {
 	for _, l := range []net.Listener{a.listener, a.opsListener} {
 		if l != nil {
-			_ = l.Close() // closed already by an orderly stop
+			_ = l.Close() // fails if a stop has closed it
 		}
 	}
 	if a.Strategy != nil {

@@ -8,8 +8,8 @@ import (
 	"flashsale/internal/observe"
 )
 
-// failpoints returns no observers. In a build with the tag failpoints, for drills, one observer ends the process at a step.
+// failpoints returns no observers: only builds with the tag failpoints have some, for drills.
 func failpoints() observe.All { return nil }
 
-// clock returns this machine's time. In a build with the tag failpoints the clock can be shifted.
+// clock returns this machine's time. In builds with the tag failpoints it can be shifted.
 func clock() time.Time { return time.Now() }

@@ -14,9 +14,8 @@ import (
 	"flashsale/internal/observe"
 )
 
-// A build with the tag failpoints, for drills, kills itself with SIGKILL at the nth pass of a point, if FLASHSALE_FAILPOINT is
-// POINT:N, and shifts its clock by FLASHSALE_CLOCK_OFFSET. The points are "before STEP" and "after STEP", with the name of a step
-// in package observe.
+// If FLASHSALE_FAILPOINT is POINT:N, the process kills itself with SIGKILL at the Nth pass of that point. The points are
+// "before STEP" and "after STEP", where STEP is the name of a step in package observe. FLASHSALE_CLOCK_OFFSET shifts the clock.
 var (
 	failpoint, nth, _ = strings.Cut(os.Getenv("FLASHSALE_FAILPOINT"), ":")
 	failAt, _         = strconv.ParseInt(nth, 10, 64)
@@ -37,7 +36,8 @@ func failpoints() observe.All { return observe.All{failpointObserver{}} }
 
 type failpointObserver struct{}
 
-// Begin passes the point before a step, except a TellGate without changes, and returns what passes the point after the step.
+// Begin passes the point before the step and returns a function that passes the point after it. A TellGate without changes does
+// not count as a pass of the point before.
 func (failpointObserver) Begin(ctx context.Context, step observe.Step) (context.Context, func(error)) {
 	if step.Name != observe.TellGate || step.Items > 0 {
 		pass("before " + step.Name)

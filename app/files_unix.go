@@ -4,8 +4,7 @@ package app
 
 import "syscall"
 
-// OpenFiles returns how many files this process may have open; known is false if the system does not tell. The Go runtime
-// raises this soft limit to the hard limit when the process starts.
+// OpenFiles returns how many files this process may have open; known is false if the system does not tell.
 func OpenFiles() (limit uint64, known bool) {
 	var r syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &r); err != nil {

@@ -12,8 +12,8 @@ import (
 	"flashsale/service/auth"
 )
 
-// trust makes the instance accept tokens of the issuers that the settings name, and returns the log-in at the first of them: nil
-// if there is no issuer or no client id. An issuer that is away is asked for its keys again when one of its tokens comes.
+// trust makes the instance accept tokens of the issuers in the settings. It returns the log-in at the first issuer, or nil if
+// there is no issuer or no client id. That an issuer does not answer is only logged.
 func (a *App) trust(ctx context.Context) (*auth.Login, error) {
 	list, err := a.settings.Outside()
 	if err != nil || len(list) == 0 {
@@ -31,7 +31,7 @@ func (a *App) trust(ctx context.Context) (*auth.Login, error) {
 		}
 	}
 	err = issuers.Fetch(ctx)
-	if errors.Is(err, auth.ErrOtherIssuer) { // asking again would not help
+	if errors.Is(err, auth.ErrOtherIssuer) { // the setting is wrong
 		return nil, fmt.Errorf("--issuer: %w", err)
 	}
 	if err != nil {

@@ -10,14 +10,13 @@ import (
 	"flashsale/lab"
 )
 
-// OpenLab gives the console its lab. It is called before Run. An instance without a lab, such as those that the lab itself runs,
-// answers as if the lab's routes did not exist.
+// OpenLab gives the console its lab. It must not be called after Run has begun.
 func (a *App) OpenLab(desk *lab.Desk) { a.lab.Desk = desk }
 
-// credentials matches the user and password in each of the URLs of an address, which are separated by commas.
+// credentials matches the user and password in a URL, with the slashes before them and the @ behind them.
 var credentials = regexp.MustCompile(`//[^/]*@`)
 
-// labStores returns the addresses of the lab's stores in a form that operators may see.
+// labStores returns the addresses of the lab's stores without users and passwords, since people see them.
 func labStores(s *config.Settings) lab.Stores {
 	names := lab.Stores{Database: "SQLite"}
 	if u, hosts, err := address.MySQL(s.LabDatabase); err == nil {

@@ -10,8 +10,8 @@ import (
 	"flashsale/model"
 )
 
-// opsHandler serves the operators' address, which must not be public. It accepts only GET and HEAD, and no body, because the
-// pprof handlers parse forms, and would store the parts of a multipart body in files.
+// opsHandler serves the operators' address, which must not be public. It accepts no body: the pprof handlers parse forms, and
+// would store large parts of a multipart body in files.
 func opsHandler(m *metrics.Metrics) http.Handler {
 	mux := http.NewServeMux()
 	for path, h := range map[string]http.Handler{
@@ -50,7 +50,7 @@ func (a *App) running(ctx context.Context, within time.Duration) (ids []string) 
 	return ids
 }
 
-// instances returns the figures of the running instances, or those of this instance alone while Redis does not answer.
+// instances returns the figures of the running instances by their ids. If Redis does not answer, it returns this instance's.
 func (a *App) instances(ctx context.Context) map[string]model.Instance {
 	all, err := a.gate.Instances(ctx, a.Catalog.Now())
 	if err != nil {

@@ -14,8 +14,7 @@ import (
 	"flashsale/web"
 )
 
-// Takes returns a function that says which prices in a currency the payment provider of the settings takes. Its ok is false for a
-// currency that the provider does not take.
+// Takes returns a function that says which prices above 0 in a currency the payment provider of the settings takes.
 func Takes(s config.Settings) func(currency string) (amounts model.AmountRange, ok bool) {
 	if s.Provider() == "stripe" {
 		return (&stripe.Provider{}).Takes
@@ -23,8 +22,8 @@ func Takes(s config.Settings) func(currency string) (amounts model.AmountRange, 
 	return model.TakesAll
 }
 
-// takeMoney makes the payment provider of the settings, and returns the parts of the API that belong to the provider. holds is
-// nil unless the provider is the shop's own checkout.
+// takeMoney makes the payment provider of the settings, and returns the provider's parts of the API. holds is nil unless the
+// provider is the shop's own checkout.
 func (a *App) takeMoney(db *repository.Store, pages *web.Pages, orders *service.Orders) (payments handler.Payments, holds *handler.Holds, err error) {
 	var provider service.Provider
 	page := func() string { return a.URL() + "/orders" }
@@ -43,7 +42,7 @@ func (a *App) takeMoney(db *repository.Store, pages *web.Pages, orders *service.
 		}
 		bank := &sandbox.Provider{
 			Books: db, Read: db.Payment, Secret: []byte(a.settings.PaymentSecret), Head: pages.Head(), PublicURL: a.URL,
-			// The callback goes directly to this instance, because a proxy in front of it may not be up yet.
+			// Callbacks go directly to this instance, because a proxy in front may be down.
 			CallbackURL: func() string { return "http://" + reachable(a.listener.Addr()) + "/api/v1/payments/callback" },
 			Now:         a.Catalog.Now, Log: a.Log,
 		}

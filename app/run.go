@@ -12,24 +12,23 @@ import (
 	"flashsale/internal/listen"
 )
 
-// The limits of the steps of a stop. A stop should take less than ten seconds. The strategy's batches and the workers'
-// transactions have time-outs of their own, which are not in these limits.
+// Limits of steps of a stop, which should take less than ten seconds in all. Other steps have time-outs of their own.
 const (
 	httpStop  = 3 * time.Second // running requests finish
-	drainStop = 2 * time.Second // admitted attempts are settled; a batch under way may go on until the settler's own time-out
+	drainStop = 2 * time.Second // admitted attempts are settled
 	leaveStop = 500 * time.Millisecond
 )
 
-// part is a part of the app that starts and stops as a whole. A part stops in three steps: stop is called, the context of the run
-// functions ends, and they return.
+// part is a part of the app that starts and stops as a whole. A stop has three steps: stop is called, the context of the run
+// functions ends, and these return.
 type part struct {
 	name  string
 	run   []func(context.Context)
 	stop  func(context.Context) error
-	limit time.Duration // of stop; 0: stop does not use its context, which has ended
+	limit time.Duration // of stop; 0: stop gets a context that has ended
 }
 
-// parts returns the parts in the order in which they stop. They start in the reverse order. The function fail stops the app.
+// parts returns the parts in the order in which they stop; they start in the reverse order. A part may call fail to stop the app.
 func (a *App) parts(fail func(error)) []part {
 	return []part{
 		{name: "waits", stop: a.endWaits},
@@ -44,8 +43,8 @@ func (a *App) parts(fail func(error)) []part {
 	}
 }
 
-// Run serves until ctx ends or a server fails, then stops the parts in their order. It returns the failure of the server joined
-// with the errors of the stops, or nil if there are none. Close must follow.
+// Run starts the parts, and stops them when ctx ends or a server fails. It returns the failure of the server and the errors of
+// the stops. If ctx has ended, a failure of a server is not returned. Close must follow.
 func (a *App) Run(ctx context.Context) error {
 	working, fail := context.WithCancelCause(ctx)
 	defer fail(nil)
@@ -85,8 +84,8 @@ func (p part) start(ctx context.Context) (end func() error) {
 	}
 }
 
-// serving returns the run functions that serve at a listener until the server is closed: none if the listener is nil. When the
-// context of a run function ends, the requests that are under way are cancelled.
+// serving returns a run function that serves at a listener until the server is closed, or none if the listener is nil. When the
+// function's context ends, so do the contexts of requests.
 func serving(s *http.Server, l net.Listener, fail func(error)) []func(context.Context) {
 	if l == nil {
 		return nil
@@ -99,7 +98,7 @@ func serving(s *http.Server, l net.Listener, fail func(error)) []func(context.Co
 	}}
 }
 
-// closing returns the stop of a part that ends by a function with limits of its own.
+// closing makes the stop of a part from a function that needs no context.
 func closing(end func()) func(context.Context) error {
 	return func(context.Context) error {
 		end()
@@ -107,15 +106,16 @@ func closing(end func()) func(context.Context) error {
 	}
 }
 
-// endWaits ends the waits of buyers for their orders, and live figures, exports and proofs. From now on, /readyz answers 503.
+// endWaits ends the waits of buyers whose attempts are admitted, and the answers that watch the channel closing. From now on,
+// /readyz answers 503.
 func (a *App) endWaits(context.Context) error {
 	close(a.closing)
 	a.Waiters.Close()
 	return nil
 }
 
-// endRequests takes no new requests, and waits for those under way, for the streams and for the lab. Requests that are still
-// under way when ctx ends are cut off.
+// endRequests takes no new requests, and waits for those under way, for the streams and for the lab. If requests are still under
+// way when ctx ends, their connections are closed.
 func (a *App) endRequests(ctx context.Context) error {
 	var others sync.WaitGroup
 	others.Go(a.streams.Close) // their connections are hijacked, so Shutdown does not end them
@@ -134,7 +134,7 @@ func (a *App) endRequests(ctx context.Context) error {
 	return err
 }
 
-// drain settles the admitted attempts of this instance that are not settled yet. If it can't settle all, this is only logged.
+// drain settles this instance's admitted attempts. If that fails, it is only logged.
 func (a *App) drain(ctx context.Context) error {
 	if err := a.Settler.Drain(ctx); err != nil {
 		a.Log.Warn("entries stay in the stream; another instance settles them", "error", err)
@@ -144,7 +144,7 @@ func (a *App) drain(ctx context.Context) error {
 
 func (a *App) leave(ctx context.Context) error {
 	if err := a.gate.Leave(ctx); err != nil {
-		a.Log.Debug("can't remove this instance from the list", "error", err) // the list drops an instance that stops reporting
+		a.Log.Debug("can't remove this instance from the list", "error", err)
 	}
 	return nil
 }

@@ -26,16 +26,16 @@ import (
 	"flashsale/worker/queue"
 )
 
-// Stores are the database, the Redis and the queue of one app.
+// Stores are the database, the Redis and the queue.
 type Stores struct {
 	Database *repository.Store
 	Redis    redis.UniversalClient
-	Replicas redis.UniversalClient // of Redis; nil if there are none
+	Replicas redis.UniversalClient // nil: no replicas are read
 	Embedded *embedded.Redis       // nil if Redis runs outside this process
-	Queue    worker.Queue          // nil: nothing stands between the gate's stream and the settlers
+	Queue    worker.Queue          // nil: there is none between the gate's stream and the settlers
 }
 
-// OpenStores opens the stores, without the queue. If traced is not nil, statements and commands of sampled requests become spans.
+// OpenStores opens the stores, without the queue. traced records calls of the stores; it may be nil.
 func OpenStores(ctx context.Context, s *config.Settings, traced *tracing.Tracing) (st *Stores, err error) {
 	st = &Stores{}
 	if st.Database, err = repository.OpenBy(ctx, s.Database, s.DBMaxConns, traced.OpenDB); err != nil {
@@ -55,9 +55,8 @@ func OpenStores(ctx context.Context, s *config.Settings, traced *tracing.Tracing
 	return st, nil
 }
 
-// OpenRunning opens the stores of a running shop. The gate gets the command's name in place of an instance's id. The gate is nil
-// if Redis runs inside the server's process, where no command can reach Redis. OpenRunning returns an error if the database does
-// not have the schema of this binary.
+// OpenRunning opens the stores for a command. The gate gets the command's name in place of an instance's id. The gate is nil if
+// Redis is embedded in the server's process, which commands can't reach. OpenRunning fails if the database has another schema.
 func OpenRunning(ctx context.Context, s config.Settings, command string) (*Stores, *gate.Gate, error) {
 	if s.Redis == config.EmbeddedRedis {
 		s.RedisReplicas = ""
@@ -75,7 +74,7 @@ func OpenRunning(ctx context.Context, s config.Settings, command string) (*Store
 	return st, gate.New(st.Redis, command), nil
 }
 
-// Auditor makes an auditor. If g is nil, the auditor checks the database alone.
+// Auditor makes an auditor. If g is nil, it checks the database alone.
 func (st *Stores) Auditor(g *gate.Gate) *service.Auditor {
 	if g == nil {
 		return &service.Auditor{Store: st.Database}
@@ -83,9 +82,9 @@ func (st *Stores) Auditor(g *gate.Gate) *service.Auditor {
 	return &service.Auditor{Store: st.Database, Gate: g}
 }
 
-// OpenRedis makes the Redis client, which connects when it is first used. If url asks for the embedded Redis, that starts first.
+// OpenRedis makes the Redis client without connecting it. If url asks for the embedded Redis, OpenRedis starts that.
 func (st *Stores) OpenRedis(url string) (err error) {
-	quietRedis() // we log the errors that the client returns
+	quietRedis()
 	if url == config.EmbeddedRedis {
 		if st.Embedded, err = embedded.StartRedis(); err != nil {
 			return err
@@ -98,8 +97,7 @@ func (st *Stores) OpenRedis(url string) (err error) {
 	return nil
 }
 
-// OpenQueue makes the queue that the settings name; with redis-stream there is none. It does not connect yet, since the broker
-// may start later.
+// OpenQueue makes the queue that the settings name; with redis-stream there is none. The broker may start later.
 func (st *Stores) OpenQueue(s *config.Settings, instance string, log *slog.Logger) error {
 	switch s.Queue {
 	case "redis-list":
@@ -138,9 +136,9 @@ func (st *Stores) Close() error {
 
 var quietRedis = sync.OnceFunc(logging.Disable)
 
-// SecretOf returns the secret of a shop: the one in the settings, else the one that its server keeps in a file. If there is
-// neither, a server, which sets mayMake, gets a new secret, in a new file. A command gets an error: no server would accept what
-// the command signs with a secret of its own.
+// SecretOf returns the secret in the settings, or else the one in a file beside the SQLite database. If there is neither, it
+// makes the file with a new secret if mayMake is true, else it returns an error. Commands don't set mayMake: no server would
+// accept what a command signs with a new secret.
 func SecretOf(s *config.Settings, mayMake bool) (string, error) {
 	if s.Secret != "" {
 		return s.Secret, nil
@@ -172,7 +170,7 @@ func SecretOf(s *config.Settings, mayMake bool) (string, error) {
 
 func newLog(s *config.Settings, w io.Writer) *slog.Logger {
 	var level slog.Level
-	_ = level.UnmarshalText([]byte(s.LogLevel)) // an empty level, as in tests, means info
+	_ = level.UnmarshalText([]byte(s.LogLevel)) // an empty level means info
 	opts := &slog.HandlerOptions{Level: level}
 	if s.LogFormat == "text" || s.LogFormat != "json" && IsTerminal(w) {
 		return slog.New(tracing.Logs(slog.NewTextHandler(w, opts)))

@@ -14,12 +14,12 @@ import (
 	"flashsale/service/auth"
 )
 
-// Bounds of the costly work that anonymous requests cause. See middleware.Places.
+// Bounds of the costly work that anonymous requests cause, see middleware.Places.
 const (
-	// hashesOfOne bounds the passwords from one address that are hashed or wait to be: half of what auth.Passwords lets wait.
+	// hashesOfOne bounds one client's passwords, so that one client can't fill the queue of auth.Passwords.
 	hashesOfOne = 16
-	// issuerCalls bounds the log-ins that wait for an issuer: enough for a hundred a second at an issuer that takes 300 ms, and
-	// few enough that a flood does not overload the issuer. issuerCallsOfOne bounds the log-ins from one address among them.
+	// issuerCalls bounds the log-ins that wait for the issuer: enough for a hundred a second if the issuer takes 300 ms.
+	// issuerCallsOfOne bounds those of one client.
 	issuerCalls      = 32
 	issuerCallsOfOne = 8
 )
@@ -47,7 +47,7 @@ func (a *Accounts) logIn(c *gin.Context) {
 	})
 }
 
-// byPassword reads a name and a password, and answers with the session that the function open returns for them.
+// byPassword reads a name and a password, and answers with the session that open returns for them.
 func (a *Accounts) byPassword(
 	c *gin.Context, status int, open func(ctx context.Context, name, password string) (service.Session, model.Verdict, *service.Invalid, error),
 ) {
@@ -71,7 +71,7 @@ func (a *Accounts) byPassword(
 	answerChange(c, status, viewSession(session), verdict, invalid, err)
 }
 
-// showOutside answers with the issuer at which people log in, or null if there is none.
+// showOutside answers with the issuer at which people log in, which is null if there is none.
 func (a *Accounts) showOutside(c *gin.Context) {
 	if a.Service.Outside == nil {
 		c.JSON(http.StatusOK, gin.H{"issuer": nil})

@@ -30,7 +30,7 @@ func (s *Campaigns) getForOperators(c *gin.Context) {
 	}
 }
 
-// list answers with a page of all campaigns, including those that ended long ago.
+// list answers with a page of the campaigns, also of those that ended long ago.
 func (s *Campaigns) list(c *gin.Context) {
 	answerPage(c, "campaigns", s.viewOperatorCampaign, func(cursor string, limit int) ([][]model.Offer, string, error) {
 		return s.Service.List(c.Request.Context(), cursor, limit)

@@ -13,13 +13,13 @@ import (
 )
 
 const (
-	// consolePause is the wait between a change and the event that shows it: nobody can follow more than five events a second.
+	// consolePause is the wait between a change and the event that shows it: people can't follow events that come faster.
 	consolePause = 200 * time.Millisecond
-	// consoleCheck is how often a stream checks that its user may still see it. Each time it also writes, since only a write
-	// shows that a client has left. The writes also keep proxies from closing the stream.
+	// consoleCheck is how often a stream checks that its user may still see it. The stream then also writes, to notice that a
+	// client has left, and so that proxies do not close the stream.
 	consoleCheck = time.Second
-	// maxConsoles is how many streams an instance may have open for the staff: far more than a shop needs. operatorConsoles of
-	// them are only for operators, so that other users can't keep operators out. One user gets at most consolesOfOne.
+	// maxConsoles is how many streams an instance may have open for the staff. operatorConsoles of them are only for operators,
+	// so that other users can't keep operators out. One user gets at most consolesOfOne.
 	maxConsoles, operatorConsoles, consolesOfOne = 100, 20, 20
 )
 
@@ -30,7 +30,7 @@ type Consoles struct {
 	all, others *middleware.Places // others: of the users who are not operators
 }
 
-// NewConsoles returns an empty set of streams. The verifier checks the users' tokens. The streams end when the channel is closed.
+// NewConsoles returns an empty set of streams. staff checks the users' tokens. The streams end when closing is closed.
 func NewConsoles(staff middleware.TokenVerifier, closing <-chan struct{}) *Consoles {
 	return &Consoles{
 		staff, closing,
@@ -38,7 +38,7 @@ func NewConsoles(staff middleware.TokenVerifier, closing <-chan struct{}) *Conso
 	}
 }
 
-// enter takes a place for one stream of a user, and returns what Places.Enter returns.
+// enter takes a place for a stream of a user. Its results are those of Places.Enter.
 func (s *Consoles) enter(who model.Identity) (leave func(), verdict model.Verdict) {
 	if who.Role.May(model.RoleOperator) {
 		return s.all.Enter(who.UserID)
@@ -55,10 +55,9 @@ func (s *Consoles) enter(who model.Identity) (leave func(), verdict model.Verdic
 	return func() { leaveAll(); leaveOthers() }, verdict
 }
 
-// stream sends server-sent events to a member of the staff. It ends when the client disconnects, the client takes longer than
-// sendTimeout for a write, the user may no longer see the events, or the server stops. The function next returns the frames to
-// send now, empty if there is no news, and a channel that closes when there is news. If enter gives no place, stream refuses the
-// request with enter's verdict.
+// stream sends server-sent events to a member of the staff. It ends when a write fails or takes longer than sendTimeout, the user
+// may no longer see the events, or the server stops. The function next returns the frames to send now, which may be none, and a
+// channel that closes when there is news. If enter gives no place, the request is refused.
 func (s *Consoles) stream(c *gin.Context, next func() (frames []byte, changed <-chan struct{})) {
 	leave, verdict := s.enter(middleware.IdentityOf(c))
 	if verdict != model.Accepted {
@@ -95,7 +94,7 @@ func (s *Consoles) stream(c *gin.Context, next func() (frames []byte, changed <-
 	}
 }
 
-// stillLooks reports whether the sender of a request may still see what every member of the staff may see.
+// stillLooks is middleware.StillMay for the role of a viewer.
 func (s *Consoles) stillLooks(c *gin.Context) bool {
 	return middleware.StillMay(c, s.staff, model.RoleViewer)
 }

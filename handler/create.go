@@ -10,7 +10,7 @@ import (
 	"flashsale/service"
 )
 
-// termsBody is what new sales and new campaigns have in common, as operators write it.
+// termsBody has the fields that new sales and new campaigns have in common, as operators write them.
 type termsBody struct {
 	Title             string     `json:"title"`
 	Description       string     `json:"description"`
@@ -28,7 +28,7 @@ type termsBody struct {
 	EntryWork         int64      `json:"entry_work"`
 }
 
-// usualTerms returns the values of the fields that an operator leaves out.
+// usualTerms returns terms with the defaults of fields that operators leave out.
 func usualTerms() termsBody {
 	return termsBody{
 		Currency: "CNY", LimitPerUser: 1, PayTimeoutSeconds: 30 * 60, Shards: 1, Mode: model.ModeRush,
@@ -44,10 +44,9 @@ func (b termsBody) sale() model.Sale {
 	}
 }
 
-// create makes a thing, such as a sale, by the function insert, and answers with its view, and its path if it has one. With an
-// Idempotency-Key, the thing's id follows from the operator, the kind of the thing and the key; otherwise insert gets no id. The
-// function repeated looks for a thing with this id. If its verdict is Accepted, the answer shows that thing. IdempotencyMismatch
-// means that the thing is not, or no longer, what the request asks for, and NotFound that nothing has the id.
+// create makes a thing, such as a sale, by the function insert, and answers with its view. With an Idempotency-Key, the id of the
+// thing follows from the operator, the kind and the key; otherwise insert gets an empty id. The function repeated finds the thing
+// that an earlier request made under the id. It returns Accepted, NotFound, or IdempotencyMismatch if the thing differs now.
 func create[T any](
 	c *gin.Context, view func(T) (view any, path string), ids model.OrderIDs, kind string,
 	repeated func(id string) (T, model.Verdict, error), insert func(id, actor string) (T, model.Verdict, *service.Invalid, error),
@@ -72,7 +71,7 @@ func create[T any](
 		var invalid *service.Invalid
 		made, verdict, invalid, err = insert(id, actor)
 		if err != nil || verdict == model.TooMany {
-			if other, was, broken := find(); broken != nil || was != model.NotFound { // it may exist all the same
+			if other, was, broken := find(); broken != nil || was != model.NotFound { // the thing may exist all the same
 				made, verdict, err, replayed = other, was, broken, true
 			}
 		} else if invalid != nil {

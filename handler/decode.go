@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/gin-gonic/gin"
-	"github.com/go-json-experiment/json" // the mirror of encoding/json/v2, which comes with Go 1.27
+	"github.com/go-json-experiment/json" // the mirror of encoding/json/v2
 	"github.com/go-json-experiment/json/jsontext"
 	jsonv1 "github.com/go-json-experiment/json/v1"
 
@@ -24,23 +24,22 @@ import (
 	"flashsale/service"
 )
 
-// Media types of request bodies. No handler reads multipart/form-data, whose parser would write large parts to temporary files.
+// Media types of request bodies. multipart/form-data is not one of them: its parser would write large parts to temporary files.
 const (
 	jsonBody = "application/json"
 	formBody = "application/x-www-form-urlencoded"
 )
 
 const (
-	// maxBodyBytes bounds most bodies. The largest of them is a log-in with an authorization code of up to 3 KiB.
+	// maxBodyBytes bounds usual bodies. It leaves room for a log-in with an authorization code of 3 KiB.
 	maxBodyBytes = 4 << 10
 	// maxOperatorBodyBytes fits the longest sale in Chinese: description and title, 2,200 characters, each escaped as six bytes.
 	maxOperatorBodyBytes = 16 << 10
-	// maxNoticeBytes fits a payment provider's notices, with many fields that the engine does not read. Stripe names no bound.
+	// maxNoticeBytes bounds a payment provider's notices, which may have many fields that the engine does not read.
 	maxNoticeBytes = 256 << 10
-	// smallBodyBytes is the largest Content-Length for which the body is read into one buffer of exactly the announced length.
-	// The body of a usual purchase has 14 bytes.
+	// smallBodyBytes is the largest Content-Length for which the body is read into one buffer. {"quantity":1} has 14 bytes.
 	smallBodyBytes = 64
-	// maxQuotedBytes bounds what the function quoted returns, so that a refusal with it stays one readable line.
+	// maxQuotedBytes is how many bytes of a text the function quoted keeps, so that a refusal with it stays readable.
 	maxQuotedBytes = 100
 )
 
@@ -96,7 +95,7 @@ func readBody(c *gin.Context, mediaType string, most int64) ([]byte, bool) {
 	return body, true
 }
 
-// isOf reports whether a Content-Type names this media type, with any parameters.
+// isOf reports whether a Content-Type names this media type, with or without parameters.
 func isOf(contentType, mediaType string) bool {
 	if contentType == mediaType {
 		return true // the usual spelling
@@ -105,18 +104,18 @@ func isOf(contentType, mediaType string) bool {
 	return err == nil && given == mediaType
 }
 
-// userOf returns the id of the user who is logged in.
+// userOf returns the id of the user who was authenticated, or "".
 func userOf(c *gin.Context) string { return middleware.IdentityOf(c).UserID }
 
 func refuse(c *gin.Context, v model.Verdict) { middleware.Refuse(c, middleware.Refusal{Verdict: v}) }
 
-// refuseInvalid refuses a request as BadRequest, with what is wrong in it.
+// refuseInvalid refuses a request as BadRequest, and says what is wrong.
 func refuseInvalid(c *gin.Context, invalid *service.Invalid) {
 	middleware.Refuse(c, middleware.Refusal{Verdict: model.BadRequest, Invalid: invalid})
 }
 
-// strict are the rules for bodies: unknown and repeated fields are refused, capitals and small letters differ, null leaves a
-// field as it was, and an escape of half a surrogate pair becomes U+FFFD.
+// strict are the rules for bodies. Unknown and repeated fields are refused, and capitals and small letters differ. A null leaves
+// a number or a text as it was. An escape of half a surrogate pair becomes U+FFFD.
 var strict = json.JoinOptions(
 	json.RejectUnknownMembers(true), jsonv1.MergeWithLegacySemantics(true),
 	jsontext.AllowInvalidUTF8(true), jsonv1.ParseTimeWithLooseRFC3339(true),
@@ -148,7 +147,7 @@ func decodeObject(body []byte, into any) *service.Invalid {
 	}
 	var path []string
 	for name := range wrong.JSONPointer.Tokens() {
-		if _, err := strconv.Atoi(name); err != nil { // not the place in an array
+		if _, err := strconv.Atoi(name); err != nil { // a name, not a place in an array
 			path = append(path, name)
 		}
 	}
@@ -184,7 +183,7 @@ func integer[N int | int64](value []byte, n *N) error {
 	return wrong
 }
 
-// quoted returns a part of a client's body as a refusal repeats it: escaped, on one line, and cut after maxQuotedBytes.
+// quoted returns a text as a refusal quotes it: escaped, on one line, and cut after maxQuotedBytes.
 func quoted(s string) string {
 	s = strconv.Quote(s)
 	s = strings.ReplaceAll(s[1:len(s)-1], `\"`, `"`)

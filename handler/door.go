@@ -15,12 +15,12 @@ import (
 	"flashsale/service"
 )
 
-// Door has what the stages before the handlers need: the limits, and what counts and records requests.
+// Door has what the stages before the handlers need.
 type Door struct {
 	Limits    Limits
-	Counter   middleware.Counter                                         // nil: the gate's script that admits also counts users' requests
+	Counter   middleware.Counter                                         // nil: the gate counts users' requests
 	Trace     gin.HandlerFunc                                            // starts a span for each request; nil: no spans
-	Requested func(method, route string, status int, took time.Duration) // records a request that has ended
+	Requested func(method, route string, status int, took time.Duration) // records a request
 	Tally     *service.Tally
 	Observe   observe.All
 	Now       func() time.Time
@@ -38,13 +38,13 @@ type Limits struct {
 	AddressRate    float64
 	User           model.Frequency
 	TrustedProxies []string
-	Origins        []string // of pages that may call the API from a browser
+	Origins        []string // see middleware.Origins
 }
 
-// methods have their own figures in the metrics. All others are counted as "other", so that clients can't create metrics.
+// methods have their own figures in the metrics. Other methods are counted as "other", so that clients can't create metrics.
 var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPatch, http.MethodDelete, http.MethodOptions}
 
-// observe measures every request by the pattern of its route, never by its path, which may contain a buyer's path token.
+// observe measures a request under the pattern of its route: the path itself may contain a buyer's path token.
 func (d *Door) observe(c *gin.Context) {
 	middleware.Begin(c, d.Now)
 	if d.requests.Add(1)%stageSample == 1 {
@@ -71,7 +71,7 @@ const purchaseRoute = "/api/v1/sales/:sale/:path/orders"
 // clientGone is the verdict under which the tally counts the purchase requests with statusClientGone.
 const clientGone = model.Verdict("client_gone")
 
-// verdictOf returns how a purchase request ended, whichever stage ended it.
+// verdictOf returns how a purchase request ended.
 func verdictOf(c *gin.Context) model.Verdict {
 	if refusal, refused := middleware.RefusalOf(c); refused {
 		return refusal.Verdict
@@ -89,11 +89,11 @@ func verdictOf(c *gin.Context) model.Verdict {
 	return internalError
 }
 
-// One request in stageSample has its stages timed, since reading the clock costs more than most stages.
+// One request in stageSample has its stages timed, to save readings of the clock.
 const stageSample = 8
 
-// timed measures a stage, for one request in stageSample. The stage must return before the next one begins. The measured time also
-// includes the steps between the stage and the timed one before it, or the beginning of the request.
+// timed measures a stage of the sampled requests. The stage must return before the next one begins. The measured time begins at
+// the request's last Lap, so it includes steps before the stage that are not timed.
 func (d *Door) timed(stage string, h gin.HandlerFunc) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		h(c)

@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	// exportLimit bounds a whole export or proof: enough for a million orders over a slow connection.
+	// exportLimit bounds a whole export or proof, which may have a million rows.
 	exportLimit = 10 * time.Minute
-	// exportPatience bounds how long a client may take to receive one page of an export, or one part of a proof.
+	// exportPatience bounds how long a client may take to receive one part.
 	exportPatience = 10 * time.Second
 )
 
@@ -33,7 +33,7 @@ func (d *download) begin() {
 	d.c.Status(http.StatusOK)
 }
 
-// Write sends a part, which the client must take within exportPatience. Once the server stops, Write returns context.Canceled.
+// Write sends a part, which the client must take within exportPatience. If the server stops, Write returns context.Canceled.
 func (d *download) Write(part []byte) (int, error) {
 	select {
 	case <-d.closing:
@@ -53,8 +53,8 @@ func (d *download) Write(part []byte) (int, error) {
 	return n, err
 }
 
-// end ends the answer. Unless the client is lost, an error becomes the request's failure, and a verdict other than Accepted its
-// refusal. If the answer has begun, an error also cuts the connection, so that nobody takes a part for the whole.
+// end ends the answer. Unless the client is lost, the request fails with the error, or is refused with a verdict other than
+// Accepted. If the answer has begun, an error also cuts the connection, so that nobody takes a part for the whole.
 func (d *download) end(verdict model.Verdict, err error) {
 	switch {
 	case d.lost:
@@ -76,7 +76,7 @@ func cellTime(t time.Time) string {
 	return t.UTC().Format(strings.Trim(stampLayout, `"`))
 }
 
-// harmless puts a quote before a text that a spreadsheet would read as a formula.
+// harmless puts a quote before a text that a spreadsheet might read as a formula.
 func harmless(cell string) string {
 	if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
 		return "'" + cell

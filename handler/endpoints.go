@@ -15,7 +15,7 @@ import (
 // Endpoints shows the feed of events, and lets operators manage the endpoints to which events are sent.
 type Endpoints struct{ Service *service.Endpoints }
 
-// events answers with a page of the feed: the events after the event that the query names, or the first ones if it names none.
+// events answers with a page of the feed: the events whose numbers follow the query's "after", which is 0 by default.
 func (e *Endpoints) events(c *gin.Context) {
 	after, err := strconv.ParseInt(c.DefaultQuery("after", "0"), 10, 64)
 	if err != nil || after < 0 {
@@ -129,7 +129,7 @@ func (e *Endpoints) deliveries(c *gin.Context) {
 	})
 }
 
-// redeliver sends the events of a delivery once more, and answers with the new delivery.
+// redeliver sends the events of a delivery again, and answers with the new delivery.
 func (e *Endpoints) redeliver(c *gin.Context) {
 	id, err := strconv.ParseInt(c.Param("delivery"), 10, 64)
 	if err != nil {

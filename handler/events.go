@@ -25,32 +25,32 @@ import (
 const (
 	// heartbeat is how often a stream sends the unchanged stock, so that proxies do not close the stream.
 	heartbeat = 15 * time.Second
-	// eventPause is the pause after an event, unless the sale starts or ends: nobody can read figures that change faster.
+	// eventPause is the pause after an event, unless the sale starts or ends: people can't read figures that change faster.
 	eventPause = 200 * time.Millisecond
 	// sendsPerSecond bounds how many events an instance sends in a second, besides the first event of each stream; to send one
-	// takes some ten microseconds. If more are due, because the stock changes all the time, streams get events less often.
+	// takes some ten microseconds. If more are due, streams get events less often.
 	sendsPerSecond = 5_000
 	// sendsAtOnce is the largest batch of sends, small enough to leave time for purchases.
 	sendsAtOnce = 100
-	// sendTimeout is how long a client may take to accept an event, and so how long a stop of the server may wait for a client.
+	// sendTimeout is how long a client may take to accept an event.
 	sendTimeout = 2 * time.Second
-	// sendBuffer bounds the kernel's send buffer, and so how old the figures are that a slow client reads.
+	// sendBuffer bounds the kernel's send buffer, so that a slow client does not read old figures for long.
 	sendBuffer = 8 << 10
-	// maxStreams bounds the streams for buyers, and so their memory, and the time to send an event to all: four seconds.
+	// maxStreams bounds the streams for buyers, and so their memory and the time to send an event to all of them.
 	maxStreams = 20_000
-	// streamsFull is the Retry-After when there is no room for a stream. Streams end as visitors leave the pages that show them.
+	// streamsFull is the Retry-After when there is no room for a stream.
 	streamsFull = 5 * time.Second
 )
 
-// stockEvent is an event, encoded once for all streams: the stock of a sale or a campaign's sales and, if in line, their line.
+// stockEvent is an encoded event of a sale or campaign. It has the stock of the sales and, if they are in line, their line.
 type stockEvent struct {
 	id    string // the same on every instance for the same figures
 	frame []byte
-	over  bool // the sale can't be read any more; a client that connects again gets the reason
+	over  bool // no sale can be read any more
 }
 
 // Streams are the open event streams for buyers. Their connections are hijacked from net/http, which would keep some 30 KiB of
-// buffers and stack for each connection. One small goroutine for each is enough.
+// buffers and stack for each connection.
 type Streams struct {
 	*Offers
 	now     func() time.Time
@@ -119,15 +119,14 @@ func (s *Streams) leave() {
 	s.running.Done()
 }
 
-// ofSales streams the stock of the route's sales, and their line if they are in line, as server-sent events: at the beginning
-// (unless the client has the figures already), after changes (see eventOf), and at each heartbeat.
+// ofSales streams the events of the route's sale or campaign.
 func (s *Streams) ofSales(c *gin.Context) {
 	if _, id, ok := s.sales(c); ok {
 		s.answer(c, id)
 	}
 }
 
-// answer answers with the events of a sale or campaign, or refuses as Unavailable if enter returns false.
+// answer streams the events of a sale or campaign, or refuses as Unavailable if enter returns false.
 func (s *Streams) answer(c *gin.Context, id string) {
 	if isHead(c) {
 		streamHeader(c)
@@ -144,7 +143,7 @@ func (s *Streams) answer(c *gin.Context, id string) {
 		return
 	}
 	if outer, ok := conn.(interface{ NetConn() net.Conn }); ok {
-		conn = outer.NetConn() // serve waits for one byte, and such a read of a listen.Conn may return at once
+		conn = outer.NetConn() // serve waits in a read of one byte, but such a read of a listen.Conn may return at once
 	}
 	streamHeader(c)
 	c.Header("Date", s.now().UTC().Format(http.TimeFormat))
@@ -162,7 +161,7 @@ func streamHeader(c *gin.Context) {
 	c.Header("X-Accel-Buffering", "no")
 }
 
-// serve runs a stream until the client disconnects or is too slow, the sale can't be read any more, or the streams are closed.
+// serve runs a stream until the client disconnects or is too slow, no sale can be read any more, or the streams are closed.
 func (s *Streams) serve(conn net.Conn, head []byte, saleID, known string) {
 	defer s.leave()
 	defer func() { _ = conn.Close() }()
@@ -203,8 +202,8 @@ func (s *Streams) part(saleID string, one *stream) {
 	}
 }
 
-// send writes the newest event to the client, unless the client has it. If an earlier send is running, that one writes it. If the
-// client does not take the event in time, or the sale can't be read any more, send closes the connection, which ends serve.
+// send writes the newest event to the client, unless the client has it. An earlier call that is still running writes it instead.
+// If the client does not take the event in time, or no sale can be read, send closes the connection, which ends serve.
 func (one *stream) send() {
 	if one.calls.Add(1) > 1 {
 		return
@@ -231,7 +230,7 @@ func (one *stream) write(part []byte) bool {
 	return err == nil
 }
 
-// tell sends the newest event to all streams of a sale or campaign, to each in a goroutine: a slow client delays no others.
+// tell sends the newest event to the streams of a sale or campaign. Each has a goroutine, so a slow client does not delay others.
 func (s *Streams) tell(ctx context.Context, saleID string) {
 	s.mu.Lock()
 	crowd := slices.Collect(maps.Keys(s.crowds[saleID]))
@@ -246,7 +245,7 @@ func (s *Streams) tell(ctx context.Context, saleID string) {
 	}
 }
 
-// watch produces the events of a sale or campaign until ctx ends, or until its sales can't be read any more.
+// watch produces the events of a sale or campaign until ctx ends, or until no sale can be read any more.
 func (s *Streams) watch(ctx context.Context, id string, to *service.Newest[*stockEvent]) {
 	beat := time.NewTicker(heartbeat)
 	defer beat.Stop()
@@ -304,8 +303,7 @@ func (s *Streams) read(ctx context.Context, id string) []model.Offer {
 	return sales
 }
 
-// stockView is the stock of a sale in an event. In a sale's event it has the time and no id, in a campaign's event the sale's id
-// and no time.
+// stockView is the stock of a sale in an event. It has the time in a sale's event, and the sale's id in a campaign's event.
 type stockView struct {
 	ID        string          `json:"id,omitempty"`
 	Available int64           `json:"available"`
@@ -330,12 +328,11 @@ func eventOf(id string, sales []model.Offer, now time.Time) *stockEvent {
 		sum := sha256.Sum256(fmt.Append(nil, stocks))
 		event.id = hex.EncodeToString(sum[:8])
 		for _, o := range sales[1:] {
-			first.Stock.Reserved += o.Stock.Free() // viewLine then shows the units that are left in all sales
+			first.Stock.Reserved += o.Stock.Free() // so that viewLine shows the units that are left in all sales
 		}
 	}
 	if first.Stock.Lined == model.InLine {
-		// The id leaves out the number of entries, which would cause events all the time while a line fills up, and the time of
-		// the first entry: heartbeats bring both. What else is public of a sale's own line changes together with one of these.
+		// The id leaves out the number of entries, which would cause events all the time while a line fills up.
 		event.id = fmt.Sprintf("%s-%s-%d-%d", event.id, first.Line.Phase, first.Line.Serving, first.Revision)
 		event.frame = appendEvent(nil, "line", viewLine(first, first.State(now, first.Stock.Free())))
 	}
@@ -343,7 +340,7 @@ func eventOf(id string, sales []model.Offer, now time.Time) *stockEvent {
 	return event
 }
 
-// untilTurn returns the time until the sale starts or ends, whichever is next. After the end it returns heartbeat.
+// untilTurn returns the time until the sale starts or, after that, until it ends. After the end it returns heartbeat.
 func untilTurn(o model.Offer, now time.Time) time.Duration {
 	for _, turn := range []time.Time{o.StartsAt, o.EndsAt} {
 		if turn.After(now) {

@@ -10,13 +10,13 @@ import (
 )
 
 const (
-	// checkTimeout bounds the checks of all dependencies for one answer of /readyz.
+	// checkTimeout bounds the checks of all dependencies together.
 	checkTimeout = time.Second
-	// readyAge is how long results are reused, so that a flood of /readyz runs the checks at most five times a second.
+	// readyAge is how long results are reused, so that a flood of /readyz causes few checks.
 	readyAge = 200 * time.Millisecond
 )
 
-// Check asks one dependency. The instance is not ready if a Needed dependency does not answer.
+// Check asks one dependency. The instance is not ready if a Needed dependency fails its check.
 type Check struct {
 	Name   string
 	Needed bool
@@ -25,18 +25,18 @@ type Check struct {
 
 // Health tells load balancers about this instance.
 type Health struct {
-	Checks  []Check         // what /readyz asks
+	Checks  []Check
 	Closing <-chan struct{} // closed when the server stops: the instance is then not ready
 	Now     func() time.Time
 }
 
 func (h *Health) live(c *gin.Context) { c.JSON(http.StatusOK, gin.H{"status": "ok"}) }
 
-// ready answers with the results of the checks, at most readyAge old, but not with the errors, since anybody may read the answer.
+// ready answers with the results of the checks, but not with their errors, since anybody may read the answer.
 func (h *Health) ready() gin.HandlerFunc {
 	var mu sync.Mutex
 	var states gin.H
-	var needed bool // all needed dependencies answered
+	var needed bool // as check returned it
 	var at time.Time
 	look := func(ctx context.Context) (gin.H, bool) {
 		mu.Lock()
@@ -63,7 +63,7 @@ func (h *Health) ready() gin.HandlerFunc {
 	}
 }
 
-// check asks every dependency. needed is false if a needed dependency is down.
+// check runs all checks. needed is false if a needed dependency is down.
 func (h *Health) check(ctx context.Context) (states gin.H, needed bool) {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()

@@ -21,7 +21,7 @@ func (h *Holds) keys(c *gin.Context) {
 	c.Data(http.StatusOK, "application/jwk-set+json", h.Keys)
 }
 
-// get answers with an order and its buyer, as all handlers of orders here do: the shop's server asks about all buyers' orders.
+// get answers with an order of any buyer.
 func (h *Holds) get(c *gin.Context) {
 	show(c, viewBuyersOrder)(h.Service.Hold(c.Request.Context(), c.Param("id")))
 }
@@ -55,7 +55,7 @@ func (h *Holds) release(c *gin.Context) {
 	show(c, viewBuyersOrder)(h.Service.Release(c.Request.Context(), c.Param("id"), userOf(c)))
 }
 
-// isID reports whether a field has the form of a user's id, which ids of transactions need too. If not, it refuses the request.
+// isID reports whether id has the form of a user's id, which ids of transactions must have too. If not, it refuses the request.
 func isID(c *gin.Context, field, id string) bool {
 	ok := model.ValidUserID(id)
 	if !ok {

@@ -35,7 +35,7 @@ func (l *Lab) start(c *gin.Context, body labBody) {
 	answerChange(c, http.StatusAccepted, gin.H{"run": viewLabRun(run)}, verdict, invalid, nil)
 }
 
-// stop stops the run under way and answers with it, or with null if there is none.
+// stop stops the run under way, and answers with it if it is not over yet.
 func (l *Lab) stop(c *gin.Context) {
 	l.Desk.Stop()
 	c.JSON(http.StatusOK, gin.H{"run": l.running()})
@@ -50,7 +50,7 @@ func (l *Lab) running() *labRunView {
 	return viewLabRun(run)
 }
 
-// show answers with the strategies, stores and limits of the lab, the run under way, and the reports of earlier runs.
+// show answers with the strategies, stores and limits of the lab, the run under way, and the reports.
 func (l *Lab) show(c *gin.Context) {
 	reports := each(l.Desk.Reports(), func(r lab.Shelved) gin.H {
 		return gin.H{
@@ -81,8 +81,7 @@ func viewLabRun(r *lab.State) *labRunView {
 	return &labRunView{stamp(r.StartedAt), r}
 }
 
-// events streams the newest run, even if it is over, and then later runs: a progress event at once and after changes, and a done
-// event when a run is over.
+// events streams the state of the newest run, also of one that is over: progress events, and a done event when the run is over.
 func (l *Lab) events(c *gin.Context) {
 	var said *lab.State
 	l.Consoles.stream(c, func() (frames []byte, changed <-chan struct{}) {

@@ -13,14 +13,13 @@ import (
 )
 
 const (
-	// proofReaders is how many proofs an instance sends at the same time, and proofReadersOfOne how many of them to one address.
+	// proofReaders is how many proofs an instance sends at the same time, and proofReadersOfOne how many of them to one client.
 	// Each proof takes about 100 KB of memory, for a page of entries.
 	proofReaders, proofReadersOfOne = 500, 10
-	// drawMaxAge is the Cache-Control of a proof, which does not change.
-	drawMaxAge = "public, max-age=3600"
+	drawMaxAge                      = "public, max-age=3600" // the Cache-Control of a proof
 )
 
-// lineView is the public state of a line. When the order is fixed, each entrant can compute their place from it.
+// lineView is the public state of a line.
 type lineView struct {
 	Mode       model.Mode  `json:"mode"`
 	Phase      model.Phase `json:"phase"`
@@ -53,7 +52,7 @@ func viewLine(o model.Offer, state model.SaleState) lineView {
 	return v
 }
 
-// Lines are the lines of sales: their state, the entries of buyers, the proof of the entries' order, and what operators change.
+// Lines shows the lines of sales, takes entries, proves the order of entries, and lets operators change lines.
 type Lines struct {
 	*Offers
 	Service *service.Lines
@@ -62,7 +61,7 @@ type Lines struct {
 	Closing <-chan struct{} // closed when the server stops: proofs end
 }
 
-// get answers with the state of a sale's line, the same for everybody.
+// get answers with the state of a sale's line, or refuses as NoLine if the sale is not in line.
 func (l *Lines) get() gin.HandlerFunc {
 	pages := newSalePages()
 	return func(c *gin.Context) {
@@ -103,7 +102,7 @@ func (l *Lines) challenge(c *gin.Context) {
 	answer(c, http.StatusOK, challenge, verdict, err)
 }
 
-// entryView is a user's own entry. Rank is missing until the order is fixed. Only an entry that is called has Units and Until.
+// entryView is a user's own entry. Rank is missing until the order is fixed. Units and Until are those of the entry's call.
 type entryView struct {
 	Number   int64            `json:"number"`
 	Rank     *int64           `json:"rank,omitempty"`
@@ -123,7 +122,7 @@ func (l *Lines) leave(c *gin.Context) {
 	answer(c, http.StatusOK, gin.H{"state": model.EntryLeft}, verdict, err)
 }
 
-// draw sends the long document that proves the order of a line and the winners of a draw, in parts, as it is read.
+// draw sends the document that proves the order of a line and the winners of a draw, in parts, since the document may be long.
 func (l *Lines) draw() gin.HandlerFunc {
 	readers := middleware.NewPlaces(proofReaders, proofReadersOfOne)
 	return func(c *gin.Context) {
@@ -147,7 +146,7 @@ func (l *Lines) draw() gin.HandlerFunc {
 	}
 }
 
-// proof answers with the hashes that prove that the user's entry is in the Merkle tree whose root the line has published.
+// proof answers with the hashes that prove that the user's entry is in the Merkle tree under the line's root.
 func (l *Lines) proof(c *gin.Context) {
 	number, tag, path, verdict, err := l.Proofs.Path(c.Request.Context(), userOf(c), c.Param("sale"))
 	answer(c, http.StatusOK, gin.H{"number": number, "tag": tag, "path": path}, verdict, err)

@@ -22,7 +22,7 @@ type Live struct {
 	Instances func(ctx context.Context) map[string]model.Instance
 }
 
-// figures streams the figures of each of the route's sales: once they are read, and then every second.
+// figures streams the figures of each of the route's sales.
 func (l *Live) figures(c *gin.Context) {
 	sales, _, ok := l.sales(c)
 	if !ok {
@@ -45,7 +45,7 @@ func (l *Live) figures(c *gin.Context) {
 	})
 }
 
-// figuresView holds the figures of a sale for the console. If a store does not answer, its figures keep their last values.
+// figuresView holds the figures of a sale for the console.
 type figuresView struct {
 	SaleID    string                      `json:"sale_id"`
 	Now       stamp                       `json:"now"`
@@ -57,7 +57,7 @@ type figuresView struct {
 	Held      int64                       `json:"held"`
 	Paid      int64                       `json:"paid"`
 	Line      *lineFiguresView            `json:"line,omitempty"` // of a sale that is in line
-	Requests  int64                       `json:"requests"`       // purchase requests to this sale since the running instances started
+	Requests  int64                       `json:"requests"`       // purchase requests that the instances have counted
 	Purchases map[model.Verdict]int64     `json:"purchases"`      // those requests by verdict
 	Orders    map[model.OrderStatus]int64 `json:"orders"`
 	Units     map[model.OrderStatus]int64 `json:"units"`
@@ -66,19 +66,18 @@ type figuresView struct {
 	Database  gin.H                       `json:"database"`
 	Gate      gateView                    `json:"gate"`
 	Drift     int64                       `json:"drift"`
-	DriftAt   *stamp                      `json:"drift_at"` // when drift was measured, while the stock stood still; null: not yet
+	DriftAt   *stamp                      `json:"drift_at"` // when drift was measured; null: not yet
 	Stages    map[string]latencyView      `json:"stages"`
 	Instances []instanceView              `json:"instances"`
 }
 
-// lineFiguresView holds the figures of a line. All entries from the rank Serving on count as Waiting, also those that have left.
-// The calls of a campaign's line are counted for the sale that has the line, and for none of the campaign's other sales.
+// lineFiguresView holds the figures of a sale that is in line. Calls are counted for the whole line, also in a campaign.
 type lineFiguresView struct {
 	Phase       model.Phase `json:"phase"`
 	Entries     int64       `json:"entries"`
-	Waiting     int64       `json:"waiting"` // an upper bound
+	Waiting     int64       `json:"waiting"` // an upper bound: some may have left
 	Serving     int64       `json:"serving"`
-	Reserved    int64       `json:"reserved"` // units that are not called
+	Reserved    int64       `json:"reserved"` // units of the sale in no call
 	Called      int64       `json:"called"`   // units behind calls
 	Spent       int64       `json:"spent"`    // calls that became orders
 	Lapsed      int64       `json:"lapsed"`   // calls that ended by time, without an order
@@ -149,7 +148,7 @@ func viewFigures(f *service.SaleFigures) figuresView {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// stats answers with the running instances and a part of what they report; figures shows their requests by sale and latencies.
+// stats answers with the running instances and a part of what they report.
 func (l *Live) stats(c *gin.Context) {
 	views := map[string]gin.H{}
 	for id, i := range l.Instances(c.Request.Context()) {

@@ -18,7 +18,7 @@ type Offers struct {
 	PublicURL func() string
 }
 
-// offer returns the route's sale. If it is not found, offer ends the request as found does.
+// offer returns the route's sale. If there is none, offer ends the request as found does.
 func (f *Offers) offer(c *gin.Context) (model.Offer, bool) {
 	if offer := f.Catalog.InMemory(c.Param("sale")); offer != nil {
 		return *offer, true
@@ -29,7 +29,7 @@ func (f *Offers) offer(c *gin.Context) (model.Offer, bool) {
 	return offer, found(c, ok, err)
 }
 
-// campaign returns the sales of the route's campaign. If it is not found, campaign ends the request as found does.
+// campaign returns the sales of the route's campaign. If there is none, campaign ends the request as found does.
 func (f *Offers) campaign(c *gin.Context) ([]model.Offer, bool) {
 	ctx, cancel := context.WithTimeout(c.Request.Context(), requestLimit)
 	defer cancel()
@@ -37,8 +37,8 @@ func (f *Offers) campaign(c *gin.Context) ([]model.Offer, bool) {
 	return sales, found(c, len(sales) > 0, err)
 }
 
-// sales returns the sales of the route's campaign and the id of that campaign, or the route's sale alone with its id. If there is
-// none, sales ends the request as found does.
+// sales returns the sales of the route's campaign and the campaign's id, or the route's sale and its id. If there is none, sales
+// ends the request as found does.
 func (f *Offers) sales(c *gin.Context) (list []model.Offer, id string, ok bool) {
 	if id = c.Param("campaign"); id != "" {
 		list, ok = f.campaign(c)
@@ -48,8 +48,8 @@ func (f *Offers) sales(c *gin.Context) (list []model.Offer, id string, ok bool) 
 	return []model.Offer{offer}, offer.ID, ok
 }
 
-// found reports whether a look-up has found what the route names. Otherwise it ends the request: NotFound, or Unavailable if
-// the database did not answer.
+// found reports whether a look-up has found something. Otherwise it refuses the request as NotFound, or fails it with an error
+// that wraps model.ErrUnavailable.
 func found(c *gin.Context, ok bool, err error) bool {
 	switch {
 	case err != nil:
@@ -101,8 +101,7 @@ func (f *Offers) saleView(o model.Offer) saleView {
 	}
 }
 
-// operatorSaleView adds what buyers do not see: the number of shards, the units in orders, and the status that the operator has
-// set, since before the start the state does not say whether the sale is paused.
+// operatorSaleView adds what buyers do not see. Before the start, Status says whether the sale is paused, while State does not.
 type operatorSaleView struct {
 	saleView
 	Status model.SaleStatus `json:"status"`
@@ -115,7 +114,7 @@ func (f *Offers) operatorSaleView(o model.Offer) operatorSaleView {
 	return operatorSaleView{f.saleView(o), o.Status, o.Shards, o.Stock.Held, o.Stock.Paid}
 }
 
-// campaignView is a campaign with its sales: of type saleView for buyers, operatorSaleView for operators.
+// campaignView is a campaign with its sales. S is saleView for buyers and operatorSaleView for the staff.
 type campaignView[S any] struct {
 	ID           string          `json:"id"`
 	Title        string          `json:"title"`

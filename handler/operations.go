@@ -7,13 +7,13 @@ import (
 	"flashsale/service"
 )
 
-// Operations shows what operators did, and what the engine found, repaired, or heard about refunds.
+// Operations shows the audit log.
 type Operations struct {
 	*Offers
 	Service *service.Sales
 }
 
-// ofSales answers with a page of the operations on the route's sale, or on the route's campaign as a whole.
+// ofSales answers with a page of the operations on the route's sale or campaign.
 func (o *Operations) ofSales(c *gin.Context) {
 	if _, id, ok := o.sales(c); ok {
 		o.answer(c, id)

@@ -16,7 +16,7 @@ import (
 	"flashsale/service"
 )
 
-// Sizes of the pages of lists. The largest page of sales, with the longest texts, has some 8 MB; that of campaigns more.
+// Sizes of the pages of lists.
 const (
 	usualPage = 50
 	maxPage   = 500
@@ -62,8 +62,8 @@ func (o *Orders) listOfSales(c *gin.Context) {
 	})
 }
 
-// ofSales returns a filter for the sales of the route and the query's status, and the id of the sale or the campaign. If there are
-// no such sales or status, or the database does not answer, ofSales ends the request, and ok is false.
+// ofSales returns a filter for the route's sales and the query's status, and the id of the route's sale or campaign. If ok is
+// false, ofSales has ended the request.
 func (o *Orders) ofSales(c *gin.Context) (f model.OrderFilter, id string, ok bool) {
 	sales, id, ok := o.sales(c)
 	if !ok {
@@ -77,8 +77,8 @@ func (o *Orders) ofSales(c *gin.Context) (f model.OrderFilter, id string, ok boo
 	return model.OrderFilter{SaleIDs: each(sales, func(o model.Offer) string { return o.ID }), Status: status}, id, true
 }
 
-// export sends the orders of a sale or a campaign as CSV, page by page, since there may be a million. The answer breaks off when
-// the sender of the request may no longer see orders.
+// export sends the orders of a sale or a campaign as CSV, page by page, since there may be a million. It breaks off when the
+// sender of the request may no longer see orders.
 func (o *Orders) export(c *gin.Context) {
 	f, id, ok := o.ofSales(c)
 	if !ok {
@@ -128,7 +128,7 @@ func orderCells(o model.Order) []string {
 	return cells
 }
 
-// readPage returns the query's cursor and limit. If the limit is invalid, it refuses the request and returns false.
+// readPage returns the query's cursor and limit. If the limit is invalid, readPage refuses the request, and ok is false.
 func readPage(c *gin.Context) (cursor string, limit int, ok bool) {
 	limit = usualPage
 	if text := c.Query("limit"); text != "" {
@@ -142,7 +142,7 @@ func readPage(c *gin.Context) (cursor string, limit int, ok bool) {
 }
 
 // answerPage answers with the page of a list that the query asks for, or refuses a wrong query. The function read returns the
-// page and the next page's cursor, empty on the last page; or model.ErrBadCursor if the given cursor does not have the right form.
+// page, and the next page's cursor, which is empty on the last page. Its error may wrap model.ErrBadCursor.
 func answerPage[T, V any](c *gin.Context, name string, view func(T) V, read func(cursor string, limit int) (list []T, next string, err error)) {
 	cursor, limit, ok := readPage(c)
 	if !ok {

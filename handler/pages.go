@@ -23,7 +23,7 @@ type Pages struct {
 	Home Home
 }
 
-// Home makes the pages, the same for everybody. Its answers have no compressed form yet.
+// Home makes the pages, which are the same for everybody. Its answers have no compressed form yet.
 type Home interface {
 	Sales(live []model.Offer) *prepared.Answer
 	Sale(offer model.Offer) *prepared.Answer
@@ -57,8 +57,8 @@ func newSalePages() pageCache[offerNow] {
 	}
 }
 
-// send answers with the page that is kept under the id if it was made for this value, else with a new page, which is kept if its
-// status is 200.
+// send answers with the page that is kept under the id, if that was made for this value, and else with a new page. A new page
+// with status 200 is kept.
 func (p pageCache[V]) send(c *gin.Context, id string, of V, render func() *prepared.Answer) {
 	page, ok := p.kept.GetIfPresent(id)
 	if !ok || !p.same(page.of, of) {
@@ -98,7 +98,7 @@ func (p *Pages) ofSale() gin.HandlerFunc {
 	}
 }
 
-// allSales answers with a page of all sales that the catalog lists. salesPage says when the page is made again.
+// allSales answers with a page of the sales that Catalog.Live lists.
 func (f *Offers) allSales(render func(live []model.Offer) *prepared.Answer) gin.HandlerFunc {
 	var kept atomic.Pointer[salesPage]
 	return func(c *gin.Context) {
@@ -121,7 +121,7 @@ func (f *Offers) allSales(render func(live []model.Offer) *prepared.Answer) gin.
 	}
 }
 
-// always answers with a page or file of Home that never changes.
+// always answers with a page or file of Home that does not change while the process runs.
 func (p *Pages) always() gin.HandlerFunc {
 	var kept atomic.Pointer[prepared.Answer]
 	return func(c *gin.Context) {
@@ -137,7 +137,7 @@ func (p *Pages) always() gin.HandlerFunc {
 	}
 }
 
-// salesPage is a page that is valid until the catalog changes, until a sale starts or ends, and at most for heartbeat.
+// salesPage is a page that is valid until the catalog changes or a sale starts or ends, and at most for heartbeat.
 type salesPage struct {
 	*prepared.Answer
 	changed     <-chan struct{}
@@ -156,8 +156,8 @@ func (p *salesPage) holds(now time.Time) bool {
 // unknownPage is a path at which Home has no page.
 const unknownPage = "/missing"
 
-// missing answers a browser's request for an unknown page with Home's page for that case, which is made once. Requests whose
-// Accept does not name text/html, and all requests below /api/, get the problem document.
+// missing answers a request that is refused as NotFound with Home's page for unknown paths. It leaves a request to Problems if
+// Accept does not name text/html, or if the path is below /api/.
 func (p *Pages) missing() gin.HandlerFunc {
 	page := sync.OnceValue(func() *prepared.Answer { return p.Home.Page(unknownPage).Compressed() })
 	return func(c *gin.Context) {
@@ -179,7 +179,7 @@ type campaignNow struct {
 	states []model.SaleState
 }
 
-// eachCampaign answers with a page of the route's campaign, which is made again when what it shows has changed.
+// eachCampaign answers with a page of the route's campaign, which is made again when the campaign's sales or their states change.
 func (f *Offers) eachCampaign(render func(sales []model.Offer) *prepared.Answer) gin.HandlerFunc {
 	pages := pageCache[campaignNow]{
 		otter.Must(&otter.Options[string, *keptPage[campaignNow]]{MaximumSize: maxSalePages / model.MaxVariants}),

@@ -14,14 +14,14 @@ import (
 	"flashsale/service"
 )
 
-// Sandbox is the payment provider in the binary, and serves its pages. Signed reports whether the provider signed a callback just
-// now: a recorded callback is not taken later.
+// Sandbox is the payment provider in the binary, and serves its pages. Signed reports whether the provider signed a callback, not
+// long ago: a recorded callback must not be taken later.
 type Sandbox interface {
 	http.Handler
 	Signed(timestamp, signature string, body []byte) bool
 }
 
-// Payments starts payments, and takes what the payment provider reports of them.
+// Payments starts payments, takes reports of the payment provider, and lists payments.
 type Payments struct {
 	Service *service.Payments
 	Sandbox Sandbox // nil: another provider takes the money
@@ -34,7 +34,7 @@ func (p *Payments) start(c *gin.Context) {
 	answer(c, http.StatusCreated, view, verdict, err)
 }
 
-// form reads a form of at most maxBodyBytes for the next handler, or refuses the request as decode does.
+// form reads a form for the next handler, or refuses the request as decode does.
 func form(c *gin.Context) {
 	if raw, ok := readBody(c, formBody, maxBodyBytes); ok {
 		c.Request.Body = io.NopCloser(bytes.NewReader(raw))
@@ -57,7 +57,7 @@ func (p *Payments) signed(c *gin.Context) {
 // signedBody is the key under which signed stores the body in the context.
 const signedBody = "signed body"
 
-// callback takes the sandbox's report of a payment. The sandbox repeats the report until the answer is 200, 404 or 409.
+// callback takes the sandbox's report of a payment.
 func (p *Payments) callback(c *gin.Context) {
 	raw, _ := c.MustGet(signedBody).([]byte)
 	var body struct {
@@ -85,7 +85,7 @@ func (p *Payments) callback(c *gin.Context) {
 	answer(c, http.StatusOK, gin.H{"order": viewOrder(order)}, verdict, err)
 }
 
-// notice takes a notice in the provider's own form. If the answer is not 200, the provider sends the notice again later.
+// notice takes a notice in the provider's own form.
 func (p *Payments) notice(c *gin.Context) {
 	raw, ok := readBody(c, jsonBody, maxNoticeBytes)
 	if !ok {
@@ -122,7 +122,7 @@ func viewPayment(p model.Payment) paymentView {
 	}
 }
 
-// list answers with a page of the payments in one status: open, unless the query has another.
+// list answers with a page of the payments in the query's status, which is open by default.
 func (p *Payments) list(c *gin.Context) {
 	f := model.PaymentFilter{Status: model.PaymentStatus(c.DefaultQuery("status", string(model.PaymentOpen)))}
 	if !slices.Contains(model.PaymentStatuses, f.Status) {

@@ -24,15 +24,12 @@ const (
 	methodNotAllowed model.Verdict = "method_not_allowed"
 )
 
-// statusClientGone is the status in logs and metrics of a request that failed without an answer because its client disconnected.
+// statusClientGone is the status, in logs and metrics, of a request that got no answer because its client disconnected.
 const statusClientGone = 499
 
-// Problems answers requests that ended in a refusal or an error, unless an answer has begun, and logs the errors. Some refusals
-// are answered before, by Pages.missing with an HTML page.
-//
-// An error is answered as 503 unavailable if it wraps model.ErrUnavailable or was caused by a deadline or a shutdown, otherwise
-// as 500 internal, never with its text. If it only means that the client has disconnected (see clientLeft), it is neither
-// answered nor logged.
+// Problems answers requests that ended in a refusal or an error, unless an answer has begun, and logs the errors. An error is
+// answered as 503 unavailable or 500 internal, without its text. If it only means that the client has disconnected (see
+// clientLeft), it is neither answered nor logged.
 func Problems(log *slog.Logger) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		c.Next()
@@ -58,7 +55,7 @@ func Problems(log *slog.Logger) gin.HandlerFunc {
 }
 
 // clientLeft reports whether err only means that the client's connection has ended: the work was cancelled with the request, or
-// an answer that had begun could not be sent to its end.
+// an answer that had begun could not be finished.
 func clientLeft(c *gin.Context, err error) bool {
 	return errors.Is(c.Request.Context().Err(), context.Canceled) && (errors.Is(err, context.Canceled) || c.Writer.Written())
 }
@@ -66,7 +63,7 @@ func clientLeft(c *gin.Context, err error) bool {
 // logFailure logs err and returns the verdict to answer with.
 func logFailure(c *gin.Context, log *slog.Logger, err error) model.Verdict {
 	level, verdict := slog.LevelError, internalError
-	// For the client's disconnect see clientLeft. Any other context.Canceled comes from a shutdown.
+	// A context.Canceled comes from a shutdown here; for clients that disconnect see clientLeft.
 	if errors.Is(err, model.ErrUnavailable) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		level, verdict = slog.LevelWarn, model.Unavailable
 	}
@@ -90,7 +87,7 @@ const behindID = `"}`
 
 // encodeProblem returns a problem's JSON up to the request id. An empty field and a nil turn are left out.
 func encodeProblem(verdict model.Verdict, status int, title, detail, field string, turn *middleware.Turn) []byte {
-	body, _ := json.Marshal(struct { // strings and an int always encode
+	body, _ := json.Marshal(struct { // strings and numbers always encode
 		Type   string        `json:"type"`
 		Title  string        `json:"title"`
 		Status int           `json:"status"`
@@ -130,13 +127,13 @@ func writeProblem(c *gin.Context, r middleware.Refusal) {
 		header.Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(r.RetryAfter.Seconds())))))
 	}
 	c.Status(p.Status)
-	_, _ = c.Writer.Write(body) // fails only if the client has disconnected or is too slow
+	_, _ = c.Writer.Write(body) // an error means that the client has disconnected or is too slow
 	_, _ = c.Writer.WriteString(middleware.RequestIDOf(c))
 	_, _ = c.Writer.WriteString(behindID)
 }
 
-// languageOf returns Chinese if an Accept-Language header ranks Chinese, of any region, above English and above the wildcard,
-// which stands for the default, English. Of equal weights, the first wins.
+// languageOf returns the language that an Accept-Language header ranks higher, Chinese or English, whatever the region. The
+// wildcard stands for English, the default. Of equal weights, the first wins.
 func languageOf(header string) (language int) {
 	if header == "" {
 		return english
@@ -151,7 +148,7 @@ func languageOf(header string) (language int) {
 		q := 1.0
 		if weighted {
 			value, _ := strings.CutPrefix(strings.TrimSpace(weight), "q=")
-			q, _ = strconv.ParseFloat(value, 64) // 0 if unreadable, which is never chosen
+			q, _ = strconv.ParseFloat(value, 64) // 0 if it is no number
 		}
 		if q > best {
 			best, language = q, english

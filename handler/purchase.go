@@ -26,7 +26,7 @@ type Purchases struct {
 	Paths   *auth.Paths
 }
 
-// purchase takes an attempt. An order that is in the database is answered as 201, and one that is queued as 202.
+// purchase takes an attempt. It answers Accepted as 201 and Queued as 202.
 func (p *Purchases) purchase(c *gin.Context) {
 	quantity, ok := readQuantity(c)
 	if !ok {
@@ -60,7 +60,8 @@ func (p *Purchases) purchase(c *gin.Context) {
 	}
 }
 
-// idempotencyKey returns the Idempotency-Key, or "" if there is none. It refuses a key that is too long or not of visible ASCII.
+// idempotencyKey returns the Idempotency-Key, or "" if there is none. If the key is too long or not of visible ASCII, it refuses
+// the request.
 func idempotencyKey(c *gin.Context) (key string, ok bool) {
 	key = middleware.HeaderOf(c, "Idempotency-Key")
 	if len(key) > maxKey || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
@@ -112,8 +113,8 @@ func strictQuantity(raw []byte) (int, *service.Invalid) {
 	return *body.Quantity, nil
 }
 
-// usualQuantity reads {"quantity":N}, where N has at most maxUsualDigits digits and spaces may be wherever JSON allows them, and
-// returns the same as strictQuantity. For any other body, right or wrong, it returns false, and strictQuantity decides.
+// usualQuantity reads the body {"quantity":N} with at most maxUsualDigits digits, and with spaces where JSON allows them. It
+// returns the same quantity as strictQuantity. For any other body, right or wrong, ok is false.
 func usualQuantity(raw []byte) (quantity int, ok bool) {
 	rest := raw
 	for _, token := range []string{"{", `"quantity"`, ":"} {
@@ -187,7 +188,6 @@ func (p *Purchases) issuePath(c *gin.Context) {
 	}
 	lifetime := min(pathLifetime, offer.EndsAt.Sub(now)+time.Second)
 	if offer.Stock.Lined == model.InLine {
-		// With a valid ticket, the database need not be asked before the turn of the user's rank.
 		until, rank, verdict, err := p.Lines.Turn(c.Request.Context(), userOf(c), offer, middleware.HeaderOf(c, "Line-Ticket"))
 		switch {
 		case err != nil:

@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// quietZone is the width of the white border that readers need to find a code, in modules: the squares of a code.
+	// quietZone is the width of the white border that readers need to find a code, in modules (the squares of the code).
 	quietZone = 4
 	// maxQRCodes bounds the cache of codes. A code takes some kilobytes, and milliseconds to make.
 	maxQRCodes = 1000
@@ -52,7 +52,7 @@ func (l *Links) qrCode() gin.HandlerFunc {
 	}
 }
 
-// drawQR returns a link as a QR code in SVG. Error correction level M restores about 15% of the data.
+// drawQR returns a link as a QR code in SVG, with the error correction level M.
 func drawQR(link string) (string, error) {
 	code, err := qr.Encode(link, qr.M, qr.Auto)
 	if err != nil {
@@ -84,8 +84,8 @@ func (l *Links) follow(c *gin.Context) {
 	}
 }
 
-// page returns the path of the page to which the route's code leads. The code is the short code of a sale, or the id of a
-// campaign. If nothing has this code, page ends the request as found does.
+// page returns the path of the page to which the route's code leads. A code is a sale's short code or a campaign's id. If nothing
+// has the code, page ends the request as found does.
 func (l *Links) page(c *gin.Context) (path string, ok bool) {
 	code := c.Param("code")
 	id, err := l.Service.ByCode(c.Request.Context(), code)

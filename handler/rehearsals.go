@@ -11,8 +11,8 @@ import (
 	"flashsale/model"
 )
 
-// RehearsalStore has the results of rehearsals. Rehearsals returns all of them, the newest first and without their reports.
-// Rehearsal returns the one with an id and its report; ok is false if there is none.
+// RehearsalStore has the results of rehearsals. Rehearsals returns them without their reports, the newest first. Rehearsal
+// returns the result with an id, and its report; ok is false if there is none.
 type RehearsalStore interface {
 	Rehearsals(ctx context.Context) ([]model.Rehearsal, error)
 	Rehearsal(ctx context.Context, id int64) (r model.Rehearsal, ok bool, err error)
@@ -43,14 +43,14 @@ func (h *Rehearsals) view(r model.Rehearsal) rehearsalView {
 	}
 }
 
-// list answers with all rehearsals that the database has, the newest first. Their number is bounded there.
+// list answers with the stored rehearsals, the newest first.
 func (h *Rehearsals) list(c *gin.Context) {
 	list, err := h.Store.Rehearsals(c.Request.Context())
 	answer(c, http.StatusOK, gin.H{"rehearsals": each(list, h.view)}, model.Accepted, err)
 }
 
 func (h *Rehearsals) get(c *gin.Context) {
-	id, _ := strconv.ParseInt(c.Param("rehearsal"), 10, 64) // 0, which no rehearsal has, if it is no number
+	id, _ := strconv.ParseInt(c.Param("rehearsal"), 10, 64) // a wrong id becomes a number that no rehearsal has
 	if r, ok, err := h.Store.Rehearsal(c.Request.Context(), id); found(c, ok, err) {
 		c.JSON(http.StatusOK, h.view(r))
 	}

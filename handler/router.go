@@ -14,23 +14,19 @@ import (
 	"flashsale/model"
 )
 
-// requestLimit bounds requests that ask a store, except /readyz, streams, exports of orders, and proofs; the service bounds
-// purchases by the same time. It is the longest wait that a buyer may ask for, and well within the server's write timeout.
+// requestLimit bounds most requests that ask a store. It is well within the server's write timeout.
 const requestLimit = 10 * time.Second
 
-// Callbacks of the sandbox, requests of the shop's checkout and requests of the staff have token buckets of their own, against a
-// sender that has a secret and sends too much. A request is charged after the checks of its secret and role. If it is refused
-// without a right secret, it is charged to the limits of its address and of the instance instead, as requests of buyers are. So
-// strangers can't use up these buckets.
+// Rates of token buckets, against a sender that has a right secret and sends too much. A request is charged after the check of
+// its secret, so that strangers can't use up these buckets.
 const (
-	// callbackRate is how many callbacks and requests of the shop's checkout may pass in a second: more payments than a database
-	// can record.
+	// callbackRate is how many callbacks of the sandbox and requests of the shop's checkout may pass in a second.
 	callbackRate = 5_000
-	// operatorRate is how many requests of the staff may pass in a second: enough for a hundred consoles, or for a script.
+	// operatorRate is how many requests of the staff may pass in a second.
 	operatorRate = 500
 )
 
-// API has the Door, through which all requests come, and the handlers of each resource.
+// API has the handlers of each resource, and the Door in front of them.
 type API struct {
 	Door       Door
 	Health     Health
@@ -59,7 +55,7 @@ func Router(a *API) (http.Handler, error) {
 	r, d := gin.New(), &a.Door
 	r.HandleMethodNotAllowed, r.RedirectTrailingSlash = true, false
 	if d.Trace != nil {
-		r.Use(d.Trace) // the outermost, so that the other stages' lines of the log have the trace
+		r.Use(d.Trace) // before the stages that write lines of the log, so that these have the trace
 	}
 	if err := middleware.TrustProxies(r, d.Limits.TrustedProxies, d.Log); err != nil {
 		return nil, err
@@ -87,8 +83,8 @@ func Router(a *API) (http.Handler, error) {
 	counter := d.timed("user_counter", middleware.UserCounter(d.Limits.User, d.Counter, func(error) { d.Observe.Note(observe.Event{Name: observe.Uncounted}) }))
 
 	all := routes{&r.RouterGroup}
-	// Routes without a limit, since these requests cost little: load balancers must always get an answer, a page without its style
-	// and scripts is broken, and operators have to reach their console.
+	// Routes without a limit. They cost little, and must answer even when the limits are used up: load balancers need an answer,
+	// pages need their style and scripts, and operators need their console.
 	all.GET("/healthz", a.Health.live)
 	all.GET("/readyz", a.Health.ready())
 	all.GET("/assets/:name", gin.WrapH(a.Assets))
@@ -99,7 +95,7 @@ func Router(a *API) (http.Handler, error) {
 	}
 
 	api := all.Group("/api/v1")
-	// The address limit applies only without a right secret: one provider, or one server of the shop, acts for all buyers.
+	// Requests with a right secret have no limit by address: one provider, or one server of the shop, acts for all buyers.
 	strangers := middleware.Strangers(address, instance)
 	if a.Payments.Sandbox != nil {
 		api.POST("/payments/callback", deadline, strangers, a.Payments.signed, callbackLimit, a.Payments.callback)
@@ -119,16 +115,16 @@ func Router(a *API) (http.Handler, error) {
 	memory := api.Group("", instance, address)
 	shown := memory.Group("", shadows)
 	shown.GET("/sales/:sale/events", a.Streams.ofSales) // no deadline: a stream has no end
-	// Caches may keep the answers of these routes. Most come from memory; a handler that asks a store sets a limit itself.
+	// Caches may keep the answers of these routes. The routes have no deadline: a handler that asks a store sets a limit itself.
 	shared := memory.Group("")
 	if len(d.Limits.Origins) > 0 {
 		shared.Use(middleware.AnyOrigin())
 	}
-	shared.Use(shadows) // behind AnyOrigin, which would take away its Vary
+	shared.Use(shadows) // behind AnyOrigin, which deletes Vary
 	shared.GET("/sales", a.Sales.live())
 	shared.GET("/sales/:sale", a.Sales.get())
 	shared.GET("/sales/:sale/line", a.Lines.get())
-	shared.GET("/sales/:sale/draw.json", a.Lines.draw()) // no deadline: the proof may be long
+	shared.GET("/sales/:sale/draw.json", a.Lines.draw())
 	shared.GET("/campaigns/:campaign", a.Campaigns.get())
 	shown.GET("/campaigns/:campaign/events", a.Streams.ofSales)
 	memory.POST("/sales/:sale/:path/orders", login, middleware.RequireBuyer, path, shadows, counter, a.Purchases.purchase)
@@ -153,7 +149,7 @@ func Router(a *API) (http.Handler, error) {
 	buyer.POST("/orders/:id/payments", a.Payments.start)
 
 	viewers, support, operators := middleware.RequireRole(model.RoleViewer), middleware.RequireRole(model.RoleSupport), middleware.RequireRole(model.RoleOperator)
-	console := api.Group("/admin", strangers, login, viewers, operatorLimit, ofIDs) // no deadline: streams and exports may take long
+	console := api.Group("/admin", strangers, login, viewers, operatorLimit, ofIDs) // no deadline: streams have no end
 	console.GET("/sales/:sale/live", a.Live.figures)
 	console.GET("/sales/:sale/orders.csv", a.Orders.export)
 	console.GET("/campaigns/:campaign/live", a.Live.figures)
@@ -228,8 +224,8 @@ func Router(a *API) (http.Handler, error) {
 	return r, nil
 }
 
-// ofIDs refuses a path as NotFound if a parameter has a character that is not visible ASCII. No id has one, and databases differ
-// in how they compare such texts.
+// ofIDs refuses a path as NotFound if a parameter has a character that is not visible ASCII. No id has one, and databases compare
+// such texts in different ways.
 func ofIDs(c *gin.Context) {
 	for _, p := range c.Params {
 		if strings.ContainsFunc(p.Value, func(r rune) bool { return r <= ' ' || r > '~' }) {
@@ -239,8 +235,7 @@ func ofIDs(c *gin.Context) {
 	}
 }
 
-// routes is a group of routes. A route that answers GET also answers HEAD: net/http omits the body, and handlers whose answer is
-// long or has no end return after the headers.
+// routes is a group of routes. A route that answers GET also answers HEAD, for which net/http omits the body.
 type routes struct{ *gin.RouterGroup }
 
 func (r routes) Group(path string, stages ...gin.HandlerFunc) routes {

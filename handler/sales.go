@@ -14,12 +14,11 @@ import (
 )
 
 const (
-	// pathLifetime is how long a purchase path is valid at most: enough for a rush, too short for a trade in paths.
+	// pathLifetime is how long a purchase path is valid at most: not long, against a trade in paths.
 	pathLifetime = 10 * time.Minute
-	// callGrace is how long a called buyer's path may outlive the call: until the worker ends the call, the buyer may buy.
-	callGrace = 3 * time.Second
-	// saleMaxAge is the Cache-Control of the answers of salesJSON: caches may show them for a second without asking again.
-	saleMaxAge = "public, max-age=1"
+	// callGrace is how long a called buyer's path may outlive the call, since a worker ends the call a little later.
+	callGrace  = 3 * time.Second
+	saleMaxAge = "public, max-age=1" // the Cache-Control of the answers of salesJSON
 )
 
 // Sales shows sales to buyers, and lets operators make and change them.
@@ -34,7 +33,7 @@ func (s *Sales) time(c *gin.Context) {
 	c.JSON(http.StatusOK, gin.H{"now": stamp(now), "unix_ms": now.UnixMilli()})
 }
 
-// live answers with the JSON of the sales that the catalog lists.
+// live answers with the JSON of the sales that Catalog.Live lists.
 func (s *Sales) live() gin.HandlerFunc {
 	return s.allSales(func(live []model.Offer) *prepared.Answer { return salesJSON(gin.H{"sales": each(live, s.saleView)}) })
 }
@@ -77,7 +76,7 @@ func (s *Sales) create(c *gin.Context) {
 	if !decode(c, maxOperatorBodyBytes, &body) {
 		return
 	}
-	if body.Mode == "" { // the service would take an empty mode for the usual one
+	if body.Mode == "" { // the service would take this for the usual mode
 		refuseInvalid(c, &service.Invalid{Field: "mode", Reason: service.BadMode})
 		return
 	}
@@ -124,7 +123,7 @@ func (s *Sales) audit(c *gin.Context) {
 	}, verdict, err)
 }
 
-// listAll answers with a page of all sales, or of those without a campaign, including those that ended long ago.
+// listAll answers with a page of the sales, also of those that ended long ago. With "alone", it leaves out sales of campaigns.
 func (s *Sales) listAll(c *gin.Context) {
 	alone, err := strconv.ParseBool(c.DefaultQuery("alone", "false"))
 	if err != nil {

@@ -41,8 +41,7 @@ type amount struct {
 	currency *string // its cell is read before
 }
 
-// The first ofCampaign columns are those of the campaign, the same for all rows. The last ofLine of these columns are about the
-// campaign's line.
+// The first ofCampaign columns are those of the campaign. The last ofLine of these columns are about the campaign's line.
 const (
 	ofCampaign = 13
 	ofLine     = 4
@@ -81,7 +80,7 @@ func (c cell) parse(text, decimal string) (wrong service.Reason) {
 	var err error
 	switch value := c.value.(type) {
 	case *string:
-		if strings.HasPrefix(text, "'") && harmless(text[1:]) == text { // an export has put the quote there
+		if strings.HasPrefix(text, "'") && harmless(text[1:]) == text { // an export puts such quotes there
 			text = text[1:]
 		}
 		*value = text
@@ -151,12 +150,12 @@ func (c cell) text() string {
 	return fmt.Sprint(reflect.ValueOf(c.value).Elem())
 }
 
-// readRows reads CSV (RFC 4180) as Excel, Numbers, LibreOffice and pandas write it: in UTF-8, or in UTF-16 with a mark, with any
-// line ends, and commas, semicolons or tabs between the cells. A first line such as "sep=;" may name the separator. Empty rows
-// are skipped, empty cells at the end of a row cut off, and rows filled up to the length of the first. A longer row is invalid.
-// decimal is the sign before the fraction of a number: a comma if semicolons separate the cells, otherwise a point.
+// readRows reads CSV (RFC 4180) in UTF-8, or in UTF-16 with a mark. Lines may end with CR, LF or both. Commas, semicolons or tabs
+// separate the cells, or the sign that a first line such as "sep=;" names. Empty rows are skipped, and short rows are filled up
+// to the length of the first. decimal is the sign before the fraction of a number: a comma if semicolons separate the cells,
+// otherwise a point.
 func readRows(raw []byte) (rows []sheetRow, decimal string, invalid *service.Invalid) {
-	raw, _, _ = transform.Bytes(unicode.BOMOverride(transform.Nop), raw) // from UTF-16 if a mark says so; in memory it can't fail
+	raw, _, _ = transform.Bytes(unicode.BOMOverride(transform.Nop), raw) // from UTF-16 if a mark says so
 	if !utf8.Valid(raw) {
 		return nil, "", &service.Invalid{Reason: notUTF8}
 	}
@@ -213,7 +212,7 @@ type sheetRow struct {
 }
 
 // readSheet reads a sheet into a new campaign, and returns what is wrong, or nil. The first row has the names of the columns, in
-// any order. Each further row is a sale; its cells of the campaign must be empty, unless they are as in the first sale's row.
+// any order. Each further row is a sale. After the first sale, cells of the campaign must be empty or as in the first sale's row.
 func readSheet(raw []byte, b *campaignBody) *service.Invalid {
 	rows, decimal, invalid := readRows(raw)
 	if invalid != nil {
@@ -258,8 +257,8 @@ func readSheet(raw []byte, b *campaignBody) *service.Invalid {
 	return nil
 }
 
-// export answers with the sheet of a campaign: the columns that readSheet reads, and then those in exported. The values of the
-// campaign are only in the first row: with a description in 64 rows, the sheet would be too large for an import.
+// export answers with the sheet of a campaign. The values of the campaign are only in the first row: with a description in 64
+// rows, the sheet would be too large for an import.
 func (s *Campaigns) export(c *gin.Context) {
 	sales, ok := s.campaign(c)
 	if !ok {

@@ -69,8 +69,8 @@ type orderView struct {
 	Quantity    int               `json:"quantity"`
 	AmountCents int64             `json:"amount_cents"`
 	Currency    string            `json:"currency"`
-	CreatedAt   *stamp            `json:"created_at,omitempty"` // not known when a queued order is looked up
-	ExpiresAt   *stamp            `json:"expires_at,omitempty"` // missing while the order is queued, and if it is rejected
+	CreatedAt   *stamp            `json:"created_at,omitempty"` // may be missing while the order is queued
+	ExpiresAt   *stamp            `json:"expires_at,omitempty"` // missing if the order is queued or rejected
 	PaidAt      *stamp            `json:"paid_at,omitempty"`
 	UserID      string            `json:"user_id,omitempty"` // only for the staff and the shop's servers
 }
@@ -83,7 +83,7 @@ func viewOrder(o model.Order) orderView {
 	}
 }
 
-// viewBuyersOrder shows an order with its buyer's id, to the staff and the shop's servers.
+// viewBuyersOrder shows an order with its buyer's id.
 func viewBuyersOrder(o model.Order) orderView {
 	v := viewOrder(o)
 	v.UserID = o.UserID
@@ -93,7 +93,7 @@ func viewBuyersOrder(o model.Order) orderView {
 const (
 	// jsonType is the Content-Type that gin sends for JSON.
 	jsonType = "application/json; charset=utf-8"
-	// usualOrderBytes is enough for an order's JSON, unless its texts need many escapes.
+	// usualOrderBytes is enough for a usual order's JSON.
 	usualOrderBytes = 512
 )
 
@@ -122,7 +122,7 @@ func appendTime(b []byte, name string, t time.Time) []byte {
 	return t.UTC().AppendFormat(append(b, name...), stampLayout)
 }
 
-// appendText appends a JSON string. The texts of an order seldom need escapes; encoding/json encodes those that do.
+// appendText appends a JSON string. It leaves texts that need escapes, or are not ASCII, to encoding/json.
 func appendText(b []byte, s string) []byte {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c >= utf8.RuneSelf || c == '"' || c == '\\' || c == '<' || c == '>' || c == '&' {

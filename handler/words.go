@@ -26,9 +26,7 @@ type problem struct {
 //go:embed words.json
 var wordFile []byte
 
-// problems has the answer to each verdict that refuses a request, and to errors. reasons has the texts for the reasons, in which
-// {field}, {min}, {max} and {value} are replaced by the fields of the service.Invalid; {low} and {high} are Min and Max as amounts
-// of the currency Value.
+// problems has the answers to refusals and errors. reasons has the texts for the reasons. They have placeholders, see word.
 var problems, reasons = readWords()
 
 func readWords() (map[model.Verdict]*problem, map[service.Reason][2]string) {
@@ -77,7 +75,7 @@ const (
 	notAnEvent    service.Reason = "not_an_event"
 )
 
-// word returns the text that says in one language what is wrong.
+// word returns the text that says in one language what is wrong. {low} and {high} become amounts of the currency Value.
 func word(i *service.Invalid, language int) string {
 	return strings.NewReplacer(
 		"{field}", i.Field, "{value}", quoted(i.Value),

@@ -24,11 +24,11 @@ const (
 	assetsPath = "/assets/"
 	// hashBytes is how many bytes of the SHA-256 a name contains: enough to tell two versions of a file apart.
 	hashBytes = 6
-	// forever is the Cache-Control of an asset. The contents behind a name with a hash never change.
+	// forever is the Cache-Control of an asset. The contents behind a name with a hash do not change.
 	forever = "public, max-age=31536000, immutable"
 	// assetPolicy is for an asset that a browser shows on its own, such as a picture.
 	assetPolicy = "default-src 'none'"
-	anyOrigin   = "Access-Control-Allow-Origin" // "*" lets pages of shops load the element of embed.js
+	anyOrigin   = "Access-Control-Allow-Origin" // with "*", pages of shops may load scripts
 )
 
 // contentTypes are the content types of the assets. The system's own table differs from machine to machine.
@@ -42,7 +42,7 @@ var contentTypes = map[string]string{
 // reference matches the name of one asset inside another: "./NAME".
 var reference = regexp.MustCompile(`"\./([a-z0-9-]+\.[a-z]+)"`)
 
-// Assets are the style, scripts and pictures of the pages, prepared once at the start.
+// Assets are the style, scripts and pictures of the pages, prepared to be served.
 type Assets struct {
 	served map[string]*prepared.Answer // by names with a hash
 	bodies map[string][]byte           // as they are served, by plain names
@@ -50,8 +50,7 @@ type Assets struct {
 	needs  map[string][]string         // the files that a file refers to, directly or not, by plain names
 }
 
-// NewAssets prepares the embedded files, and the modules with the words of all languages, once for all engines of this process:
-// the lab has several.
+// NewAssets prepares the embedded files and the wordModules. The engines of a process share the result.
 var NewAssets = sync.OnceValues(func() (*Assets, error) {
 	sources := map[string][]byte{}
 	for module := range wordModules {
@@ -85,7 +84,7 @@ func makeAssets(sources map[string][]byte) (*Assets, error) {
 	return a, nil
 }
 
-// add prepares a file, unless it is prepared already, and before it the files that it refers to. The files "within" wait for it.
+// add prepares a file, after the files that it refers to, unless that is done. "within" has the files that led to this one.
 func (a *Assets) add(sources map[string][]byte, name string, within []string) error {
 	source, ok := sources[name]
 	switch {
@@ -134,7 +133,7 @@ func (a *Assets) URL(name string) (string, error) {
 	return assetsPath + served, nil
 }
 
-// loader returns a module that loads another one and all that it needs, at once. It is for an address that never changes.
+// loader returns a module that loads another module and the files that this needs. The loader can have an address without a hash.
 func (a *Assets) loader(name string) (module []byte) {
 	for _, needed := range append(slices.Clone(a.needs[name]), name) {
 		module = fmt.Appendf(module, "import \".%s%s\";\n", assetsPath, a.names[needed])

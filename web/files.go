@@ -7,13 +7,12 @@ import (
 	"flashsale/internal/prepared"
 )
 
-// robots asks crawlers to leave out most of what is not a page of sales.
+// robots asks crawlers to leave out paths that are no pages of sales.
 //
 //go:embed robots.txt
 var robots []byte
 
-// openAPI describes the HTTP API. Tests compare it with the server. The page /api and openAPIJSON are made from it, by
-// WRITE_API=1 go test -run TestAPIIsMade ./web.
+// openAPI describes the HTTP API. WRITE_API=1 go test -run TestAPIIsMade ./web makes the page /api and openAPIJSON from it.
 //
 //go:embed openapi.yaml
 var openAPI []byte
@@ -28,8 +27,7 @@ const (
 	filePolicy = "default-src 'none'; frame-ancestors 'none'"
 )
 
-// filesOf returns the files at fixed paths. /favicon.ico is the default name of the icon; the pages refer to the icon by its
-// name with a hash.
+// filesOf returns the files at fixed paths.
 func filesOf(assets *Assets) map[string]*prepared.Answer {
 	file := func(contentType, maxAge string, body []byte) *prepared.Answer {
 		header := http.Header{"Content-Type": {contentType}, "Content-Security-Policy": {filePolicy}, "Cache-Control": {maxAge}}

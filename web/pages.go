@@ -1,5 +1,5 @@
-// Package web holds the HTML pages: their templates, and the style, scripts, words and pictures that browsers load once. A page
-// is the same for everybody: its scripts deal with who is logged in and which language is shown. See docs/pages.md.
+// Package web holds the HTML pages: their templates, style, scripts, words and pictures. A page is the same for everybody: its
+// scripts deal with who is logged in and which language is shown. See docs/pages.md.
 package web
 
 import (
@@ -23,15 +23,15 @@ import (
 var pageFiles embed.FS
 
 const (
-	// policy lets a page load scripts, styles and data only from this server and never inline, and pictures also from elsewhere.
+	// policy lets a page load scripts, styles and data only from this server, and pictures also from elsewhere.
 	policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' https: data:; connect-src 'self'; " +
 		"frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
-	// pageMaxAge lets a CDN answer for a second without asking the server. If a page is outdated by then, its scripts correct it.
+	// pageMaxAge lets a CDN answer for a second without asking the server.
 	pageMaxAge = "public, max-age=1"
 	// apiPolicy lets the page /api load its style and picture. No script may run, since the page has none.
 	apiPolicy = "default-src 'none'; style-src 'self'; img-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 	pageType  = "text/html; charset=utf-8"
-	// mostChoices bounds the list of quantities on a page. A sale's limit may be 10,000, and nobody chooses from so long a list.
+	// mostChoices bounds the list of quantities on a page. A sale's limit may be far higher.
 	mostChoices = 99
 )
 
@@ -67,14 +67,14 @@ type offer struct {
 	MostCents int64   // the highest price of the campaign's sales, or the price of the sale
 }
 
-// LogIn says how people log in, besides the staff's passwords in the console.
+// LogIn says which ways to log in the pages show.
 type LogIn struct {
 	Register bool // buyers can make accounts here
 	Issuer   bool // people can log in at the shop's issuer
 }
 
-// fixed are the pages that show nothing of the catalog, by their paths. All paths directly below one that ends in a slash share
-// its page, whose script reads the id from the path.
+// fixed are the pages that show nothing of the catalog, by their paths. The page at a path that ends in a slash is for all paths
+// directly below: its script reads the id from the path.
 var fixed = map[string]page{
 	"/orders":             {Name: "orders", Title: "Orders"},
 	"/login":              {Name: "login", Title: "Log in"},
@@ -95,8 +95,8 @@ func acts(field string) template.HTMLAttr {
 	return template.HTMLAttr(fmt.Sprintf(`data-always="%v" data-with-list="%v" data-in-campaign="%v"`, f.Always, f.WithList, f.InCampaign)) //nolint:gosec // of constants
 }
 
-// NewPages makes the pages. The function now is the catalog's clock; publicURL returns the URL under which buyers reach the
-// server. An error means that a template or the words are wrong.
+// NewPages makes the pages. now is the catalog's clock. publicURL returns the URL under which buyers reach the server. An error
+// means that a template or the words are wrong.
 func NewPages(now func() time.Time, assets *Assets, publicURL func() string, logIn LogIn) (*Pages, error) {
 	all, err := readWords(shopWords, consoleWords)
 	if err != nil {
@@ -129,7 +129,7 @@ func NewPages(now func() time.Time, assets *Assets, publicURL func() string, log
 	return p, nil
 }
 
-// Head returns what other pages of this server need in their head to look alike: the style, and the script of the language.
+// Head returns what other pages need in their head element to look like these: among others, style and icon.
 func (p *Pages) Head() template.HTML { return p.head }
 
 // Page returns the page or file at a fixed path. The page at /unavailable has status 503, and that for an unknown path 404.
@@ -183,7 +183,7 @@ var turn = map[model.SaleState]int{
 	model.StateOpen: 0, model.StatePaused: 0, model.StateUpcoming: 1, model.StateSoldOut: 2, model.StateEnded: 3,
 }
 
-// Sales returns the page of all sales that are listed.
+// Sales returns the page that lists these sales. The sales of a campaign are listed as one.
 func (p *Pages) Sales(live []model.Offer) *prepared.Answer {
 	show := page{Script: "sales.js"}
 	campaigns := map[string][]model.Offer{}
@@ -206,7 +206,7 @@ func (p *Pages) view(o model.Offer) offer {
 	return offer{Offer: o, State: o.State(p.now(), o.Stock.Free()), ShortURL: p.publicURL() + "/s/" + o.Code, MostCents: o.PriceCents}
 }
 
-// whole returns a campaign as one offer: its texts and limit, the units of all its sales, their lowest and highest price.
+// whole returns a campaign as one offer: its texts and limit, the units of its sales, and their lowest and highest price.
 func (p *Pages) whole(sales []model.Offer) offer {
 	w := p.view(sales[0])
 	campaign := w.Campaign
@@ -241,7 +241,7 @@ func (o offer) Price() string {
 	return money(o.PriceCents, o.Currency)
 }
 
-// Choosable reports whether a buyer of the campaign may choose the sale.
+// Choosable reports whether the campaign's page lets buyers choose the sale.
 func (o offer) Choosable() bool { return o.State != model.StateSoldOut && o.State != model.StateEnded }
 
 // InLine reports whether the units go only to buyers who are called or drawn.
@@ -255,7 +255,7 @@ func (o offer) Kind() string {
 	return string(o.Mode)
 }
 
-// Choices returns the quantities that a buyer may choose.
+// Choices returns the quantities that the page offers.
 func (o offer) Choices() []int {
 	list := make([]int, min(o.LimitPerUser, mostChoices))
 	for i := range list {

@@ -20,7 +20,7 @@ import (
 //go:embed words
 var wordFiles embed.FS
 
-// Folders of words. The pages of the shop load only the shop's words, the pages of the console load both folders.
+// Folders of words. Pages of the shop do not need the words of the console.
 const (
 	shopWords    = "words/shop"
 	consoleWords = "words/console"
@@ -66,8 +66,8 @@ func readWords(folders ...string) (words, error) {
 
 func (w words) languages() []string { return slices.Sorted(maps.Keys(w)) }
 
-// say returns a text in every language, or an error if a language lacks it. The style sheet shows only the text in the language
-// of the page's lang attribute, which scripts set. The values are pairs of the name of a placeholder and what replaces it.
+// say returns a text in every language, of which the style sheet shows one. It returns an error if a language lacks the text. The
+// values are pairs of the name of a placeholder and what replaces it.
 func (w words) say(key string, values ...any) (template.HTML, error) {
 	var b strings.Builder
 	for _, language := range w.languages() {
@@ -83,7 +83,7 @@ func (w words) say(key string, values ...any) (template.HTML, error) {
 	return template.HTML(b.String()), nil //nolint:gosec // escaped above
 }
 
-// wordsModule returns the source of one of wordModules. Each also has the symbols of currencies, and model.Currencies.
+// wordsModule returns the source of one of the wordModules, which also has symbols and model.Currencies.
 func wordsModule(name string) ([]byte, error) {
 	all, err := readWords(wordModules[name].folder)
 	if err != nil {

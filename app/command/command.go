@@ -26,10 +26,10 @@ import (
 	"flashsale/service/auth"
 )
 
-// ErrViolation means that an audit has found a sale whose sums disagree, or whose gate drifts from the database.
+// ErrViolation means that an audit was not OK.
 var ErrViolation = errors.New("the books don't balance")
 
-// Execute runs a command to its end, and returns its error. The settings must be valid for the command, see Validate.
+// Execute runs a command to its end and returns its error. Validate must have accepted the command.
 func Execute(ctx context.Context, cmd config.Command, version string, stdout, stderr io.Writer) (err error) {
 	w := bufio.NewWriter(stdout) // Flush also returns an error of an earlier write
 	defer func() { err = errors.Join(err, w.Flush()) }()
@@ -65,8 +65,7 @@ func Execute(ctx context.Context, cmd config.Command, version string, stdout, st
 	return migrate(ctx, cmd.Name, db, w)
 }
 
-// Validate checks the settings and options that a command needs, and fills in those that follow from others. The error is one
-// line.
+// Validate checks the settings and options that a command needs, and fills in those that follow from others.
 func Validate(cmd *config.Command) error {
 	switch cmd.Name {
 	case "health", "version":
@@ -107,9 +106,8 @@ func Validate(cmd *config.Command) error {
 	return nil
 }
 
-// gcPercent lets the heap grow to five times the live memory before a garbage collection. The live memory is often some ten
-// megabytes of sales and tokens, while a request leaves a few kilobytes of garbage. Near memoryLimit, for example with ten thousand
-// connections, the collector runs more often. In the environment, GOGC replaces gcPercent, and GOMEMLIMIT replaces memoryLimit.
+// gcPercent lets the heap grow to about five times the live memory, which is small, between garbage collections. Near memoryLimit
+// the collector runs more often. GOGC and GOMEMLIMIT in the environment replace these two.
 const (
 	gcPercent   = 400
 	memoryLimit = 400 << 20
@@ -196,7 +194,7 @@ func migrate(ctx context.Context, command string, db *repository.Store, w io.Wri
 	return nil
 }
 
-// auditStores checks the sale that --sale names, or all sales, and changes nothing. It returns ErrViolation if a sale is wrong.
+// auditStores checks the sale that --sale names, or all sales. It returns ErrViolation if a sale is wrong.
 func auditStores(ctx context.Context, cmd config.Command, w io.Writer) (err error) {
 	st, reached, err := app.OpenRunning(ctx, cmd.Settings, "audit")
 	if err != nil {

@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-const healthTimeout = 2 * time.Second // of the request; shorter than the usual period of health checks
+const healthTimeout = 2 * time.Second
 
-// askHealth asks the server that listens on addr on this machine whether it lives, and returns an error if it does not answer
-// 200. The command exists because an image without a shell has no other program for a health check.
+// askHealth asks the server at addr for /healthz, and returns an error unless the answer is 200. It is a command because an image
+// without a shell has no other program for a health check.
 func askHealth(ctx context.Context, addr string) error {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 
 const commandActor = "command" // in the audit log
 
-// manageKeys makes, lists or revokes keys of the shop's servers. Running instances know a change about a second later.
+// manageKeys makes, lists or revokes keys. It prints the secret of a new key.
 func manageKeys(ctx context.Context, cmd config.Command, db *repository.Store, w io.Writer) error {
 	if err := db.CheckSchema(ctx); err != nil {
 		return err

@@ -17,7 +17,7 @@ import (
 	"flashsale/strategy"
 )
 
-// validateLab checks the lab's options and replaces "all" by the names of all strategies.
+// validateLab checks the lab's options, and replaces the strategy "all" by the names of all strategies.
 func validateLab(l *config.Lab) error {
 	if len(l.Strategies) == 1 && l.Strategies[0] == "all" {
 		l.Strategies = strategy.Names()
@@ -37,7 +37,7 @@ func validateLab(l *config.Lab) error {
 	)
 }
 
-// runLab runs the strategies and writes the results to stdout and to files. Progress is shown on stderr if that is a terminal.
+// runLab runs the strategies and writes the results to stdout and to files. It shows its progress on stderr.
 func runLab(ctx context.Context, cmd config.Command, version string, stdout, stderr io.Writer) (err error) {
 	if err := os.MkdirAll(cmd.Lab.Out, 0o750); err != nil {
 		return fmt.Errorf("--out: %w", err)
@@ -64,7 +64,7 @@ func runLab(ctx context.Context, cmd config.Command, version string, stdout, std
 	return nil
 }
 
-// progressOn returns a function that shows progress on one line of a terminal. If w is not a terminal, the function does nothing.
+// progressOn returns a function that shows progress on one line if w is a terminal.
 func progressOn(w io.Writer, buyers int) func(lab.Progress) {
 	if !app.IsTerminal(w) {
 		return func(lab.Progress) {}

@@ -23,7 +23,7 @@ func validateVerifyDraw(options config.VerifyDraw) error {
 	)
 }
 
-// verifyDraw checks the proof of a line or a draw and prints the values that agree. The error says what is wrong.
+// verifyDraw checks the proof of a line or a draw, and prints its values if they agree. The error says what is wrong.
 func verifyDraw(options config.VerifyDraw, w io.Writer) error {
 	doc, err := checkedDocument(options)
 	if err != nil {
