@@ -14,7 +14,7 @@ import (
 // prefixForm is the form of a prefix of user ids.
 var prefixForm = regexp.MustCompile(`^[A-Za-z0-9.-]{1,32}$`)
 
-// Outside returns the issuers that the settings name. An error is one line that names a wrong setting.
+// Outside returns the issuers outside that the settings name. An error is one line that names a wrong setting.
 func (s *Settings) Outside() (list []model.Issuer, err error) {
 	for _, setting := range s.Issuers {
 		list = append(list, issuerOf(setting, ""))
@@ -29,7 +29,7 @@ func (s *Settings) Outside() (list []model.Issuer, err error) {
 			"--scopes: is for --client-id, and must have openid among the scopes, with spaces between them"),
 		Refuse(len(list) > 0 && s.Audience == "", "--audience: required with --issuer or --jwks, or tokens for other services would be accepted"),
 	}
-	names, prefixes := map[string]bool{}, map[string]bool{"operator": true, "key": true} // for staff and API keys
+	names, prefixes := map[string]bool{}, map[string]bool{"operator": true, "key": true} // taken by staff and keys
 	for _, i := range list {
 		flag, address := "--issuer", i.Name
 		if i.KeysURL != "" {
