@@ -25,7 +25,7 @@ func (s *Settings) validateLab() error {
 	)
 }
 
-// sameDatabase reports whether two valid addresses name the same database. It does not recognize other names of a host.
+// sameDatabase reports whether two valid addresses name the same database. It may not recognize another name of the same host.
 func sameDatabase(a, b string) bool {
 	pathA, fileA := strings.CutPrefix(a, "sqlite:")
 	pathB, fileB := strings.CutPrefix(b, "sqlite:")

@@ -1,5 +1,5 @@
-// Package sandbox is a payment provider for trials: no money moves. On its page a buyer pays or declines. Its signed callbacks are
-// repeated until the merchant takes them or refuses them for good.
+// Package sandbox is a payment provider for trials: no money moves. On its page a buyer pays or declines. Its signed callbacks
+// are repeated until the merchant takes them or refuses them for good.
 package sandbox
 
 import (
