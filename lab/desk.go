@@ -212,7 +212,7 @@ func (d *Desk) end(why Stop) {
 // Stop stops the comparison under way, without waiting for its end.
 func (d *Desk) Stop() { d.end(StoppedByOperator) }
 
-// Close stops the comparison under way and waits until its report is stored. It returns an error if ctx ends first.
+// Close stops the comparison under way and waits for its end. It returns an error if ctx ends first.
 func (d *Desk) Close(ctx context.Context) error {
 	d.mu.Lock()
 	d.closed = true

@@ -20,7 +20,7 @@ const (
 	keptReports = 50
 	// reportIDLength is the length of a string from rand.Text.
 	reportIDLength = 26
-	// A report is written to a file that ends with unfinishedEnd, which is then renamed to end with reportEnd.
+	// The name of a report's file ends with reportEnd; while the file is written, it ends with unfinishedEnd.
 	reportEnd, unfinishedEnd = ".json", ".part"
 	// An unfinished file that has not changed for longestWriting counts as left behind by a crash.
 	longestWriting = time.Minute

@@ -43,8 +43,8 @@ type Source struct {
 	client *http.Client
 }
 
-// NewSource creates a Source. "url" is the address without the hash of the chain. NewSource returns ErrKey if a field of the chain
-// is not valid.
+// NewSource creates a Source. "url" is the address without the hash of the chain. The error is ErrKey: the key, the period or the
+// genesis of the chain is not valid.
 func NewSource(url string, chain Chain) (*Source, error) {
 	key, err := hex.DecodeString(chain.PublicKey)
 	if err != nil || len(key) != PublicKeySize || chain.Period < 1 || chain.Genesis < 0 {

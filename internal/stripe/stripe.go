@@ -165,8 +165,8 @@ func (p *Provider) Look(ctx context.Context, payment model.Payment, over bool) (
 	return report, known, nil
 }
 
-// Refund is part of service.Provider. Each try has an idempotency key of its own, since Stripe may repeat a refusal under the same
-// key for a day. A refund sends back all that is left of a charge. Before a further try, Refund looks at the earlier refunds.
+// Refund is part of service.Provider. It sends back all that is left of a charge. Each try has an idempotency key of its own,
+// since Stripe may repeat a refusal under the same key. Before another try, Refund looks at the earlier refunds.
 func (p *Provider) Refund(ctx context.Context, payment model.Payment) (done bool, err error) {
 	if payment.Tries > 0 {
 		if sent, waits, err := p.sentBack(ctx, payment); sent || err != nil {

@@ -401,7 +401,7 @@ func (p *preflight) offers(ctx context.Context) (list []model.Offer, err error) 
 	return list, err
 }
 
-// lookAtPort checks that an instance can listen on an address, or that one answers there already at the path. If the address is
+// lookAtPort checks that an instance can listen on an address, or that the path is answered with 200 there. If the address is
 // empty or "off", it returns the zero Finding.
 func lookAtPort(ctx context.Context, check, addr, path string) Finding {
 	if addr == "" || addr == "off" {

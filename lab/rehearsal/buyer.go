@@ -19,7 +19,7 @@ import (
 const (
 	// tries is the number of fleeting answers after which a buyer gives up.
 	tries = 6
-	// punctual is how long after the start a buyer tries again after the answer not_started.
+	// punctual is how long after the start the answer not_started is not final.
 	punctual = 3 * time.Second
 	// notYet is the wait after the answer not_started.
 	notYet = 300 * time.Millisecond

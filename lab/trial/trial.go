@@ -29,7 +29,7 @@ const (
 	// patience bounds the waits for an order and for the last entry. It is longer than the three seconds after which another
 	// instance settles what a dead instance has admitted.
 	patience = 10 * time.Second
-	// look is the pause between two looks at the database or the gate for a change that no message announces.
+	// look is the pause between two looks at the database or the gate.
 	look = 20 * time.Millisecond
 	// storesPrefix begins the names of the folders for a run's own SQLite file.
 	storesPrefix = "lab-stores-"
