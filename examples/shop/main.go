@@ -120,7 +120,7 @@ func (s *Shop) show(w http.ResponseWriter, status int, page string, data any) {
 	_, _ = w.Write(body.Bytes()) // the browser may have left
 }
 
-// money writes an amount that is in the smallest unit of its currency: by ISO 4217 a whole, a thousandth or, mostly, a hundredth.
+// money writes an amount in the smallest unit of its currency, which may be a whole, a hundredth or a thousandth (ISO 4217).
 func money(smallest int64, currency string) string {
 	switch {
 	case strings.Contains("BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX VND VUV XAF XOF XPF", currency):

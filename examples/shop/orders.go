@@ -89,7 +89,7 @@ func (s *Shop) learn(e event) {
 	}
 }
 
-// showOrders lists the orders, that with the newest event first. A real shop shows this list to its staff only.
+// showOrders lists the orders by their newest events, the newest first. A real shop shows this list to its staff only.
 func (s *Shop) showOrders(w http.ResponseWriter, _ *http.Request) {
 	s.mu.Lock()
 	list := slices.SortedFunc(maps.Values(s.orders), func(a, b order) int { return cmp.Compare(b.event, a.event) })

@@ -24,7 +24,7 @@ const (
 )
 
 var (
-	// ErrKey means that the public key is not a compressed point of G2, or, from NewSource, that a field of the Chain is not valid.
+	// ErrKey means that the public key, or from NewSource a field of the Chain, is not valid.
 	ErrKey = errors.New("the beacon's public key is not valid")
 	// ErrSignature means that the signature is not that of the round by the key.
 	ErrSignature = errors.New("the beacon's signature does not belong to this round and public key")

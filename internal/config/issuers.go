@@ -14,7 +14,7 @@ import (
 // prefixForm is the form of a prefix of user ids.
 var prefixForm = regexp.MustCompile(`^[A-Za-z0-9.-]{1,32}$`)
 
-// Outside returns the issuers outside that the settings name. An error is one line that names a wrong setting.
+// Outside returns the issuers that the settings name. An error is one line that names a wrong setting.
 func (s *Settings) Outside() (list []model.Issuer, err error) {
 	for _, setting := range s.Issuers {
 		list = append(list, issuerOf(setting, ""))

@@ -114,7 +114,7 @@ func (s *Settings) BuiltIn() string { return s.choice(s.Accounts, "open", "close
 // Provider returns who takes the buyers' money: sandbox, stripe or handoff; empty if the settings still have to name one.
 func (s *Settings) Provider() string { return s.choice(cmp.Or(s.Payment, "auto"), "sandbox", "") }
 
-// choice returns the value of a setting, in place of "auto" the value for embedded stores or that for stores outside.
+// choice returns the value of a setting, but replaces "auto" by the value for embedded stores, or by that for other stores.
 func (s *Settings) choice(value, embedded, outside string) string {
 	switch {
 	case value != "auto":
@@ -125,13 +125,13 @@ func (s *Settings) choice(value, embedded, outside string) string {
 	return outside
 }
 
-// DatabaseIsNear reports whether the address of the database, which must be valid, names no other machine.
+// DatabaseIsNear reports whether the address of the database names only localhost, a socket or a file. It must be valid.
 func (s *Settings) DatabaseIsNear() bool {
 	servers, _ := databaseServers(s.Database) // SQLite has none
 	return !slices.ContainsFunc(servers, func(server string) bool { return !isNear(server) })
 }
 
-// PlainRedis returns the host:port of a Redis or sentinel on another machine that is used without encryption; empty: none.
+// PlainRedis returns the host:port of a Redis or sentinel that is used without encryption and is not localhost; empty: none.
 func (s *Settings) PlainRedis() string {
 	for _, server := range redisServers(s.Redis) {
 		if !isNear(server) && !strings.HasPrefix(s.Redis, "rediss") {

@@ -12,8 +12,8 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// clockStep is the step of the clock that expires keys. A key may expire up to one step too early or too late. The steps save
-// work, because the server scans all its keys whenever the clock has moved. The command TIME is exact.
+// clockStep is the step of the clock that expires keys, so a key may expire a little too early or too late. The steps save work,
+// because the server scans all its keys whenever the clock has moved. The command TIME is exact.
 const clockStep = 50 * time.Millisecond
 
 // Redis is a server whose data is lost when it stops.

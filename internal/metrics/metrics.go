@@ -175,8 +175,8 @@ func (m *Metrics) Purchases() map[model.Verdict]int64 {
 // LostRaces returns the number of optimistic transactions that another writer overtook.
 func (m *Metrics) LostRaces() int64 { return int64(read(m.lostRaces).GetCounter().GetValue()) }
 
-// Stages returns cumulative histograms of latency by observe.Stage, and under "settle" that of the transactions that settle. Each
-// list has the count up to each bound of Latencies, and at the end the count of all.
+// Stages returns cumulative histograms of latency: by the stages of observe.Stage and, under "settle", of the transactions that
+// settle. Each list has the count up to each bound of Latencies, and at the end the count of all.
 func (m *Metrics) Stages() map[string][]uint64 {
 	stages := map[string][]uint64{"settle": cumulated(m.settleTime)}
 	for name, stage := range m.stages.all() {

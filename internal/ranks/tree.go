@@ -72,8 +72,8 @@ func node(left, right Hash) Hash {
 	return sha256.Sum256(input[:])
 }
 
-// Root computes the root over entries that are added in the order of their numbers. Its memory does not depend on their number.
-// The zero value is a tree without entries.
+// Root computes the root over entries that are added in the order of their numbers. It needs the same memory for few or many
+// entries. The zero value is a tree without entries.
 type Root struct {
 	n     int64
 	trees [63]Hash // trees[k] is the root of a full tree of 2^k leaves, if bit k of n is set

@@ -196,7 +196,7 @@ func (p *Provider) Refund(ctx context.Context, payment model.Payment) (done bool
 // underWay are the statuses of refunds that have not failed. Of these only RefundStatusSucceeded means that the money is sent.
 var underWay = []api.RefundStatus{api.RefundStatusSucceeded, api.RefundStatusPending, api.RefundStatusRequiresAction}
 
-// sentBack returns in "sent" whether the refunds that have not failed cover a payment, and in "waits" whether some are under way.
+// sentBack looks at the refunds that have not failed: "sent" if they cover the payment, "waits" if some are still under way.
 func (p *Provider) sentBack(ctx context.Context, payment model.Payment) (sent, waits bool, err error) {
 	amount, err := toStripe(strings.ToLower(payment.Currency), payment.AmountCents)
 	if err != nil {

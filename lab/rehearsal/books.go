@@ -116,8 +116,8 @@ func compare(list []told, b books) []Finding {
 	return f.list
 }
 
-// judgeOrder checks an order of which a buyer was told: it is in the database, belongs to the buyer and holds its units, and
-// is paid if the buyer was told so. Rejected and queued orders are left out.
+// judgeOrder checks that an order of which a buyer was told is in the database with its units, that it belongs to the buyer, and
+// that it is paid if the buyer was told so. Rejected and queued orders are left out.
 func (f *findings) judgeOrder(t told, b books) {
 	if t.order == "" || t.status == model.OrderQueued || t.status == model.OrderRejected {
 		return

@@ -165,8 +165,7 @@ func (b *Bench) Run(ctx context.Context, p model.LabPlan, version string, progre
 	}, time.Now, progress)
 }
 
-// andThen returns both errors as one. If neither is nil, errors.Is finds only "end", so that the end of a context in err does not
-// hide it.
+// andThen returns both errors as one. If neither is nil, errors.Is finds only "end", since an interrupt must not hide a failure.
 func andThen(err, end error) error {
 	if err == nil || end == nil {
 		return errors.Join(err, end)
