@@ -30,7 +30,7 @@ type Sources struct {
 	Requests func() map[string]map[model.Verdict]int64 // by sale
 	Peek     func(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error)
 	QueueAge func(ctx context.Context, gates ...model.GateRef) (time.Duration, error) // of the oldest entry
-	Breaker  func() bool                                                              // false while the circuit breaker leaves Redis alone
+	Breaker  func() bool                                                              // false while Redis is left alone
 	Streams  func() int
 	Bypassed func() int64 // entries settled without the queue
 }

@@ -34,8 +34,8 @@ const (
 	spareConnections = 10
 	// spareFiles is room for open files besides connections.
 	spareFiles = 64
-	// offClock and wrongClock are the differences between the stores' clocks above which a check warns, or fails. Gate and database
-	// disagree about the start of a sale by this difference.
+	// offClock and wrongClock are the differences between the clocks of the stores above which a check warns, or fails. Gate and
+	// database disagree about the start of a sale by this difference.
 	offClock, wrongClock = 500 * time.Millisecond, 5 * time.Second
 	// offMachine is how far this machine's clock may be off. Bearer tokens expire by this clock.
 	offMachine = 5 * time.Second
