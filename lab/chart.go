@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Horizontal positions are in percent, vertical ones in pixels: a narrow screen narrows the bars, and the text keeps its size.
+// Horizontal positions are in percent, so that a narrow screen narrows the bars. Heights and the text's size are in pixels.
 const (
 	chartRight    = 78.0 // percent, leaves room for the figure right of the longest bar
 	lineHeight    = 18   // pixels, of a line of text
@@ -21,10 +21,10 @@ const (
 	labelRoom     = 9.0  // percent on either side of the latency axis, for a label beside a mark
 	thinnest      = 0.4  // percent, least width of a bar whose value is not 0
 	hairline      = 0.15 // percent, gap between the bars of a distribution
-	linearTicks   = 5    // at most, besides the tick at 0, so that the labels do not overlap on a telephone
-	logFromRatio  = 50   // the axis is logarithmic if one bar would be more than this many times shorter than another
+	linearTicks   = 5    // at most, besides the tick at 0, so that labels do not overlap on a narrow screen
+	logFromRatio  = 50   // a BarChart is logarithmic if its largest value is more than this many times its smallest
 	stockRight    = 96.0 // percent, for a chart without figures right of its bars
-	percentDigits = 100  // rounds percentages to two decimals, which is finer than any screen
+	percentDigits = 100  // rounds percentages to two decimals
 )
 
 // chart is the data that the template draws. X and Width are in percent; Y, Height, From and To are in pixels.
@@ -74,7 +74,7 @@ func (a axis) at(value float64) float64 {
 
 func toPercent(x float64) float64 { return math.Round(x*percentDigits) / percentDigits }
 
-// ticks returns round values within the axis. An axis that is not logarithmic begins at 0.
+// ticks returns round values on the axis. An axis that is not logarithmic must begin at 0.
 func (a axis) ticks() (list []float64) {
 	if a.log {
 		for exponent := math.Ceil(math.Log10(a.low)); math.Pow(10, exponent) <= a.high; exponent++ {
@@ -95,21 +95,21 @@ func (a axis) ticks() (list []float64) {
 	return list
 }
 
-// draw adds the axis to a chart whose rows end at the height "bottom": a grid line and a label for each tick, and the unit.
+// draw adds the axis below the height "bottom": a grid line and a label for each tick, and the unit. It sets the chart's height.
 func (a axis) draw(c *chart, bottom int, unit string) {
 	for _, value := range a.ticks() {
 		x, class := a.at(value), "tick middle"
 		if x < labelRoom/2 {
 			class = "tick"
 		}
-		c.Lines = append(c.Lines, line{X: x, To: bottom, Class: "grid"}) // drawn first, so beneath the marks
+		c.Lines = append(c.Lines, line{X: x, To: bottom, Class: "grid"})
 		c.Texts = append(c.Texts, text{X: x, Y: bottom + textBase, Class: class, Words: tickLabel(value)})
 	}
 	c.Texts = append(c.Texts, text{X: a.left, Y: bottom + textBase + lineHeight, Class: "tick", Words: unit})
 	c.Height = bottom + axisHeight + lineHeight
 }
 
-// bar adds a bar between two values, unless it would be empty, and returns its width.
+// bar adds a bar between two values and returns its width. If the bar would be empty, it adds none and returns 0.
 func (c *chart) bar(a axis, from, to float64, y int, class, title string) (width float64) {
 	if to > from {
 		width = toPercent(max(a.at(to)-a.at(from), thinnest))
@@ -129,7 +129,7 @@ func tickLabel(value float64) string {
 type BarChart struct {
 	Label string // describes the chart to screen readers
 	Unit  string
-	Kinds []string // one or two: what the bars of a row show
+	Kinds []string // what the bars of a row show; one or two
 	Rows  []BarRow
 }
 
@@ -154,7 +154,7 @@ func (b BarChart) draw() chart {
 	}
 	a, unit := axis{high: high, right: chartRight}, b.Unit
 	if high/low > logFromRatio {
-		// The axis begins at the power of ten below the least value, so that the bar of that value has a length too.
+		// The axis begins at the power of ten below the least value, so that the bar of that value has a length.
 		a.low, a.log, unit = math.Pow(10, math.Ceil(math.Log10(low))-1), true, unit+", on a logarithmic scale"
 	}
 	y := 0
@@ -193,7 +193,7 @@ func throughputChart(results []*Result) chart {
 	return b.draw()
 }
 
-// latencyChart shows how long the attempts of each strategy took, on one axis. The peaks of all distributions are equally high.
+// latencyChart shows how long the attempts of each strategy took. The peaks of all distributions are equally high.
 func latencyChart(results []*Result) chart {
 	c := chart{Label: "Distribution of the latency of each strategy, with its median and 99th percentile; the table has the figures"}
 	width := math.Pow(10, 1.0/bucketsPerDecade)
@@ -236,7 +236,7 @@ func (c *chart) hill(a axis, top int, width float64, r *Result) {
 	if tallest == 0 {
 		return
 	}
-	// The mark of p50 is never right of that of p99. So a label left of p50 and a label right of p99 don't overlap.
+	// Since p50 is at most p99, a label left of p50 and a label right of p99 don't overlap.
 	for _, m := range []struct {
 		ms           float64
 		dx           int

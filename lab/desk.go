@@ -14,14 +14,14 @@ import (
 	"flashsale/service"
 )
 
-// Bounds of a comparison that an operator starts on a page, beside a shop: a tenth of the bounds of the command `lab`.
+// Bounds of a comparison that runs beside a shop.
 const (
 	MaxBuyers      = 100_000
 	MaxStock       = 100_000
 	MaxConcurrency = 1_000
 )
 
-// saleDistance is how long before the opening of a sale no comparison begins or goes on, unless whileOpen is true.
+// saleDistance is how near the start of a sale must be to prevent a comparison.
 const saleDistance = time.Minute
 
 // Strategy is a strategy that can be compared.
@@ -30,7 +30,7 @@ type Strategy struct {
 	model.Lesson
 }
 
-// Runner runs a comparison. After an error or the end of ctx, the report has what was measured until then, or is nil.
+// Runner runs a comparison. After an error or the end of ctx, the report is partial or nil.
 type Runner func(ctx context.Context, p model.LabPlan, progress func(Progress)) (*Report, error)
 
 // Catalog knows the sales, which a comparison must not disturb.
@@ -45,11 +45,11 @@ type Stop string
 // The reasons for a stop.
 const (
 	StoppedByOperator Stop = "operator"
-	StoppedBySale     Stop = "sale_open" // a sale was open or sold out, or about to open
+	StoppedBySale     Stop = "sale_open" // see Desk.saleNear
 	StoppedByServer   Stop = "server"    // the server was stopped
 )
 
-// State is the state of a comparison at one instant. The tags are for the console.
+// State is the state of a comparison at one instant.
 type State struct {
 	model.LabPlan
 	Progress            // of the strategy under way, or the last one
@@ -57,8 +57,8 @@ type State struct {
 	Results   []*Result `json:"results"`
 	Over      bool      `json:"-"`
 	Stopped   Stop      `json:"-"` // empty: not stopped
-	Failed    bool      `json:"-"` // something failed; the log has the error
-	ReportID  string    `json:"-"` // set at the end; empty if nothing was measured, or the report could not be stored
+	Failed    bool      `json:"-"` // the log has the error
+	ReportID  string    `json:"-"` // empty: no report is stored
 }
 
 // Desk lets operators compare the strategies, and keeps the reports. It runs one comparison at a time.
@@ -68,16 +68,16 @@ type Desk struct {
 	catalog    Catalog
 	strategies []Strategy
 	log        *slog.Logger
-	newest     *service.Newest[*State] // nil before the first comparison
+	newest     *service.Newest[*State] // has nil before the first comparison
 
 	mu      sync.Mutex
 	stop    context.CancelFunc // stops the comparison under way; nil if there is none
-	why     Stop               // why the comparison was stopped; empty: it was not
+	why     Stop               // why the comparison was stopped; empty: not stopped
 	closed  bool
 	running sync.WaitGroup
 }
 
-// NewDesk creates a desk for these strategies. The caller must call Close at the end.
+// NewDesk creates a Desk for these strategies. The caller must call Close at the end.
 func NewDesk(run Runner, shelf *Shelf, catalog Catalog, strategies []Strategy, log *slog.Logger) *Desk {
 	return &Desk{run: run, shelf: shelf, catalog: catalog, strategies: strategies, log: log, newest: service.NewNewest[*State](nil)}
 }
@@ -85,7 +85,7 @@ func NewDesk(run Runner, shelf *Shelf, catalog Catalog, strategies []Strategy, l
 // Strategies lists the strategies that can be compared.
 func (d *Desk) Strategies() []Strategy { return d.strategies }
 
-// Reports lists the reports, the newest first. Reports that can't be read are left out, and the error is logged.
+// Reports lists the reports, the newest first. It leaves out reports that can't be read, and logs the error.
 func (d *Desk) Reports() []Shelved {
 	list, err := d.shelf.List()
 	if err != nil {
@@ -97,12 +97,11 @@ func (d *Desk) Reports() []Shelved {
 // Report returns the report with an id. If there is none, ok is false and err is nil; if it can't be read, err says why.
 func (d *Desk) Report(id string) (r *Report, ok bool, err error) { return d.shelf.Find(id) }
 
-// Newest returns the state of the comparison under way, else of the last one, else nil. "changed" closes when the state changes.
+// Newest returns the state of the comparison under way, else of the last one, else nil. "changed" closes at the next state.
 func (d *Desk) Newest() (state *State, changed <-chan struct{}) { return d.newest.Get() }
 
-// Start begins a comparison and returns its first state with the verdict Accepted. Otherwise the verdict is BadRequest, with the
-// invalid field; Unavailable, if the server stops; LabRunning, if a comparison is under way; or SaleOpen, if whileOpen is false
-// and a sale is near, see saleNear.
+// Start begins a comparison and returns its first state. The verdict is Accepted; BadRequest, with the invalid field; Unavailable
+// after Close; LabRunning, if a comparison is under way; or SaleOpen, if whileOpen is false and a sale is near, see saleNear.
 func (d *Desk) Start(p model.LabPlan, whileOpen bool) (state *State, verdict model.Verdict, invalid *service.Invalid) {
 	if invalid := d.complete(&p); invalid != nil {
 		return nil, model.BadRequest, invalid
@@ -126,7 +125,7 @@ func (d *Desk) Start(p model.LabPlan, whileOpen bool) (state *State, verdict mod
 	return state, model.Accepted, nil
 }
 
-// complete fills in all strategies if the plan has none, and returns what is wrong with the plan, or nil.
+// complete fills in all strategies if the plan has none, and returns the first invalid field, or nil.
 func (d *Desk) complete(p *model.LabPlan) *service.Invalid {
 	names := make([]string, len(d.strategies))
 	for i, s := range d.strategies {
@@ -151,7 +150,8 @@ func (d *Desk) complete(p *model.LabPlan) *service.Invalid {
 	return nil
 }
 
-// saleNear reports whether a sale is open or sold out, or will open within saleDistance. Shadow sales do not count.
+// saleNear reports whether a sale is in its window or will be within saleDistance, and is neither paused nor closed.
+// Shadow sales do not count.
 func (d *Desk) saleNear() bool {
 	now := d.catalog.Now()
 	return slices.ContainsFunc(d.catalog.Live(), func(o model.Offer) bool {
@@ -163,7 +163,7 @@ func (d *Desk) saleNear() bool {
 	})
 }
 
-// compare runs a comparison to its end, publishes its progress, and keeps its report if anything was measured.
+// compare runs a comparison, publishes its progress, and stores a report that has results.
 func (d *Desk) compare(ctx context.Context, state State, whileOpen bool) {
 	var report *Report
 	err := d.shelf.Ready()
@@ -209,10 +209,10 @@ func (d *Desk) end(why Stop) {
 	}
 }
 
-// Stop stops the comparison under way, and does not wait for its end. The report has what was measured until then.
+// Stop stops the comparison under way, without waiting for its end.
 func (d *Desk) Stop() { d.end(StoppedByOperator) }
 
-// Close stops the comparison under way and waits for its report. If ctx ends first, Close returns an error: results may be lost.
+// Close stops the comparison under way and waits for its end. It returns an error if ctx ends first.
 func (d *Desk) Close(ctx context.Context) error {
 	d.mu.Lock()
 	d.closed = true

@@ -27,13 +27,13 @@ var (
 	page  = template.Must(template.New("page").Funcs(funcs).Parse(pageSource))
 )
 
-// WriteHTML writes the report as one page that loads no other file.
+// WriteHTML writes the report as an HTML page.
 func (r *Report) WriteHTML(w io.Writer) error { return page.Execute(w, r) }
 
-// PagePolicy returns the page's Content-Security-Policy, which allows nothing but its one inline style, by its hash.
+// PagePolicy returns the page's Content-Security-Policy, which allows its inline style by the hash of the style.
 var PagePolicy = sync.OnceValue(func() string {
 	var page strings.Builder
-	_ = (&Report{Stock: 1}).WriteHTML(&page) // writing to memory does not fail, and tests execute the template
+	_ = (&Report{Stock: 1}).WriteHTML(&page) // writing to memory does not fail
 	_, style, _ := strings.Cut(page.String(), "<style>")
 	style, _, _ = strings.Cut(style, "</style>")
 	sum := sha256.Sum256([]byte(style))
@@ -41,7 +41,7 @@ var PagePolicy = sync.OnceValue(func() string {
 		"'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 })
 
-// headline says how many strategies are Exact, what was found about the others, and which of several exact ones was the fastest.
+// headline says how many strategies sold exactly, what the others did, and which of several exact ones was the fastest.
 func (r *Report) headline() string {
 	var wrong []string
 	var fastest *Result
@@ -68,7 +68,7 @@ func (r *Report) headline() string {
 	return text + "."
 }
 
-// bucketRows makes a table of the histograms: by the upper bound of a bucket, the number of attempts of each strategy.
+// bucketRows returns the number of attempts of each strategy, in the order of the results, by the upper bound of the bucket.
 func bucketRows(results []*Result) map[float64][]int64 {
 	rows := map[float64][]int64{}
 	for i, r := range results {

@@ -10,11 +10,10 @@ import (
 	"flashsale/model"
 )
 
-// finishTimeout is the time for the end of a round, also after an interrupt: admitted attempts need seconds to settle, and
-// the sale has to be removed.
+// finishTimeout bounds Round.Finish. Admitted attempts may need seconds to settle.
 const finishTimeout = time.Minute
 
-// ErrInterrupted means that a run was stopped before its end. The report covers what was seen by then.
+// ErrInterrupted means that a run was stopped before its end.
 var ErrInterrupted = errors.New("interrupted: the report is partial")
 
 // Bench starts the round of a strategy, with a fresh sale and instances.
@@ -22,15 +21,14 @@ type Bench interface {
 	Start(ctx context.Context, strategy string, p model.LabPlan) (Round, error)
 }
 
-// Round is the round of one strategy. Many goroutines call Buy at once, and one of them may call Kill.
+// Round is the round of one strategy. Many goroutines may call Buy at once, and one of them Kill.
 type Round interface {
-	// Buy makes one attempt of a buyer for one unit, at an instance by its number from 0. Accepted means that the order is
-	// committed, another verdict a refusal, an error that no outcome is known. After a Kill, a buyer may repeat the attempt.
+	// Buy makes a buyer's attempt for one unit. "instance" counts from 0. Accepted means that the order is committed. Another
+	// verdict is a refusal. An error means that the outcome is not known. After a Kill, the attempt may be repeated.
 	Buy(ctx context.Context, instance int, buyer string) (model.Verdict, error)
 	// Kill ends an instance abruptly, as a crash does.
 	Kill(instance int)
-	// Finish waits until all admitted attempts are settled, reads the books, stops the instances and removes the
-	// sale. It is called once, also after a cancelled run.
+	// Finish waits until admitted attempts are settled, reads the books, stops the instances and removes the sale.
 	Finish(ctx context.Context) (Tally, error)
 }
 
@@ -48,7 +46,7 @@ type Setting struct {
 	Lessons map[string]model.Lesson `json:"-"`       // by strategy
 	Command string                  `json:"command"` // a command line with the same plan
 	Version string                  `json:"version"` // of this program
-	Options map[string]string       `json:"options"` // some settings that may affect the figures
+	Options map[string]string       `json:"options"` // some of the settings
 }
 
 // Stores describes the database and the Redis of a run.
@@ -66,10 +64,10 @@ type Progress struct {
 	Result   *Result `json:"-"`     // set when the strategy is finished
 }
 
-// Run has each strategy serve the plan's buyers. It calls "now" from many goroutines, but "progress" only from the caller's.
+// Run runs a round of each of the plan's strategies. It calls "now" from many goroutines, but "progress" only from the caller's.
 //
-// When ctx ends, Run finishes the round under way, leaves out the others, sets Interrupted if anything is missing, and returns no
-// error. If a round can't be started or finished, the report ends before that round, and the error names the strategy.
+// When ctx ends, Run finishes the round under way and starts no other; an interrupt is no error. If a round fails, the report
+// ends before this round, and the error names the strategy.
 func Run(ctx context.Context, b Bench, p model.LabPlan, s Setting, now func() time.Time, progress func(Progress)) (*Report, error) {
 	report := &Report{
 		Setting: s, Buyers: p.Buyers, Stock: p.Stock, Concurrency: p.Concurrency, StartedAt: now().UTC().Truncate(time.Millisecond),

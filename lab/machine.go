@@ -12,15 +12,15 @@ import (
 type Machine struct {
 	OS          string `json:"os"`
 	Arch        string `json:"arch"`
-	CPU         string `json:"cpu"` // model; empty if the system doesn't show it
+	CPU         string `json:"cpu"` // model; empty: not known
 	Cores       int    `json:"cores"`
-	MemoryBytes uint64 `json:"memory_bytes"` // 0 if the system doesn't show it
+	MemoryBytes uint64 `json:"memory_bytes"` // 0: not known
 	Go          string `json:"go"`
 }
 
-// ThisMachine describes the machine that the process runs on. The processor's model and the memory are known on Linux only.
+// ThisMachine describes the machine that the process runs on.
 func ThisMachine() Machine {
-	cpuinfo, _ := os.ReadFile("/proc/cpuinfo") // empty on other systems
+	cpuinfo, _ := os.ReadFile("/proc/cpuinfo") // of Linux
 	meminfo, _ := os.ReadFile("/proc/meminfo")
 	return Machine{
 		OS: runtime.GOOS, Arch: runtime.GOARCH, CPU: value(string(cpuinfo), "model name"), Cores: runtime.NumCPU(),

@@ -23,19 +23,19 @@ type Report struct {
 	StartedAt   time.Time `json:"started_at"`
 	Strategies  []*Result `json:"strategies"`
 	Instances   int       `json:"instances"`
-	Killed      bool      `json:"killed"` // the plan says that an instance dies; Result.Killed says whether it died
+	Killed      bool      `json:"killed"` // the plan was to kill an instance
 	Seed        uint64    `json:"seed"`
-	Interrupted bool      `json:"interrupted"` // the report is partial
+	Interrupted bool      `json:"interrupted"`
 }
 
-// WriteJSON writes a report as JSON that people can read.
+// WriteJSON writes a report as indented JSON.
 func WriteJSON(w io.Writer, report any) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetIndent("", "  ")
 	return encoder.Encode(report)
 }
 
-// WriteFiles writes a report to a folder, as report.html by the function "page" and as report.json, and returns the two paths.
+// WriteFiles writes report.html, by the function "page", and report.json to a folder. It returns the two paths.
 func WriteFiles(folder string, page func(io.Writer) error, report any) (html, figures string, err error) {
 	html, figures = filepath.Join(folder, "report.html"), filepath.Join(folder, "report.json")
 	for path, write := range map[string]func(io.Writer) error{
@@ -52,7 +52,7 @@ func WriteFiles(folder string, page func(io.Writer) error, report any) (html, fi
 	return html, figures, nil
 }
 
-// WriteTable writes the figures for a terminal, and explains what was not exact. Tabs in the template separate the columns.
+// WriteTable writes the figures for a terminal. Tabs in the template separate the columns.
 func (r *Report) WriteTable(w io.Writer) error {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', tabwriter.AlignRight)
 	if err := table.Execute(out, r); err != nil {
@@ -61,7 +61,7 @@ func (r *Report) WriteTable(w io.Writer) error {
 	return out.Flush()
 }
 
-// load describes in words the load that the strategies had to serve.
+// load describes the load in words.
 func (r *Report) load() string {
 	text := fmt.Sprintf("stock %s, %s, %s at once, %s", grouped(r.Stock), count(r.Buyers, "buyer"), grouped(r.Concurrency),
 		count(r.Instances, "instance"))
@@ -71,7 +71,7 @@ func (r *Report) load() string {
 	return text
 }
 
-// grouped formats a whole number, which is not negative, with commas between the thousands.
+// grouped formats a number that is not negative, with commas between the thousands.
 func grouped[N int | int64](n N) string {
 	digits := strconv.FormatInt(int64(n), 10)
 	for i := len(digits) - 3; i > 0; i -= 3 {
@@ -80,7 +80,7 @@ func grouped[N int | int64](n N) string {
 	return digits
 }
 
-// count formats a number with its noun, which is given in the singular: "1 strategy", "2 strategies".
+// count formats a number with its noun, which the caller gives in the singular: "1 strategy", "2 strategies".
 func count[N int | int64](n N, noun string) string {
 	switch stem, y := strings.CutSuffix(noun, "y"); {
 	case n != 1 && y:
@@ -91,7 +91,7 @@ func count[N int | int64](n N, noun string) string {
 	return grouped(n) + " " + noun
 }
 
-// Figure formats a measured number, which is not negative: with about three significant digits, or as a whole number from 100 on.
+// Figure formats a number that is not negative: below 100 with about three significant digits, else as a whole number.
 func Figure(x float64) string {
 	if x == 0 || x >= 99.95 {
 		return grouped(int64(math.Round(x)))

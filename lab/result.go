@@ -13,15 +13,15 @@ import (
 )
 
 const (
-	// bucketDigits is how many digits of a bucket's bound are significant: an error of half a percent is below the noise of any run.
+	// bucketDigits is the number of significant digits of a bucket's bound.
 	bucketDigits = 3
 	// bucketsPerDecade is the number of buckets from a latency to the one ten times as long.
 	bucketsPerDecade = 10
-	// maxErrorTexts bounds the error texts that are counted separately: each of a million errors may name its own buyer.
+	// maxErrorTexts bounds the error texts that are counted, since each error may name its own buyer.
 	maxErrorTexts = 100
 	// maxErrorSamples is how many error texts a report shows.
 	maxErrorSamples = 5
-	// maxErrorLength in characters is enough to show where an error comes from; a whole SQL statement may follow.
+	// maxErrorLength bounds an error text, in characters: a whole SQL statement may be in it.
 	maxErrorLength = 200
 )
 
@@ -30,26 +30,25 @@ type Finding string
 
 // The findings, in the order in which judge looks for them.
 const (
-	// Incomplete: the run was interrupted, so the figures say nothing final.
+	// Incomplete: the round was interrupted.
 	Incomplete Finding = "incomplete"
 	// Oversold: the orders have more units than the stock.
 	Oversold Finding = "oversold"
-	// Lost: there are fewer units in orders than accepted answers, so a buyer was accepted and has no order.
+	// Lost: the orders have fewer units than there were accepted answers.
 	Lost Finding = "lost"
-	// Unheard: there are more orders than accepted answers and errors together, so a buyer was refused and has an order.
+	// Unheard: there are more orders than accepted answers and errors together, so an attempt with an order was refused.
 	Unheard Finding = "unheard"
-	// Undersold: units are left, although a buyer was refused as sold out.
+	// Undersold: units are left, although an attempt was refused as sold out.
 	Undersold Finding = "undersold"
 	// Astray: the stock row does not show the units that the orders leave.
 	Astray Finding = "astray"
 	// Failed: units are left, and attempts ended in errors.
 	Failed Finding = "failed"
-	// Exact: nothing of the above.
+	// Exact: none of the others.
 	Exact Finding = "exact"
 )
 
-// Result is what one strategy did. Rates and seconds are measured from the release of the buyers. A buyer who was
-// sent to two instances counts as one request.
+// Result is what one strategy did. Rates and seconds are measured from the release of the buyers.
 type Result struct {
 	Strategy           string                `json:"strategy"`
 	Requests           int                   `json:"requests"` // buyers who made an attempt
@@ -59,7 +58,7 @@ type Result struct {
 	Sold               int64                 `json:"sold"`
 	Oversold           int64                 `json:"oversold"`
 	Undersold          int64                 `json:"undersold"`
-	Lost               int64                 `json:"lost"`                 // how many more accepted answers than orders
+	Lost               int64                 `json:"lost"`                 // accepted answers beyond the units in orders
 	Left               int64                 `json:"left"`                 // units that the stock row still offers
 	PersistedPerSecond float64               `json:"persisted_per_second"` // measured until the last accepted answer
 	Retries            int64                 `json:"retries"`
@@ -69,19 +68,19 @@ type Result struct {
 	Refused            map[model.Verdict]int `json:"refused"`
 	ErrorSamples       []ErrorSample         `json:"error_samples"`
 	Histogram          []Bucket              `json:"histogram"`
-	Killed             bool                  `json:"killed"` // an instance died in this round
+	Killed             bool                  `json:"killed"` // an instance was killed in this round
 	Verdict            Finding               `json:"verdict"`
 	Explanation        string                `json:"explanation"`
 	Lesson             model.Lesson          `json:"lesson"`
 }
 
-// ErrorSample is the text of an error and how often the error occurred.
+// ErrorSample is the text of an error, cut to maxErrorLength, and how often the error occurred.
 type ErrorSample struct {
 	Text  string `json:"text"`
 	Count int    `json:"count"`
 }
 
-// Bucket counts attempts that took at most UpToMS, and more than the bound before it. From 1 to 10 ms there are ten buckets.
+// Bucket counts the attempts that took at most UpToMS, and more than the bound of the bucket before.
 type Bucket struct {
 	UpToMS float64 `json:"up_to_ms"`
 	Count  int64   `json:"count"`
@@ -127,7 +126,7 @@ func newResult(strategy string, p model.LabPlan, l *load, tally Tally, interrupt
 	return r
 }
 
-// judge sets the first finding that applies as the verdict, and explains what the figures show.
+// judge sets the verdict to the first finding that applies, and explains what the figures show.
 func (r *Result) judge(p model.LabPlan, interrupted bool) {
 	var said []string
 	say := func(format string, args ...any) { said = append(said, fmt.Sprintf(format, args...)) }
@@ -166,7 +165,7 @@ func (r *Result) judge(p model.LabPlan, interrupted bool) {
 	}
 	if breaks, _, more := strings.Cut(r.Lesson.Breaks, ". "); breaks != "" && r.Verdict != Exact && r.Verdict != Incomplete {
 		if more {
-			breaks += "." // the first sentence only
+			breaks += "."
 		}
 		say("When it breaks: %s", breaks)
 	}
@@ -196,7 +195,7 @@ func perSecond(n int64, in time.Duration) float64 {
 
 func milliseconds(d time.Duration) float64 { return float64(d) / float64(time.Millisecond) }
 
-// percentile returns the milliseconds within which this many percent of the sorted waits were over, and 0 if there are no waits.
+// percentile returns a percentile of the sorted waits, in milliseconds, or 0 if there are no waits.
 func percentile(waits []time.Duration, percent int) float64 {
 	if len(waits) == 0 {
 		return 0

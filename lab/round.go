@@ -29,22 +29,21 @@ type load struct {
 	released time.Time
 }
 
-// outcome is the answer that a buyer got, how long it took, and when it came, counted from the release of the buyers.
+// outcome is how a buyer's attempt ended.
 type outcome struct {
 	verdict model.Verdict
 	err     error
 	took    time.Duration
-	ended   time.Duration
+	ended   time.Duration // since the release of the buyers
 }
 
-// newLoad puts the buyers in a random order. The order depends only on the seed and the number of buyers, so it is the same for
-// every strategy.
+// newLoad puts the buyers in a random order. The order depends only on the seed and the number of buyers.
 func newLoad(p model.LabPlan, round Round, now func() time.Time) *load {
 	order := rand.New(rand.NewPCG(p.Seed, 0)).Perm(p.Buyers) //nolint:gosec // the order must be repeatable
 	return &load{plan: p, round: round, now: now, order: order, outcomes: make([]outcome, len(order))}
 }
 
-// run releases all goroutines at one instant, shows the progress, and returns when all goroutines have ended.
+// run makes the attempts from several goroutines, which it releases together. It returns when all of them have ended.
 func (l *load) run(ctx context.Context, show func(done int)) {
 	var ready, working sync.WaitGroup
 	start := make(chan struct{})
@@ -78,7 +77,7 @@ func (l *load) run(ctx context.Context, show func(done int)) {
 	}
 }
 
-// work makes the attempt of the next buyer in the order, again and again, until no buyer is left or ctx ends.
+// work makes the attempts of buyers, in their order, until no buyer is left or ctx ends.
 func (l *load) work(ctx context.Context) {
 	for ctx.Err() == nil {
 		place := int(l.next.Add(1)) - 1
@@ -90,7 +89,7 @@ func (l *load) work(ctx context.Context) {
 		ended := l.now()
 		l.outcomes[place] = outcome{verdict: verdict, err: err, took: ended.Sub(began), ended: ended.Sub(l.released)}
 		l.done.Add(1)
-		// Only one goroutine sees the count reach half of the stock (rounded up, so at least one unit), and kills the instance.
+		// Only one goroutine sees the count reach half of the stock, rounded up.
 		if err == nil && verdict == model.Accepted && l.accepted.Add(1) == int64(l.plan.Stock+1)/2 && l.plan.Kill {
 			l.killed.Store(true) // before Kill, so that errors caused by the death are recognized
 			l.round.Kill(l.last())
@@ -98,7 +97,7 @@ func (l *load) work(ctx context.Context) {
 	}
 }
 
-// attempt makes a buyer's attempt. If the buyer's instance is dead or dies meanwhile, another instance gets the attempt.
+// attempt makes a buyer's attempt. If the buyer's instance was killed before it answered, another one gets the attempt.
 func (l *load) attempt(ctx context.Context, buyer int) (model.Verdict, error) {
 	name := "b" + strconv.Itoa(buyer+1)
 	instance := buyer % l.plan.Instances
@@ -114,5 +113,5 @@ func (l *load) attempt(ctx context.Context, buyer int) (model.Verdict, error) {
 // made returns the outcomes of the attempts that were made. It may only be called after run.
 func (l *load) made() []outcome { return l.outcomes[:l.done.Load()] }
 
-// last is the index of the instance that Kill ends.
+// last is the index of the instance to kill, if the plan says so.
 func (l *load) last() int { return l.plan.Instances - 1 }

@@ -16,29 +16,29 @@ import (
 )
 
 const (
-	// keptReports is how many reports a shelf keeps. All of them take a few megabytes.
+	// keptReports bounds how many reports a shelf keeps.
 	keptReports = 50
-	// reportIDLength is the length of a text of rand.Text.
+	// reportIDLength is the length of a string from rand.Text.
 	reportIDLength = 26
-	// reportEnd and unfinishedEnd are the suffixes of the files of finished reports and of reports that are being written.
+	// The name of a report's file ends with reportEnd; while the file is written, it ends with unfinishedEnd.
 	reportEnd, unfinishedEnd = ".json", ".part"
-	// longestWriting is far longer than it takes to write a report. An unfinished file that is older counts as left by a crash.
+	// An unfinished file that has not changed for longestWriting counts as left behind by a crash.
 	longestWriting = time.Minute
 )
 
 // Shelf is a folder of reports, each in one file. Several processes may use it.
 type Shelf struct{ folder string }
 
-// NewShelf makes a Shelf that keeps its reports in this folder. Ready and Save create the folder.
+// NewShelf makes a Shelf of a folder. Ready and Save create the folder if it is missing.
 func NewShelf(folder string) *Shelf { return &Shelf{folder} }
 
-// Shelved is a report with its id. Nobody can guess the id.
+// Shelved is a report with its id.
 type Shelved struct {
 	ID string
 	*Report
 }
 
-// open opens the folder, and creates it if it is missing. os.Root keeps file names from leading out of the folder.
+// open opens the folder, and creates it if it is missing.
 func (s *Shelf) open() (*os.Root, error) {
 	if err := os.MkdirAll(s.folder, 0o750); err != nil {
 		return nil, fmt.Errorf("make the folder of reports: %w", err)
@@ -46,7 +46,7 @@ func (s *Shelf) open() (*os.Root, error) {
 	return os.OpenRoot(s.folder)
 }
 
-// Ready returns an error if the folder can't be created or opened. It is called before the work that makes a report.
+// Ready returns an error if the folder can't be created or opened.
 func (s *Shelf) Ready() error {
 	root, err := s.open()
 	if err == nil {
@@ -55,8 +55,7 @@ func (s *Shelf) Ready() error {
 	return err
 }
 
-// Save stores a report under a new id, and deletes the oldest reports if there are too many. The file gets its final name when it
-// is complete. If Save returns an id and an error, the report is stored, but what follows has failed, such as deleting old files.
+// Save stores a report under a new random id, and deletes old files. If it returns an id and an error, the report is stored.
 func (s *Shelf) Save(r *Report) (id string, err error) {
 	root, err := s.open()
 	if err != nil {
@@ -94,7 +93,7 @@ func (s *Shelf) Find(id string) (r *Report, ok bool, err error) {
 	return r, err == nil, err
 }
 
-// List returns all reports, the newest first. Reports that can't be read are left out, and the error names them.
+// List returns the reports, the newest first. It leaves out reports that can't be read, and returns the errors of reading them.
 func (s *Shelf) List() (list []Shelved, err error) {
 	root, err := os.OpenRoot(s.folder)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -127,7 +126,7 @@ func read(root *os.Root, id string) (*Report, error) {
 	}
 	r := &Report{}
 	err = json.Unmarshal(raw, r)
-	if err == nil && r.Stock < 1 { // the lab writes no such report, and the charts need a stock
+	if err == nil && r.Stock < 1 { // the charts need a stock
 		err = errors.New("it has no stock")
 	}
 	if err != nil {
@@ -144,7 +143,7 @@ func ours(root *os.Root, end string) (files []fs.FileInfo, err error) {
 		info, infoErr := file.Info()
 		switch {
 		case !ends || !model.ValidID(id, reportIDLength):
-		case errors.Is(infoErr, fs.ErrNotExist): // another process has deleted it
+		case errors.Is(infoErr, fs.ErrNotExist): // deleted meanwhile
 		case infoErr != nil:
 			err = errors.Join(err, infoErr)
 		default:
@@ -155,7 +154,7 @@ func ours(root *os.Root, end string) (files []fs.FileInfo, err error) {
 	return files, err
 }
 
-// prune keeps keptReports reports, those whose files were changed last. It deletes the others, and old unfinished files.
+// prune deletes old unfinished files, and all reports but the keptReports whose files were changed last.
 func prune(root *os.Root) error {
 	reports, err := ours(root, reportEnd)
 	unfinished, errUnfinished := ours(root, unfinishedEnd)

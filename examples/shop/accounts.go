@@ -17,8 +17,8 @@ import (
 
 // The engine is started with --client-id storefront and --audience flashsale.
 const (
-	clientID = "storefront" // stands for the engine's pages, from which customers come to log in
-	audience = "flashsale"  // stands for the engine's API, for which access tokens are valid
+	clientID = "storefront" // stands for the engine's pages
+	audience = "flashsale"  // stands for the engine's API
 
 	codeLife  = time.Minute
 	tokenLife = 10 * time.Minute
@@ -31,9 +31,9 @@ const (
 var customers = map[string]string{"ann": "tea for two", "ben": "milk first", "eve": "no sugar"}
 
 // The shop is an OpenID Connect issuer for its customers, with authorization codes, PKCE (RFC 7636) and tokens signed by RS256. A
-// shop that has an issuer already, such as Keycloak, needs nothing of this file.
+// shop that has an issuer already does not need this file.
 
-// grant is a log-in whose code was not exchanged for tokens yet.
+// grant is a log-in whose code has not been exchanged for tokens yet.
 type grant struct{ customer, redirect, challenge, nonce string }
 
 // discovery answers with the addresses of the issuer's endpoints.
@@ -58,7 +58,7 @@ func (s *Shop) authorize(w http.ResponseWriter, r *http.Request) {
 	for _, name := range []string{"response_type", "client_id", "redirect_uri", "scope", "state", "nonce", "code_challenge", "code_challenge_method"} {
 		form[name] = r.FormValue(name)
 	}
-	if err != nil || form["client_id"] != clientID || form["redirect_uri"] != c.Engine+"/login" { // never lead a browser anywhere else
+	if err != nil || form["client_id"] != clientID || form["redirect_uri"] != c.Engine+"/login" { // redirect to no other address
 		s.show(w, http.StatusBadRequest, "message.html", "This log-in did not begin at our flash sale.")
 		return
 	}
@@ -107,7 +107,7 @@ func (s *Shop) take(code string) (g grant, ok bool) {
 	return g, ok
 }
 
-// token exchanges a code for tokens. It takes the code's verifier as well, so that a code alone is of no use.
+// token exchanges a code and its verifier for tokens.
 func (s *Shop) token(w http.ResponseWriter, r *http.Request) {
 	g, ok := s.take(r.PostFormValue("code"))
 	sum := sha256.Sum256([]byte(r.PostFormValue("code_verifier")))

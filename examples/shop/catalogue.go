@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// product is what the shop sells by itself, outside of flash sales.
+// product is a product that the shop sells outside of flash sales.
 type product struct {
 	Name, About string
 	Picture     string // the data of an SVG path, 120 by 80
@@ -26,7 +26,7 @@ type sale struct {
 	URL        string    `json:"-"` // of the sale's page in the engine's storefront
 }
 
-// showCatalogue shows the products, and a banner that leads to the engine's storefront.
+// showCatalogue shows the products and, if nextSale finds a sale, a banner that leads to it.
 func (s *Shop) showCatalogue(w http.ResponseWriter, r *http.Request) {
 	s.show(w, http.StatusOK, "catalogue.html", map[string]any{
 		"Banner": s.nextSale(r.Context()),
@@ -37,8 +37,7 @@ func (s *Shop) showCatalogue(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// nextSale returns the first sale that has not ended, or nil if there is none or the engine does not answer. The engine
-// answers from memory. While the engine is away, the shop has no banner and goes on selling everything else.
+// nextSale returns the first sale of the engine's list that has not ended. It returns nil if the list has none, or can't be read.
 func (s *Shop) nextSale(ctx context.Context) *sale {
 	c, err := s.connection()
 	if err != nil {

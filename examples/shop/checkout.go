@@ -15,7 +15,7 @@ import (
 	"github.com/coreos/go-oidc/v3/oidc"
 )
 
-// hold is what a hold token says: the engine holds units of a sale, and the user may pay this amount until the time Until.
+// hold has the claims of a hold token. The user may pay the amount until the time Until.
 type hold struct {
 	Order    string `json:"order"`
 	Number   string `json:"number"` // the order's, for people
@@ -32,23 +32,23 @@ type state string
 const (
 	unpaid   state = "unpaid"
 	taken    state = "taken"    // the customer has paid, but the engine may not know
-	settled  state = "settled"  // the order is paid
-	owed     state = "owed"     // the order can't keep the money, which has to go back
-	refunded state = "refunded" // the money went back, and the engine needs no further report
-	released state = "released" // the customer does not want the order
+	settled  state = "settled"  // the engine has accepted the payment
+	owed     state = "owed"     // the money has to go back
+	refunded state = "refunded" // the money went back
+	released state = "released" // the engine has released the order
 )
 
 // payment is money for an order. A real shop stores a payment in its database before it calls the engine, so that it can
 // repeat the call after a crash.
 type payment struct {
-	mu        sync.Mutex // held during calls to the engine, so that there is one at a time
+	mu        sync.Mutex // guards state; held during calls to the engine
 	order     string
 	reference string // derived from the order's id, so that the engine takes a repeated settle for the same payment
 	cents     int64
 	state     state
 }
 
-// payment returns the payment of an order. For an order that has none it makes one that is unpaid.
+// payment returns the payment of an order. If there is none, it makes an unpaid one.
 func (s *Shop) payment(order string, cents int64) *payment {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,8 +60,7 @@ func (s *Shop) payment(order string, cents int64) *payment {
 	return p
 }
 
-// verify checks a hold token's signature, by the engine's published keys, its issuer and its expiry, and returns its contents
-// and the present connection.
+// verify checks the signature, the issuer and the expiry of a hold token. It returns the token's contents and the connection.
 func (s *Shop) verify(ctx context.Context, token string) (h hold, c Connection, err error) {
 	if c, err = s.connection(); err != nil {
 		return h, c, err
@@ -82,17 +81,17 @@ func (s *Shop) verify(ctx context.Context, token string) (h hold, c Connection, 
 	return h, c, checked.Claims(&h)
 }
 
-// pay takes the customer's money, once for each order, and settles the order.
+// pay takes the customer's money if the payment is unpaid, and advances the payment.
 func (s *Shop) pay(w http.ResponseWriter, r *http.Request) {
 	s.atCheckout(w, r, func(ctx context.Context, c Connection, p *payment) error {
-		if p.state == unpaid { // here a real shop would charge the card, with the reference as the bank's idempotency key
+		if p.state == unpaid { // here a real shop would charge the card, with the reference as the idempotency key
 			p.state = taken
 		}
 		return s.advance(ctx, c, p)
 	})
 }
 
-// cancel asks the engine to release the order of a hold, if it is unpaid, so that others can buy the units.
+// cancel asks the engine to release the order of a hold, unless the customer has paid.
 func (s *Shop) cancel(w http.ResponseWriter, r *http.Request) {
 	s.atCheckout(w, r, func(ctx context.Context, c Connection, p *payment) error {
 		if p.state != unpaid {
@@ -106,7 +105,7 @@ func (s *Shop) cancel(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// atCheckout verifies the hold token of a request and shows the payment of the hold. If "do" is not nil, it first calls "do".
+// atCheckout verifies the hold token of a request, calls "do" unless it is nil, and shows the payment of the hold.
 func (s *Shop) atCheckout(w http.ResponseWriter, r *http.Request, do func(context.Context, Connection, *payment) error) {
 	token := r.FormValue("hold")
 	h, c, err := s.verify(r.Context(), token)
@@ -136,9 +135,9 @@ func (s *Shop) advance(ctx context.Context, c Connection, p *payment) error {
 			return err
 		case refusal == "":
 			p.state = settled
-		case refusal == "refund_due": // the order has ended and can't get its units back, or other money was first
+		case refusal == "refund_due": // the engine has recorded the money, but the order can't keep it
 			p.state = owed
-		default: // the engine has not recorded the money, so it needs no report that the money went back
+		default: // the engine has not recorded the money, so no report of a refund is needed
 			p.state = refunded
 		}
 	}
@@ -148,7 +147,7 @@ func (s *Shop) advance(ctx context.Context, c Connection, p *payment) error {
 		if err != nil {
 			return err
 		}
-		if refusal != "" { // to ask again would not help, and the money is back
+		if refusal != "" { // a repetition would not help
 			fmt.Fprintf(s.log, "order %s: the engine refuses the report of the refund: %s\n", p.order, refusal)
 		}
 		p.state = refunded
@@ -156,8 +155,7 @@ func (s *Shop) advance(ctx context.Context, c Connection, p *payment) error {
 	return nil
 }
 
-// owe marks the payment with this reference as owed, for example because support has refunded the order. finishPayments then
-// sends the money back.
+// owe marks the payment with this reference as owed if the shop has its money. finishPayments then sends the money back.
 func (s *Shop) owe(orderID, reference string) {
 	s.mu.Lock()
 	p, known := s.payments[orderID]
@@ -172,7 +170,7 @@ func (s *Shop) owe(orderID, reference string) {
 	}
 }
 
-// finishPayments makes the calls that are due or have failed, until ctx ends.
+// finishPayments calls finish every repeatEvery, until ctx ends.
 func (s *Shop) finishPayments(ctx context.Context) {
 	for {
 		select {
@@ -186,7 +184,7 @@ func (s *Shop) finishPayments(ctx context.Context) {
 	}
 }
 
-// finish advances all payments once, and reports whether all calls to the engine succeeded.
+// finish advances all payments once. It returns false if a call to the engine failed.
 func (s *Shop) finish(ctx context.Context, c Connection) bool {
 	s.mu.Lock()
 	list := slices.Collect(maps.Values(s.payments))
@@ -200,8 +198,7 @@ func (s *Shop) finish(ctx context.Context, c Connection) bool {
 	return done
 }
 
-// call tells the engine about a hold. "refusal" is the code of a 409, by which the engine refuses the call. After an error the
-// call may be repeated.
+// call tells the engine about a hold. "refusal" is the code of a 409. After an error the call may be repeated.
 func (s *Shop) call(ctx context.Context, c Connection, orderID, what string, body map[string]any) (refusal string, err error) {
 	var text bytes.Buffer
 	if body != nil {

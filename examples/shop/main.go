@@ -1,6 +1,6 @@
 // Command shop is a small shop that sells through the engine, to show how a real shop is connected. It imports no package of
 // the engine. accounts.go has the customers, catalogue.go the front page, checkout.go takes the money of flash sales, and
-// orders.go receives the events of their orders. All data is in memory; a real shop keeps the same data in its database.
+// orders.go receives the events of their orders. Payments and orders are in memory; a real shop keeps them in its database.
 package main
 
 import (
@@ -35,7 +35,7 @@ const (
 //go:embed pages
 var files embed.FS
 
-// Connection is what the shop has to know of the engine. Operators of the engine make the key and the endpoint there.
+// Connection is what the shop has to know of the engine. An operator of the engine makes the key and the endpoint.
 type Connection struct {
 	Engine        string `json:"engine"`         // the engine's public URL
 	Key           string `json:"key"`            // with the role holds
@@ -54,7 +54,7 @@ type Shop struct {
 	mu       sync.Mutex          // guards the fields below
 	grants   map[string]grant    // by code
 	payments map[string]*payment // by order
-	orders   map[string]order    // by id; in a real shop they would go on to the warehouse and the accounting
+	orders   map[string]order    // by id
 	verifier *oidc.IDTokenVerifier
 	verifies string // the URL of the engine whose tokens verifier checks
 }
@@ -68,7 +68,7 @@ func newShop(url string, connection func() (Connection, error), log io.Writer) (
 	}, errors.Join(err, errKey)
 }
 
-// readConnection reads the file at each call, so that a key or a secret can be replaced without a restart.
+// readConnection reads the connection from a file.
 func readConnection(path string) (c Connection, err error) {
 	text, err := os.ReadFile(path) //nolint:gosec // the shop's operator names the file
 	if err != nil {
@@ -97,7 +97,7 @@ func (s *Shop) routes() http.Handler {
 		h := w.Header()
 		h.Set("Content-Security-Policy", policy(""))
 		h.Set("X-Content-Type-Options", "nosniff")
-		h.Set("Referrer-Policy", "no-referrer") // no other site gets the hold token that is in the checkout's address
+		h.Set("Referrer-Policy", "no-referrer") // the checkout's address has the hold token
 		h.Set("Cache-Control", "no-store")
 		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		next.ServeHTTP(w, r)
@@ -120,8 +120,7 @@ func (s *Shop) show(w http.ResponseWriter, status int, page string, data any) {
 	_, _ = w.Write(body.Bytes()) // the browser may have left
 }
 
-// money writes an amount, which is in the smallest unit of its currency. By ISO 4217 some currencies have no smaller unit, and
-// some have thousandths.
+// money writes an amount in the smallest unit of its currency, which may be a whole, a hundredth or a thousandth (ISO 4217).
 func money(smallest int64, currency string) string {
 	switch {
 	case strings.Contains("BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX VND VUV XAF XOF XPF", currency):

@@ -14,7 +14,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 )
 
-// maxBody is above the size of a message with 500 events, the most that the engine sends at once.
+// maxBody bounds the body of a request. A message of the engine may have hundreds of events.
 const maxBody = 1 << 20
 
 // event is an event as the engine sends it. Order is nil in an event of a sale.
@@ -25,11 +25,11 @@ type event struct {
 	Order   *order    `json:"order"`
 	Payment *struct {
 		Provider      string `json:"provider"`
-		ProviderTxnID string `json:"provider_txn_id"` // the reference by which the shop settled
+		ProviderTxnID string `json:"provider_txn_id"` // with handoff: the reference by which the shop settled
 	} `json:"payment"`
 }
 
-// order is an order of a flash sale, as the newest event that the shop has of it says.
+// order is an order of a flash sale, as it was in the newest event that has come.
 type order struct {
 	ID          string `json:"id"`
 	UserID      string `json:"user_id"`
@@ -42,8 +42,7 @@ type order struct {
 	event int64
 }
 
-// hear takes a message of the engine, by the Standard Webhooks specification. If the answer is not 2xx, the engine tries again
-// later.
+// hear takes a message of the engine, by the Standard Webhooks specification.
 func (s *Shop) hear(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
@@ -71,8 +70,8 @@ func (s *Shop) hear(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusNoContent)
 }
 
-// learn takes one event. The engine may send an event more than once, and an operator may have an old message sent again. So only
-// an event that is newer than the others of its order changes the order, and s.owe does nothing the second time for a payment.
+// learn takes one event. Since an old event may come again, only an event that is newer than the others of its order changes the
+// order.
 func (s *Shop) learn(e event) {
 	number, err := strconv.ParseInt(e.ID, 10, 64)
 	if err != nil || e.Order == nil {
@@ -90,7 +89,7 @@ func (s *Shop) learn(e event) {
 	}
 }
 
-// showOrders lists the orders, the newest first. A real shop shows this list to its staff only.
+// showOrders lists the orders by their newest events, the newest first. A real shop shows this list to its staff only.
 func (s *Shop) showOrders(w http.ResponseWriter, _ *http.Request) {
 	s.mu.Lock()
 	list := slices.SortedFunc(maps.Values(s.orders), func(a, b order) int { return cmp.Compare(b.event, a.event) })

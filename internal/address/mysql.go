@@ -1,4 +1,4 @@
-// Package address reads the addresses of databases and of Redis that settings name, and that packages repository and gate open.
+// Package address reads addresses of databases and of Redis.
 package address
 
 import (
@@ -13,8 +13,8 @@ const mostHosts = 16
 var errForm = errors.New("want sqlite:PATH or mysql://user:pass@host:port/db, with commas between several hosts")
 
 // MySQL reads mysql://user:pass@host:port,host:port/db?parameters. It returns the address with its first host alone, and all
-// hosts as host:port, with the port 3306 for a host without a port. hosts is nil if the address names a socket. An error means
-// that the address has another form, or more than mostHosts hosts, or a host twice; it does not contain the password.
+// hosts as host:port, with the port 3306 for a host without a port. hosts is nil if the address names a socket. The error does
+// not contain the password.
 func MySQL(address string) (u *url.URL, hosts []string, err error) {
 	scheme, rest, _ := strings.Cut(address, "://")
 	end := strings.IndexAny(rest, "/?#")

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Patterns for addresses of Redis. User and password are percent-encoded, so they contain none of the separators.
+// Patterns for addresses of Redis. User and password are percent-encoded, so they contain no separators.
 const (
 	redisHost = `(?:\[[0-9a-fA-F:.]+\]|[^@/,:?\[\]\s]+):[0-9]{1,5}`
 	redisUser = `(?:([^@/,?\s]*)@)?`
@@ -31,12 +31,12 @@ var errRedis = errors.New("want redis://host:6379/0, several of these with comma
 // Redis reads the address of a Redis in one of these forms:
 //   - redis://user:password@host:6379/0 is a single Redis.
 //   - Several of these, or of host:port, separated by commas, are nodes of a Cluster. User, password and scheme of the first node
-//     apply to all nodes; another node may omit them, but not change them.
+//     apply to all nodes. Another node may omit them.
 //   - redis+sentinel://user:password@host:26379,host:26379/name/0?sentinel_username=...&sentinel_password=... names a primary
 //     by its name at the sentinels.
 //
-// The scheme rediss, or rediss+sentinel, uses TLS and checks each server's certificate against the host name in its address. The
-// settings for a client are in "single" for a single Redis, else in "several". No error contains a password.
+// The schemes rediss and rediss+sentinel use TLS. The settings for a client are in "single" for a single Redis, else in
+// "several". No error contains a password.
 func Redis(address string) (single *redis.Options, several *redis.UniversalOptions, err error) {
 	if strings.Contains(address, "+sentinel://") {
 		several, err = sentinels(address)

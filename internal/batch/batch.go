@@ -1,4 +1,4 @@
-// Package batch turns single calls into batches: the calls that arrive while the allowed number of batches is under way are the
+// Package batch turns single calls into batches: calls that arrive while the allowed number of batches is under way wait for the
 // next batch. No timer delays a call, unless there is a Gather. So a lone call is fast, and batches grow with the load.
 package batch
 
@@ -28,7 +28,7 @@ type Limits struct {
 
 // Batcher batches items by key. Its methods are safe for concurrent use.
 type Batcher[T, R any] struct {
-	// Gather returns how long a batch that is not full waits for more items; nil: not at all. It is set before the first call.
+	// Gather returns how long a batch that is not full waits for more items; nil: not at all. Set it before the first call.
 	Gather func(first T) time.Duration
 
 	limits Limits
@@ -38,7 +38,7 @@ type Batcher[T, R any] struct {
 	queues  map[string]*queue[T, R] // by key; only keys with a batch under way
 	closed  bool
 	running sync.WaitGroup
-	ctx     context.Context // of all batches; ends when the grace of Close is over, or earlier, at the end of Close
+	ctx     context.Context // of all batches
 	cut     context.CancelFunc
 }
 
@@ -58,17 +58,16 @@ type Result[R any] struct {
 	Err   error
 }
 
-// New makes a Batcher that processes each batch with the function "do". This function returns the results in the order of
-// the items. If it returns an error, the error is the result of every item of the batch. The caller must close the Batcher.
+// New makes a Batcher that processes each batch with the function "do". This function returns a result for each item, in the
+// order of the items, or an error for all of them. The caller must close the Batcher.
 func New[T, R any](limits Limits, do func(ctx context.Context, key string, items []T) ([]R, error)) *Batcher[T, R] {
 	g := &Batcher[T, R]{limits: limits, do: do, queues: map[string]*queue[T, R]{}}
 	g.ctx, g.cut = context.WithCancel(context.Background()) //nolint:gosec // Close calls it
 	return g
 }
 
-// Do puts an item into the queue of its key and returns the item's result, or the error of its batch. If ctx ends before
-// the result is there, Do returns the error of ctx, but the item is still processed; if ctx had ended before the call, the item
-// is not taken. ErrFull and ErrClosed also mean that the item was not taken.
+// Do puts an item into the queue of its key and waits for the result. If ctx ends meanwhile, Do returns the error of ctx, but the
+// item is still processed. If ctx had ended before, the item is not taken. ErrFull and ErrClosed also mean that it was not taken.
 func (g *Batcher[T, R]) Do(ctx context.Context, key string, item T) (value R, err error) {
 	if err = ctx.Err(); err != nil {
 		return value, err
@@ -85,8 +84,8 @@ func (g *Batcher[T, R]) Do(ctx context.Context, key string, item T) (value R, er
 	}
 }
 
-// Put puts an item into the queue of its key and does not wait. The channel "done", which must have room, gets the result.
-// If it is nil, the function given to New has to report the result. ErrFull and ErrClosed mean that the item was not taken.
+// Put puts an item into the queue of its key and does not wait. The channel "done" gets the result, and must have room for it. If
+// "done" is nil, the result is dropped. ErrFull and ErrClosed mean that the item was not taken.
 func (g *Batcher[T, R]) Put(key string, item T, done chan<- Result[R]) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -139,7 +138,7 @@ func (g *Batcher[T, R]) run(key string, q *queue[T, R]) {
 	}
 }
 
-// next removes the next batch from the queue. If no item waits, it returns nil, and the last run of the key deletes the queue.
+// next removes the next batch from the queue. If no item waits, it returns nil, and the run must end.
 func (g *Batcher[T, R]) next(key string, q *queue[T, R]) []call[T, R] {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -162,8 +161,8 @@ func (g *Batcher[T, R]) next(key string, q *queue[T, R]) []call[T, R] {
 	return batch
 }
 
-// Close refuses new items and waits until those that were taken are processed. After the time "grace" it cancels the contexts of
-// the batches under way and of those to come, and waits on. Callers can't tell whether a cancelled batch took effect.
+// Close refuses new items and waits until those that were taken are processed. After the time "grace" it cancels the context of
+// all batches, and waits on.
 func (g *Batcher[T, R]) Close(grace time.Duration) {
 	g.mu.Lock()
 	g.closed = true

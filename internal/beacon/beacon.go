@@ -1,6 +1,5 @@
-// Package beacon gets and checks rounds of drand, a network that publishes a random value every few seconds. Unless most of
-// drand's operators conspire, nobody knows a value before its round. Everybody can check it offline afterwards. The scheme is
-// that of drand's chain quicknet: bls-unchained-g1-rfc9380.
+// Package beacon gets and checks rounds of drand, a network that publishes random values. The scheme is that of drand's chain
+// quicknet: bls-unchained-g1-rfc9380.
 package beacon
 
 import (
@@ -25,15 +24,15 @@ const (
 )
 
 var (
-	// ErrKey means that the public key is not a compressed point of G2, or, from NewSource, that a field of the Chain is not valid.
+	// ErrKey means that the public key, or from NewSource a field of the Chain, is not valid.
 	ErrKey = errors.New("the beacon's public key is not valid")
-	// ErrSignature means that the holder of the key has not signed the round with this signature.
+	// ErrSignature means that the signature is not that of the round by the key.
 	ErrSignature = errors.New("the beacon's signature does not belong to this round and public key")
 )
 
 // Verify checks the signature of a round and returns the randomness of the round, which is the SHA-256 of the signature.
-// The signed message is the SHA-256 of the round as 8 bytes, big-endian. A round has only one valid signature, because
-// only the compressed form is accepted. The error is ErrKey or ErrSignature.
+// The signed message is the SHA-256 of the round as 8 bytes, big-endian. The signature must be compressed, so that a round has
+// one valid signature. The error is ErrKey or ErrSignature.
 func Verify(publicKey []byte, round uint64, signature []byte) (randomness [RandomnessSize]byte, err error) {
 	var key bls.PublicKey[bls.KeyG2SigG1]
 	if len(publicKey) != PublicKeySize || key.UnmarshalBinary(publicKey) != nil {

@@ -13,9 +13,9 @@ import (
 )
 
 const (
-	// askTimeout bounds a request to the source. It is short, because the source is asked again a moment later.
+	// askTimeout bounds a request to the source.
 	askTimeout = 3 * time.Second
-	// maxAnswer is how many bytes of an answer are read at most. The answer to a request for a round has about 250 bytes.
+	// maxAnswer bounds the bytes that are read of an answer.
 	maxAnswer = 4 << 10
 )
 
@@ -27,7 +27,7 @@ type Chain struct {
 	Genesis   int64  `json:"genesis_time"`
 }
 
-// QuicknetChain returns the chain quicknet. Its first round was published on 23 August 2023.
+// QuicknetChain returns drand's chain quicknet.
 func QuicknetChain() Chain {
 	return Chain{Hash: "52db9ba70e0cc0f6eaf7803dd07447a1f5477735fd3f661792ba94600c84e971", PublicKey: Quicknet, Period: 3, Genesis: 1692803367}
 }
@@ -35,7 +35,7 @@ func QuicknetChain() Chain {
 // ErrSource means that the source did not answer with the round.
 var ErrSource = errors.New("the beacon's source has no valid answer")
 
-// Source asks for the rounds of a chain by HTTP. It trusts only the chain's key, not who answers.
+// Source asks for the rounds of a chain by HTTP. It checks the answers by the chain's key.
 type Source struct {
 	chain  Chain
 	key    []byte
@@ -43,8 +43,8 @@ type Source struct {
 	client *http.Client
 }
 
-// NewSource creates a source. "url" is its address, to which NewSource adds the hash of the chain. It returns ErrKey if the
-// key of the chain is not PublicKeySize bytes in hex, the period is less than a second, or the first round was before 1970.
+// NewSource creates a Source. "url" is the address without the hash of the chain. The error is ErrKey: the key, the period or the
+// genesis of the chain is not valid.
 func NewSource(url string, chain Chain) (*Source, error) {
 	key, err := hex.DecodeString(chain.PublicKey)
 	if err != nil || len(key) != PublicKeySize || chain.Period < 1 || chain.Genesis < 0 {
@@ -65,13 +65,13 @@ func (s *Source) After(t time.Time) (round int64) {
 	return int64(since/(time.Duration(s.chain.Period)*time.Second)) + 2
 }
 
-// At returns the time at which a round is published.
+// At returns the time at which a round is to be published.
 func (s *Source) At(round int64) time.Time {
 	return time.Unix(s.chain.Genesis+(round-1)*s.chain.Period, 0)
 }
 
-// Round asks for a round, and returns its valid signature and its randomness. The error wraps ErrSource if the source is away,
-// has no such round yet, or sends anything but the round. Any other error is one of Verify.
+// Round asks for a round, and returns its valid signature and its randomness. The error wraps ErrSource if the source does not
+// answer with the round. Another error is one of Verify.
 func (s *Source) Round(ctx context.Context, round int64) (signature []byte, randomness [RandomnessSize]byte, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprint(s.url, round), nil)
 	if err != nil {

@@ -66,7 +66,7 @@ type Lab struct {
 	Out string `default:"lab-report" placeholder:"DIR" help:"Folder for report.html and report.json (${default})."`
 }
 
-// flags has no methods, or kong would call Settings.Validate for every command. Only the server needs all settings to be valid.
+// flags has no methods, or kong would call Settings.Validate for every command.
 type flags Settings
 
 // Commands are all commands with their options.
@@ -102,7 +102,7 @@ type Commands struct {
 // ErrHelp means that the user asked for help, and that the help was printed.
 var ErrHelp = errors.New("help was printed")
 
-// Parse reads the command and its settings. An error is ErrHelp, or one line about the arguments, the environment or a file.
+// Parse reads the command and its settings. An error is ErrHelp, or one line that says what is wrong.
 func Parse(args []string, getenv func(string) string, stdout, stderr io.Writer) (cmd Command, err error) {
 	var c struct {
 		Config   configFile  `help:"YAML file of settings, with the names of the flags." placeholder:"FILE"`
@@ -154,7 +154,7 @@ func Parse(args []string, getenv func(string) string, stdout, stderr io.Writer) 
 	if err := settings.putPasswords(); err != nil {
 		return cmd, err
 	}
-	name, _, _ := strings.Cut(ctx.Command(), " <") // the path ends with the command's arguments
+	name, _, _ := strings.Cut(ctx.Command(), " <") // without the command's arguments
 	return Command{name, settings, c.Commands}, nil
 }
 
@@ -164,7 +164,7 @@ func envName(flag string) string {
 
 type configFile string
 
-// BeforeResolve loads the file. kong calls BeforeResolve if the flag is on the command line, before the flag's value is set.
+// BeforeResolve loads the file. kong calls it if the flag is on the command line.
 func (configFile) BeforeResolve(ctx *kong.Context, trace *kong.Path, file *fileSettings) error {
 	path, _ := ctx.FlagValue(trace.Flag).(configFile)
 	return file.load(string(path))
@@ -176,7 +176,8 @@ type fileSettings struct {
 	values map[string]ast.Node
 }
 
-// written returns a value's text, even of a number: YAML would read a password such as 0123456701 as octal. A list gets commas.
+// written returns the text of a value as it is in the file: YAML would read a password such as 0123456701 as an octal number. A
+// list gets commas.
 func written(node ast.Node) string {
 	switch value := node.(type) {
 	case *ast.NullNode:
@@ -192,7 +193,7 @@ func written(node ast.Node) string {
 	case ast.ScalarNode:
 		return value.GetToken().Value
 	}
-	return node.String() // a mapping, for example, which is not the value of any setting
+	return node.String() // such as a mapping, which no setting takes
 }
 
 func (f *fileSettings) load(path string) error {
@@ -218,7 +219,7 @@ func (f *fileSettings) unknown(app *kong.Application) string {
 	return ""
 }
 
-// flagOf returns the flag with a name, among the flags that all commands have; nil if there is none.
+// flagOf returns the flag of all commands that has this name; nil if there is none.
 func flagOf(app *kong.Application, name string) *kong.Flag {
 	if i := slices.IndexFunc(app.Flags, func(flag *kong.Flag) bool { return flag.Name == name }); i >= 0 {
 		return app.Flags[i]

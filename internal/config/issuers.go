@@ -29,7 +29,7 @@ func (s *Settings) Outside() (list []model.Issuer, err error) {
 			"--scopes: is for --client-id, and must have openid among the scopes, with spaces between them"),
 		Refuse(len(list) > 0 && s.Audience == "", "--audience: required with --issuer or --jwks, or tokens for other services would be accepted"),
 	}
-	names, prefixes := map[string]bool{}, map[string]bool{"operator": true, "key": true} // for staff and API keys
+	names, prefixes := map[string]bool{}, map[string]bool{"operator": true, "key": true} // taken by staff and keys
 	for _, i := range list {
 		flag, address := "--issuer", i.Name
 		if i.KeysURL != "" {

@@ -10,7 +10,7 @@ import (
 	"flashsale/internal/address"
 )
 
-// validateLab checks the stores of the console's lab. They must not be the shop's, which the lab's instances would disturb.
+// validateLab checks the stores of the console's lab, which must not be the shop's.
 func (s *Settings) validateLab() error {
 	if s.LabDatabase != "" {
 		if err := validateDatabase("--lab-database", s.LabDatabase); err != nil {
@@ -20,12 +20,12 @@ func (s *Settings) validateLab() error {
 	return cmp.Or(
 		Refuse(s.LabDatabase != "" && sameDatabase(s.LabDatabase, s.Database), "--lab-database: names the shop's own database; the lab needs another"),
 		validateRedis("--lab-redis", s.LabRedis),
-		// Another database number on the shop's Redis does not suffice: all numbers share the channels on which instances announce.
+		// Another database number on the shop's Redis does not suffice, because all numbers share the channels.
 		Refuse(s.LabRedis != EmbeddedRedis && overlap(redisServers(s.LabRedis), redisServers(s.Redis)), "--lab-redis: names the shop's own Redis; the lab needs another"),
 	)
 }
 
-// sameDatabase reports whether two valid addresses name the same database. It recognizes no aliases of a host but localhost's.
+// sameDatabase reports whether two valid addresses name the same database. It may not recognize another name of the same host.
 func sameDatabase(a, b string) bool {
 	pathA, fileA := strings.CutPrefix(a, "sqlite:")
 	pathB, fileB := strings.CutPrefix(b, "sqlite:")
@@ -37,7 +37,7 @@ func sameDatabase(a, b string) bool {
 	return nameA == nameB && overlap(serversA, serversB)
 }
 
-// databaseServers returns the servers, or the path of the socket, that an address of MySQL names, and the name of the database.
+// databaseServers returns the servers, or the socket's path, of an address of MySQL, and the name of the database.
 func databaseServers(database string) (servers []string, name string) {
 	u, hosts, err := address.MySQL(database)
 	if err != nil {
@@ -50,7 +50,7 @@ func databaseServers(database string) (servers []string, name string) {
 	return spelled(hosts...), name
 }
 
-// redisServers returns each node or sentinel that an address of Redis names.
+// redisServers returns the nodes or sentinels that an address of Redis names, or nil if it names none.
 func redisServers(redis string) (servers []string) {
 	single, several, err := address.Redis(redis)
 	switch {
@@ -84,7 +84,7 @@ func isNear(server string) bool {
 	return strings.HasPrefix(server, "localhost:") || strings.HasPrefix(server, "/")
 }
 
-// realPath returns a file's absolute path, without symbolic links. If the file does not exist, only its folder's are resolved.
+// realPath returns a file's absolute path, without symbolic links if these can be resolved.
 func realPath(path string) string {
 	path, err := filepath.Abs(path)
 	if err != nil {

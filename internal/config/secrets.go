@@ -11,7 +11,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// secretFiles are the flags that name files with secrets, as orchestrators provide them.
+// secretFiles are the flags that name files with secrets.
 type secretFiles struct {
 	SecretFile              string `placeholder:"FILE" help:"File with the value of --secret."`
 	PaymentSecretFile       string `placeholder:"FILE" help:"File with the value of --payment-secret."`
@@ -24,7 +24,7 @@ type secretFiles struct {
 	QueueURLFile            string `name:"queue-url-file" placeholder:"FILE" help:"File with the value of --queue-url."`
 }
 
-// readSecrets sets the settings whose files are given. The flag of a file is the name of its setting followed by -file.
+// readSecrets sets the settings whose files are given. The name of a file's flag is that of its setting, followed by -file.
 // readSecrets returns an error if a setting is given beside its file, or if a file can't be read or is empty.
 func readSecrets(app *kong.Application) error {
 	for _, file := range app.Flags {
@@ -73,11 +73,11 @@ func (s *Settings) putPasswords() (err error) {
 	return nil
 }
 
-// storeAddress matches the address of a store: scheme:// and user@, which may both be missing, and the rest.
+// storeAddress matches the address of a store: scheme://, user@ and the rest. Each of the first two may be missing.
 var storeAddress = regexp.MustCompile(`(?s)^([^,/@]*://)?(?:([^@,/?]*)@)?(.*)$`)
 
-// withPassword puts a password into the address of a store: scheme://user@host/db, or a list of nodes, of which the
-// first may name the user. It returns an error if the address has a password already.
+// withPassword puts a password into the address of a store. In a list of nodes the first node gets the password. An error
+// means that the address has a password already.
 func withPassword(address, password string) (string, error) {
 	parts := storeAddress.FindStringSubmatch(address)
 	scheme, user, host := parts[1], parts[2], parts[3]

@@ -19,10 +19,10 @@ import (
 // EmbeddedRedis is the value of Settings.Redis that selects the Redis inside the process.
 const EmbeddedRedis = "embedded"
 
-// MinSecret is the least length in bytes of a secret that signs tokens or callbacks, as recommended for a key of HMAC-SHA256.
+// MinSecret is the least length in bytes of a secret that signs tokens or callbacks.
 const MinSecret = 32
 
-// Settings are the settings of the server, which every command accepts. The tags have the flags' help texts and defaults.
+// Settings are the settings of the server. Every command accepts them. The tags have the flags' help texts and defaults.
 type Settings struct {
 	HTTPAddr  string `default:"127.0.0.1:8080" help:"Address of the API and the pages."`
 	OpsAddr   string `default:"127.0.0.1:9090" help:"Address of /metrics and /debug/pprof; empty or off: none."`
@@ -103,18 +103,18 @@ func (s *Settings) Embedded() bool {
 	return isFile && s.Redis == EmbeddedRedis
 }
 
-// SQLitePath returns the path of the SQLite file; ok is false on MySQL.
+// SQLitePath returns the path of the SQLite file; ok is false for another database.
 func (s *Settings) SQLitePath() (path string, ok bool) {
 	return strings.CutPrefix(s.Database, "sqlite:")
 }
 
-// BuiltIn returns which built-in accounts there are: open, closed or off, as the field Accounts describes.
+// BuiltIn returns which built-in accounts there are: open, closed or off, see Accounts.
 func (s *Settings) BuiltIn() string { return s.choice(s.Accounts, "open", "closed") }
 
-// Provider returns who takes the buyers' money: sandbox, stripe or handoff; empty if the settings have to name one and do not.
+// Provider returns who takes the buyers' money: sandbox, stripe or handoff; empty if the settings still have to name one.
 func (s *Settings) Provider() string { return s.choice(cmp.Or(s.Payment, "auto"), "sandbox", "") }
 
-// choice returns the value of a setting. For "auto" it returns the value for embedded stores, or that for stores outside.
+// choice returns the value of a setting, but replaces "auto" by the value for embedded stores, or by that for other stores.
 func (s *Settings) choice(value, embedded, outside string) string {
 	switch {
 	case value != "auto":
@@ -125,13 +125,13 @@ func (s *Settings) choice(value, embedded, outside string) string {
 	return outside
 }
 
-// DatabaseIsNear reports whether all connections to the database are known to stay on this machine.
+// DatabaseIsNear reports whether the address of the database names only localhost, a socket or a file. It must be valid.
 func (s *Settings) DatabaseIsNear() bool {
 	servers, _ := databaseServers(s.Database) // SQLite has none
 	return !slices.ContainsFunc(servers, func(server string) bool { return !isNear(server) })
 }
 
-// PlainRedis returns the host:port of a Redis or sentinel that is used without encryption and is not localhost, or empty.
+// PlainRedis returns the host:port of a Redis or sentinel that is used without encryption and is not localhost; empty: none.
 func (s *Settings) PlainRedis() string {
 	for _, server := range redisServers(s.Redis) {
 		if !isNear(server) && !strings.HasPrefix(s.Redis, "rediss") {
@@ -141,7 +141,7 @@ func (s *Settings) PlainRedis() string {
 	return ""
 }
 
-// DemoSale reports whether an empty database gets a demo sale.
+// DemoSale reports whether a demo sale is to be created in an empty database.
 func (s *Settings) DemoSale() bool {
 	if s.Demo != nil {
 		return *s.Demo
@@ -160,7 +160,7 @@ func (s *Settings) LabFolder() string {
 	return filepath.Join("data", "lab")
 }
 
-// Refuse returns an error with this text if "bad" is true, or else nil. So cmp.Or of several calls returns the first error.
+// Refuse returns an error with this text if "bad" is true, else nil. So cmp.Or of several calls returns the first error.
 func Refuse(bad bool, text string, values ...any) error {
 	if !bad {
 		return nil
@@ -168,7 +168,7 @@ func Refuse(bad bool, text string, values ...any) error {
 	return fmt.Errorf(text, values...)
 }
 
-// ValidateStores checks the settings that every command with stores needs. An error is one line that names the setting.
+// ValidateStores checks the settings of the stores. An error is one line that names the setting.
 func (s *Settings) ValidateStores() error {
 	_, _, badReplicas := address.Redis(s.RedisReplicas)
 	return cmp.Or(

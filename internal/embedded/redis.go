@@ -1,4 +1,4 @@
-// Package embedded runs a Redis server inside the process. With SQLite, the engine then needs nothing installed.
+// Package embedded runs a Redis server inside the process.
 package embedded
 
 import (
@@ -12,12 +12,11 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// clockStep is the step of the clock that expires keys; a key may expire up to one step too early or too late. The server
-// scans all its keys whenever the clock has moved. If the clock moved all the time, each command of each script would scan. In a
-// rush, when each user has a request counter, that would be nearly all of the work. The command TIME is exact.
+// clockStep is the step of the clock that expires keys, so a key may expire a little too early or too late. The steps save work,
+// because the server scans all its keys whenever the clock has moved. The command TIME is exact.
 const clockStep = 50 * time.Millisecond
 
-// Redis is a server whose data is lost when it stops: the next start of the engine installs the gates from the database.
+// Redis is a server whose data is lost when it stops.
 type Redis struct {
 	server   *miniredis.Miniredis
 	password string
@@ -25,8 +24,8 @@ type Redis struct {
 	clock    sync.WaitGroup
 }
 
-// StartRedis starts a Redis on a free port of the loopback interface. The server requires a random password that only this
-// process has, so that no other process on the machine can use the server.
+// StartRedis starts a Redis on a free port of the loopback interface. The server requires a random password, so that other
+// processes on the machine can't use it.
 func StartRedis() (*Redis, error) {
 	r := &Redis{server: miniredis.NewMiniRedis(), password: rand.Text()}
 	r.server.RequireAuth(r.password)
@@ -52,7 +51,7 @@ func StartRedis() (*Redis, error) {
 	return r, nil
 }
 
-// answerTime answers the command TIME with the exact time, by which sales start and end. For other commands it returns false.
+// answerTime answers the command TIME with the exact time. For other commands it returns false.
 func answerTime(c *server.Peer, cmd string, args ...string) bool {
 	if cmd != "TIME" || len(args) > 0 {
 		return false

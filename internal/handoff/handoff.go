@@ -1,5 +1,5 @@
 // Package handoff is the payment provider of a shop with a checkout of its own. The buyer goes there with a signed token that
-// says what is held for whom. The shop's server takes the money and settles the order over the API, or releases it.
+// says what is held for whom. The shop takes the money, and settles or releases the order over the API.
 package handoff
 
 import (
@@ -21,7 +21,7 @@ import (
 	"flashsale/model"
 )
 
-// Provider is a service.Provider that takes no money itself: the shop does.
+// Provider is a service.Provider for a shop that takes the money itself.
 type Provider struct {
 	checkout *url.URL
 	key      *ecdsa.PrivateKey
@@ -31,8 +31,8 @@ type Provider struct {
 	now      func() time.Time
 }
 
-// New makes a Provider. The key that signs hold tokens is derived from the engine's secret, so all instances have the same key.
-// issuer returns the engine's own URL. An error means that checkoutURL can't be parsed, or that no key can be derived.
+// New makes a Provider. The key that signs hold tokens is derived from the engine's secret. "issuer" returns the engine's own
+// URL. An error means that checkoutURL can't be parsed, or that no key can be derived.
 func New(checkoutURL string, secret []byte, issuer func() string, now func() time.Time) (*Provider, error) {
 	checkout, err := url.Parse(checkoutURL)
 	if err != nil {
@@ -53,7 +53,7 @@ func New(checkoutURL string, secret []byte, issuer func() string, now func() tim
 	return p, err
 }
 
-// deriveKey returns the first valid key among ten strings that HKDF yields. Nearly all strings of 32 bytes are keys of P-256.
+// deriveKey returns the first valid key among ten strings that HKDF yields. Most strings of 32 bytes are keys of P-256.
 func deriveKey(secret []byte) (key *ecdsa.PrivateKey, err error) {
 	for n := range 10 {
 		raw, err := hkdf.Key(sha256.New, secret, nil, fmt.Sprint("flashsale hold tokens ", n), 32)
@@ -107,12 +107,12 @@ func (p *Provider) Open(_ context.Context, payment model.Payment, sale model.Sal
 	return to.String(), "", nil
 }
 
-// Takes is part of service.Provider. The amounts include 0, so that buyers of free orders go to the checkout as well.
+// Takes is part of service.Provider. The amounts include 0.
 func (p *Provider) Takes(currency string) (amounts model.AmountRange, ok bool) {
 	return model.TakesAll(currency)
 }
 
-// Look is part of service.Provider. The shop reports money by itself. So when the time is over, Look says that none came.
+// Look is part of service.Provider. The shop reports money by itself. So if "over" is true, Look says that none came.
 func (p *Provider) Look(_ context.Context, payment model.Payment, over bool) (report model.Report, known bool, err error) {
 	return payment.Unpaid(), over, nil
 }

@@ -17,15 +17,15 @@ func (l Listener) Accept() (net.Conn, error) {
 
 // Conn is a TCP connection whose client can leave unnoticed while a handler works.
 //
-// To notice that the client leaves, net/http starts a goroutine for each request, which reads one byte ahead until the handler is
-// done. That takes up to a tenth of a purchase's CPU time, for nothing: an attempt that has begun goes on without its buyer. So a
-// read of one byte returns at once, with nothing. A reader whose buffer lacks only one byte asks again, and gets it.
+// To notice that the client leaves, net/http starts a goroutine for each request, which reads one byte ahead. That takes up to a
+// tenth of a purchase's CPU time, and a purchase need not notice. So a read of one byte gets nothing at first. A reader whose
+// buffer has room for just one byte reads again.
 type Conn struct {
 	*net.TCPConn
-	asked bool // the last read was of one byte, and got nothing
+	asked bool // the last read was of one byte, and was skipped
 }
 
-// Read is TCPConn.Read, but of several reads of one byte in a row the first gets nothing, the second reads, and so on in turn.
+// Read calls TCPConn.Read. But of consecutive reads of one byte, the first, the third and so on return 0, without an error.
 func (c *Conn) Read(p []byte) (int, error) {
 	if c.asked = len(p) == 1 && !c.asked; c.asked {
 		return 0, nil
@@ -33,5 +33,5 @@ func (c *Conn) Read(p []byte) (int, error) {
 	return c.TCPConn.Read(p)
 }
 
-// NetConn returns the TCP connection. A handler that has hijacked the Conn reads from it to notice that the client leaves.
+// NetConn returns the TCP connection. After a hijack, reads from it notice that the client leaves.
 func (c *Conn) NetConn() net.Conn { return c.TCPConn }

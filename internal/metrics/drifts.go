@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// drifts holds, for each sale, the drift that this instance's auditor saw last. A sighting that is not repeated within
-// driftLinger is dropped: the auditor does not judge the sale now, and the drift may have been repaired since.
+// drifts holds, for each sale, the drift that this instance's auditor saw last. It drops a sighting after driftLinger, since the
+// drift may have been repaired.
 type drifts struct {
 	mu   sync.Mutex
 	seen map[string]sighting // by sale
@@ -21,13 +21,13 @@ type sighting struct {
 func (d *drifts) note(saleID string, units int64, at time.Time) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if _, known := d.seen[saleID]; !known { // forget looks at all sales, and the auditor notes each sale again and again
+	if _, known := d.seen[saleID]; !known { // not each time, since forget goes through all sales
 		d.forget(at)
 	}
 	d.seen[saleID] = sighting{units, at}
 }
 
-// recent returns, by sale, the units of the sightings that are not older than driftLinger.
+// recent returns, by sale, the units of the drifts that were seen within driftLinger.
 func (d *drifts) recent(now time.Time) map[string]int64 {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -11,8 +11,8 @@ type request struct {
 	status        int
 }
 
-// handles caches the collectors of one vector by their labels. A Prometheus vector hashes every label and takes a lock, and so
-// costs more than counting. handles reads a map that never changes: new labels are added to a copy, which takes its place.
+// handles caches the collectors of one vector by their labels, because a look-up in the vector costs more than counting. It reads
+// a map that does not change: new labels are added to a copy, which takes the map's place.
 type handles[K comparable, V any] struct {
 	find func(K) V
 
@@ -32,12 +32,12 @@ func (h *handles[K, V]) of(labels K) V {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	handle := h.find(labels) // find returns the same collector for equal labels, whoever calls first
+	handle := h.find(labels) // the same collector for equal labels
 	next := maps.Clone(*h.known.Load())
 	next[labels] = handle
 	h.known.Store(&next)
 	return handle
 }
 
-// all returns every collector made so far. The caller must not change the map.
+// all returns the collectors made so far. The caller must not change the map.
 func (h *handles[K, V]) all() map[K]V { return *h.known.Load() }

@@ -1,4 +1,4 @@
-// Package metrics holds the engine's Prometheus collectors, all in one place, so that names and units can be read at a glance.
+// Package metrics holds the engine's Prometheus collectors.
 package metrics
 
 import (
@@ -41,15 +41,14 @@ type Metrics struct {
 	counterFails prometheus.Counter
 
 	drifts  drifts
-	audited atomic.Int64 // unix ms at which this instance last got the auditor's lease
-	emptied atomic.Int64 // unix ms of the expirer's last look that left nothing overdue
+	audited atomic.Int64 // unix ms of the last observe.Audited
+	emptied atomic.Int64 // unix ms of the last observe.NothingOverdue
 }
 
-// maxScrapes is how many requests for /metrics are answered at once; further ones get 503, since each request reads
-// Redis. Two Prometheus servers, which each send one request at a time, need far fewer.
+// maxScrapes is how many requests for /metrics are answered at once. Further ones get 503, since each request reads Redis.
 const maxScrapes = 8
 
-// latencies are the bounds, in seconds, of the histograms of times: from a look-up in memory to the longest that a buyer waits.
+// latencies are the bounds, in seconds, of the histograms of times.
 var latencies = []float64{.00005, .0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10}
 
 // New makes the collectors on a registry of their own. "now" is the clock.
@@ -159,12 +158,12 @@ func (m *Metrics) Note(e observe.Event) {
 	}
 }
 
-// Request records an HTTP request. The caller must bound the number of methods and routes.
+// Request records an HTTP request. The caller must bound the numbers of methods and routes.
 func (m *Metrics) Request(method, route string, status int, d time.Duration) {
 	m.requests.of(request{method, route, status}).Observe(d.Seconds())
 }
 
-// Purchases returns, by verdict, how many purchase requests ended on this instance. Refusals before the service do not count.
+// Purchases returns, by verdict, the number of the observe.Purchase events.
 func (m *Metrics) Purchases() map[model.Verdict]int64 {
 	counts := map[model.Verdict]int64{}
 	for verdict, counter := range m.purchases.all() {
@@ -176,8 +175,8 @@ func (m *Metrics) Purchases() map[model.Verdict]int64 {
 // LostRaces returns the number of optimistic transactions that another writer overtook.
 func (m *Metrics) LostRaces() int64 { return int64(read(m.lostRaces).GetCounter().GetValue()) }
 
-// Stages returns cumulative histograms of latency: one for each stage of a purchase and, under "settle", one of the
-// transactions that settle. Each list has the count up to each bound of Latencies, and at the end the count of all.
+// Stages returns cumulative histograms of latency: by the stages of observe.Stage and, under "settle", of the transactions that
+// settle. Each list has the count up to each bound of Latencies, and at the end the count of all.
 func (m *Metrics) Stages() map[string][]uint64 {
 	stages := map[string][]uint64{"settle": cumulated(m.settleTime)}
 	for name, stage := range m.stages.all() {

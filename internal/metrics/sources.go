@@ -14,17 +14,15 @@ import (
 )
 
 const (
-	// maxSales is how many sales, and how many lines, have figures of their own. It is more than an operator watches at once, and
-	// has to be small, since every sale adds a label value.
+	// maxSales bounds the sales, and the lines, that have figures of their own, since each adds a label value.
 	maxSales = 20
-	// collectLimit is how long Redis may take during one scrape, far below the ten seconds that Prometheus waits.
+	// collectLimit bounds how long Redis may take during one scrape.
 	collectLimit = time.Second
-	// driftLinger is how long a drift is shown after the auditor last saw it: at least two rounds of the auditor, even with very
-	// many sales. A drift that is not seen again is dropped: the sale is over, or the auditor can't judge its gate now.
+	// driftLinger is how long a drift is shown after the auditor last saw it.
 	driftLinger = 10 * time.Second
 )
 
-// Sources are functions that supply figures. They are called at each scrape, so they cost nothing while nobody reads /metrics.
+// Sources are functions that supply figures. Collect calls them at each scrape.
 type Sources struct {
 	Build    func() (version, strategy string)
 	Sales    func() []model.Offer                      // the watched sales, without shadow sales and the lines of campaigns
@@ -32,7 +30,7 @@ type Sources struct {
 	Requests func() map[string]map[model.Verdict]int64 // by sale
 	Peek     func(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error)
 	QueueAge func(ctx context.Context, gates ...model.GateRef) (time.Duration, error) // of the oldest entry
-	Breaker  func() bool                                                              // true while attempts go to the gate
+	Breaker  func() bool                                                              // false while Redis is left alone
 	Streams  func() int
 	Bypassed func() int64 // entries settled without the queue
 }
@@ -45,7 +43,7 @@ type sourced struct {
 // Watch registers the figures of the sources. It may be called once.
 func (m *Metrics) Watch(s Sources) { m.registry.MustRegister(&sourced{s, m}) }
 
-// Describe is part of prometheus.Collector. It describes nothing, so that Collect alone says which figures there are.
+// Describe is part of prometheus.Collector. It describes nothing, because the figures vary.
 func (s *sourced) Describe(chan<- *prometheus.Desc) {}
 
 // setter adds a figure to the answer of a scrape. "labels" has the name of each label, followed by the label's value.
@@ -133,7 +131,7 @@ func idle(sale model.Offer) int64 {
 	return sale.Stock.Reserved
 }
 
-// collectDrifts reports the drifts of the sales that are shown, and of at most maxSales other sales whose drift is not 0.
+// collectDrifts shows the drifts of these sales, and of at most maxSales other sales whose drift is not 0.
 func (s *sourced) collectDrifts(shown []model.Offer, now time.Time, show setter) {
 	drift := func(saleID string, units int64) {
 		show("flashsale_gate_drift_units",

@@ -1,5 +1,4 @@
-// Package observe is how the engine's parts report what they do. Metrics, traces and the failpoints of drills are
-// Observers, so that a part has one way to report, and knows none of them.
+// Package observe is how the engine's parts report what they do. A part does not know the Observers to which it reports.
 package observe
 
 import (
@@ -9,21 +8,21 @@ import (
 
 // The steps.
 const (
-	Deduct        = "deduct"                 // a strategy decides an attempt; as a Stage, it ends already when the gate admits the attempt
+	Deduct        = "deduct"                 // a strategy decides an attempt; the Stage of this name ends before SettleWait
 	Admit         = "admit"                  // the gate judges attempts
 	DatabaseTakes = "deduct in the database" // the database takes units for attempts by optimistic locking, without the gate
 	Settle        = "settle"                 // the database settles entries
 	Acknowledge   = "acknowledge"            // settled entries leave the stream
-	TellGate      = "tell the gate"          // a gate gets changes that the database made without it
-	Rebuild       = "rebuild"                // a new gate is installed, after the old one was closed; Label is the reason
-	NextEpoch     = "next epoch"             // this and the next five are steps towards a new gate
+	TellGate      = "tell the gate"          // changes of the database are applied to a gate
+	Rebuild       = "rebuild"                // a new gate is installed; Label is the reason
+	NextEpoch     = "next epoch"             // the first of six steps towards a new gate
 	CloseGate     = "close"
 	MeasureStream = "measure"
 	ReadContents  = "read the contents"
 	StageIDs      = "stage the ids"
 	Install       = "install"
 	MarkRefunded  = "mark as refunded" // the database records that the provider has sent money back
-	SealLine      = "seal a line"      // root or seed of a line, or both, are computed and stored
+	SealLine      = "seal a line"      // the root or the seed of a line is computed and stored
 	CallNext      = "call the next"    // a transaction calls entrants of a line
 	EndCalls      = "end calls"        // a transaction ends calls
 	DrawWinners   = "draw winners"     // a transaction makes orders of winners
@@ -36,7 +35,7 @@ const (
 	Uncounted      = "uncounted"       // a request passed because the user's counter could not be reached
 	Expired        = "expired"         // an order expired, and its N units were released
 	NothingOverdue = "nothing overdue" // the expirer has found no order that still has to expire
-	RefundsDue     = "refunds due"     // the money of N payments, counted up to a limit, has to be sent back
+	RefundsDue     = "refunds due"     // the money of N payments has to be sent back; the count has a limit
 	Delivery       = "delivery"        // a try to send a message to an endpoint has ended; Label is Delivered or Undelivered
 	Audited        = "audited"         // this instance holds the auditor's lease
 	Drifted        = "drifted"         // the gate of the sale Label was compared with the database; N units are the difference

@@ -1,4 +1,4 @@
-// Package pause has the wait between two steps of a loop. The wait ends early if the loop has to end.
+// Package pause waits between two steps of a loop.
 package pause
 
 import (
@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// For waits for d, or until ctx ends. It reports whether ctx has not ended.
+// For waits for d, or until ctx ends. It returns false if ctx has ended.
 func For(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()

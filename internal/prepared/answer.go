@@ -13,11 +13,11 @@ import (
 	"sync"
 )
 
-// hashBytes is how many bytes of the body's SHA-256 a tag has: enough that two versions of an answer don't share a tag.
+// hashBytes is how many bytes of the body's SHA-256 a tag has.
 const hashBytes = 8
 
-// Answer is a complete HTTP answer, ready to be sent. All requests share the slices of its header values. Code that
-// sets or adds to a header of one request makes another slice, and so does not change the shared one.
+// Answer is a complete HTTP answer, ready to be sent. All requests share the slices of its header values, so nobody may change
+// their elements.
 type Answer struct {
 	status         int
 	headers        []header // sent with the answer and with a 304
@@ -43,12 +43,12 @@ var varies = []string{"Accept-Encoding"}
 // writers keeps gzip writers for reuse: each has some 800 KB of tables.
 var writers = sync.Pool{New: func() any { return gzip.NewWriter(nil) }}
 
-// New makes an answer, with a compressed form if that is shorter. "headers" must have Content-Type. Send adds an ETag to a 200.
+// New makes an answer, with a compressed form if that is shorter. "headers" must have Content-Type.
 func New(status int, headers http.Header, body []byte) *Answer {
 	return Plain(status, headers, body).Compressed()
 }
 
-// Plain is New without the compressed form. It is for an answer that is perhaps never sent again.
+// Plain is New without the compressed form.
 func Plain(status int, headers http.Header, body []byte) *Answer {
 	a := &Answer{status: status, contentType: headers["Content-Type"]}
 	for name, values := range headers {
@@ -62,7 +62,7 @@ func Plain(status int, headers http.Header, body []byte) *Answer {
 	return a
 }
 
-// Compressed returns a plain answer together with a compressed form, if that is shorter.
+// Compressed returns a plain answer with a compressed form in addition, if that is shorter.
 func (a *Answer) Compressed() *Answer {
 	zipped := compress(a.plain.body)
 	if len(zipped) >= len(a.plain.body) {
@@ -92,7 +92,7 @@ func compress(body []byte) []byte {
 	return zipped.Bytes()
 }
 
-// Send writes the form that the client accepts, or a 304 if the answer has status 200 and the client has that form already.
+// Send writes the form that the client accepts. A 200 gets an ETag, or becomes a 304 if the client has that form already.
 func (a *Answer) Send(w http.ResponseWriter, r *http.Request) {
 	answer := w.Header()
 	for _, h := range a.headers {
@@ -118,7 +118,7 @@ func (a *Answer) Send(w http.ResponseWriter, r *http.Request) {
 		answer["Content-Encoding"] = form.encoding
 	}
 	w.WriteHeader(a.status)
-	_, _ = w.Write(form.body) // an error means that the client has disconnected
+	_, _ = w.Write(form.body) // the client may have disconnected
 }
 
 // matches reports whether an If-None-Match header names the tag, by weak comparison (RFC 9110, 13.1.2).

@@ -9,8 +9,8 @@ import (
 )
 
 // Check recomputes what follows from the rest of a document: the commitment, the root, the randomness, the seed, and the winners of
-// a draw. beaconKey is the public key of the beacon that the caller trusts, for example beacon.Quicknet in binary; the key in the
-// document proves nothing. The document must come from Read. The error says in one line which part does not agree.
+// a draw. beaconKey is the public key of the beacon that the caller trusts; the key in the document proves nothing. The document
+// must come from Read. The error says which part does not agree.
 func Check(doc *Document, beaconKey []byte) error {
 	if got := Commitment(doc.Secret); got != doc.Commitment {
 		return fmt.Errorf("the commitment does not agree with the secret, whose SHA-256 is %s", got)
@@ -25,7 +25,7 @@ func Check(doc *Document, beaconKey []byte) error {
 		}
 		randomness = doc.Beacon.Randomness[:]
 	}
-	if doc.Seed != nil { // it is nil if there are no entries
+	if doc.Seed != nil {
 		if got := Seed(doc.Secret, doc.Root, randomness); got != *doc.Seed {
 			return fmt.Errorf("the seed does not agree with secret, root and beacon, which give %s", got)
 		}
@@ -77,9 +77,9 @@ func (doc *Document) Order() Order {
 	return order
 }
 
-// Winners draws: it returns the numbers of the entries that win, in the order of rank. It goes through the ranks from 0 on until
-// no unit is left, and passes over void entries, and over those whose quantity is larger than the units left: an entry gets all
-// or nothing. "quantities" has the quantity of each entry, by its number; "void" has the numbers of the void entries, ascending.
+// Winners draws. It returns the numbers of the entries that win, in the order of their ranks. It goes through the ranks from 0
+// until no unit is left. It passes over void entries, and over entries whose quantity is larger than the units left.
+// "quantities" has the quantity of each entry, by its number. "void" has the numbers of the void entries, ascending.
 func Winners(order Order, units int64, quantities, void []int64) []int64 {
 	winners := []int64{}
 	for rank := int64(0); rank < order.N && units > 0; rank++ {

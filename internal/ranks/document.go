@@ -23,29 +23,29 @@ import (
 // Version is the version of the encoding and of the document.
 const Version = 1
 
-// The bounds of a document. They limit the memory that a broken or hostile file can take.
+// The bounds of a document limit the memory that a broken or hostile file can take.
 const (
 	maxEntries  = 100_000_000
 	maxQuantity = math.MaxInt32
 	maxUnits    = 1<<53 - 1 // JavaScript would round larger integers
 	maxRound    = 1<<53 - 1
 	maxText     = 128 // characters of a text in an error
-	maxToken    = 512 // bytes of a value, or of white space; the longest value is a public key of 192 digits
+	maxToken    = 512 // bytes of a value with the white space around it; a public key has 192 digits
 )
 
 var saleForm = regexp.MustCompile(`^[A-Za-z0-9._:-]{1,128}$`)
 
-// Mode is the way in which a sale chooses, among its entries, who may buy.
+// Mode says how a sale chooses the entries that may buy.
 type Mode string
 
-// Line: entrants are called in the order of their ranks. Draw: Winners chooses the entries that win.
+// A Line calls entrants in the order of their ranks. In a Draw, Winners returns the entries that win.
 const (
 	Line Mode = "line"
 	Draw Mode = "draw"
 )
 
-// Head is the short part of a document. N is the number of entries before the seal; if it is 0, Seed is nil. Units is how many
-// units a draw had to give; it is nil for a line.
+// Head is the short part of a document. N is the number of entries before the seal; if N is 0, Seed is nil. Units is the number
+// of units in a draw; it is nil for a line.
 type Head struct {
 	Version    int64   `json:"version"`
 	Sale       string  `json:"sale"`
@@ -59,7 +59,7 @@ type Head struct {
 	Units      *int64  `json:"units,omitempty"`
 }
 
-// Beacon is the round of drand whose randomness is a part of the seed. PublicKey is the key of drand's chain.
+// Beacon is a round of drand whose randomness goes into the seed. PublicKey is the key of drand's chain.
 type Beacon struct {
 	PublicKey  Bytes  `json:"public_key"`
 	Round      uint64 `json:"round"`
@@ -70,7 +70,7 @@ type Beacon struct {
 // Bytes are bytes that JSON shows as hex digits.
 type Bytes []byte
 
-// MarshalText returns the hex digits. It returns no error.
+// MarshalText returns the hex digits.
 func (b Bytes) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, b), nil }
 
 // UnmarshalText reads hex digits.
@@ -79,9 +79,9 @@ func (b *Bytes) UnmarshalText(text []byte) (err error) {
 	return err
 }
 
-// Document is what everybody needs to check a line or a draw. Void are the numbers, ascending, of the entries that took no
-// part, because their users had left or the entries were removed before the seal. Winners are the numbers of the entries
-// that a draw has drawn, in the order of rank. Quantities and Tags have an element for each entry, by its number.
+// Document has what is needed to check a line or a draw. Void has the numbers of the entries that took no part, ascending.
+// Winners has the numbers of the entries that a draw has drawn, in the order of their ranks. Quantities and Tags have an element
+// for each entry, by its number.
 type Document struct {
 	Head
 
@@ -91,7 +91,7 @@ type Document struct {
 	Tags       []Hash  `json:"tags"`
 }
 
-// Lists are the long parts of a document, as they come from a store. An error in a list ends Write. Winners is nil for a line.
+// Lists are the long parts of a document. An error in a list ends Write. Winners is nil for a line.
 type Lists struct {
 	Void, Winners, Quantities iter.Seq2[int64, error]
 	Tags                      iter.Seq2[Hash, error]
@@ -108,8 +108,7 @@ func All[T any](list []T) iter.Seq2[T, error] {
 	}
 }
 
-// Write writes a document as JSON, each element of a list as it comes, so it needs little memory. If w or a list fails, it
-// returns the error, and the document is not complete.
+// Write writes a document as JSON, each element of a list as it comes. After an error the document is not complete.
 func Write(w io.Writer, head Head, lists Lists) error {
 	head.Version = Version
 	short, err := json.Marshal(head)
@@ -157,7 +156,7 @@ func writeList[T any](out *bufio.Writer, name string, list iter.Seq2[T, error], 
 }
 
 // Read reads a document. It checks the form only: that the fields are those of the mode, each once and within its bounds, that
-// Void ascends, and that there is a quantity and a tag for each entry. The error says in one line which part is wrong.
+// Void ascends, and that there is a quantity and a tag for each entry. The error says what is wrong.
 func Read(r io.Reader) (*Document, error) {
 	doc := &Document{Head: Head{N: missing}}
 	err := json.UnmarshalRead(&guard{from: r}, doc, json.RejectUnknownMembers(true), json.WithUnmarshalers(json.UnmarshalFromFunc(strict)))
@@ -188,7 +187,7 @@ func strict(d *jsontext.Decoder, _ any) error {
 	return errors.ErrUnsupported // let the decoder read the value
 }
 
-// complete checks that the document has the fields of its mode, and no others.
+// complete returns an error if a required field is missing, or if one is there that the mode or N excludes.
 func (doc *Document) complete() error {
 	draw := doc.Mode != Line
 	for _, field := range []struct {
@@ -270,8 +269,8 @@ func refuse(bad bool, text string, values ...any) error {
 }
 
 // guard is a reader that fails at a value that is too long, since the JSON decoder would take the whole value into memory. It
-// counts the bytes since the last quotation mark, or comma outside of a string: these belong to at most one value, and to the
-// white space, colons and brackets around it.
+// counts the bytes since the last quotation mark, or comma outside of a string: these belong to at most one value and to what
+// separates it from others.
 type guard struct {
 	from     io.Reader
 	run      int // bytes since the last such quotation mark or comma

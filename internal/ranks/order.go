@@ -1,6 +1,6 @@
 // Package ranks computes the public order of a sale's entries, and what proves the order: the root over the entries, the
-// seed, and a document from which everybody can check a line or a draw. Everything follows encoding version 1, which
-// docs/fairness.md describes for other languages. That version is frozen: a change would break proofs that were published.
+// seed, and a document by which a line or a draw can be checked. All of it follows encoding version 1, see docs/fairness.md. This
+// version is frozen: a change would break proofs that were published.
 package ranks
 
 import (
@@ -13,8 +13,8 @@ import (
 // (Luby and Rackoff 1988); eight leave a margin and cost little.
 const rounds = 8
 
-// Order is the public order of the entries of a sale. The entries before the seal have the numbers 0 to N-1, and their
-// ranks are a permutation of 0 to N-1 that follows from the seed. The rank of an entry after the seal is its number.
+// Order is the public order of a sale's entries. The entries before the seal have the numbers 0 to N-1. Their ranks are a
+// permutation of these numbers that follows from the seed. The rank of an entry after the seal is its number.
 //
 // The permutation is a Feistel network over the numbers below the smallest power of four that is at least N. It is applied
 // again while the result is not below N ("cycle walking": Black and Rogaway, Ciphers with Arbitrary Finite Domains, 2002),

@@ -17,7 +17,7 @@ type Hash [32]byte
 // String returns the hex digits.
 func (h Hash) String() string { return hex.EncodeToString(h[:]) }
 
-// MarshalText returns the hex digits. It returns no error.
+// MarshalText returns the hex digits.
 func (h Hash) MarshalText() ([]byte, error) { return hex.AppendEncode(nil, h[:]), nil }
 
 // UnmarshalText reads 64 hex digits. It returns an error for any other text.
@@ -31,10 +31,10 @@ func (h *Hash) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// Commitment returns the SHA-256 of the secret. It is published before anybody enters.
+// Commitment returns the SHA-256 of the secret.
 func Commitment(secret Hash) Hash { return sha256.Sum256(secret[:]) }
 
-// Tag returns the HMAC-SHA256 of a user's id under the sale's key. Without the key nobody can find out whose tag it is.
+// Tag returns the HMAC-SHA256 of a user's id under the sale's key.
 func Tag(key []byte, userID string) Hash { return mac(key, []byte(userID)) }
 
 // Seed returns the seed of the order: HMAC-SHA256(secret, root || randomness). Without a beacon, "randomness" is nil.
@@ -72,8 +72,8 @@ func node(left, right Hash) Hash {
 	return sha256.Sum256(input[:])
 }
 
-// Root computes the root over entries that are added one after another, in the order of their numbers. It needs the same
-// memory for any number of entries. The zero value is a tree without entries.
+// Root computes the root over entries that are added in the order of their numbers. It needs the same memory for few or many
+// entries. The zero value is a tree without entries.
 type Root struct {
 	n     int64
 	trees [63]Hash // trees[k] is the root of a full tree of 2^k leaves, if bit k of n is set
@@ -106,7 +106,7 @@ func (r *Root) Sum() Hash {
 	return sum
 }
 
-// RootOf returns the root over the entries with these tags, which are in the order of the entries' numbers.
+// RootOf returns the root over the entries with these tags, in the order of their numbers.
 func RootOf(tags []Hash) Hash {
 	var root Root
 	for _, tag := range tags {
@@ -132,7 +132,7 @@ func Path(tags []Hash, number int64) []Hash {
 			if len(pair) == 2 {
 				pair[0] = node(pair[0], pair[1])
 			}
-			above = append(above, pair[0]) // the last hash has no partner if their number is odd
+			above = append(above, pair[0])
 		}
 		level = above
 	}

@@ -14,10 +14,10 @@ var pageSource string
 
 var pages = template.Must(template.New("page").Parse(pageSource))
 
-// policy lets the page load styles, scripts and pictures, only from its own host.
+// policy lets the page load styles, scripts and pictures from its own origin.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
 
-// outcome is the result of a payment that the page shows. The page has a text for each outcome.
+// outcome is what the page says about a payment.
 type outcome string
 
 const (
@@ -76,14 +76,13 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Security-Policy", policy)
 	w.Header().Set("Cache-Control", "no-store")
 	if err := pages.Execute(w, show); err != nil {
-		p.Log.Warn("sandbox page", "error", err) // the buyer has disconnected
+		p.Log.Warn("sandbox page", "error", err)
 	}
 }
 
-// choose executes the buyer's choice and returns the outcome. The outcome may differ from the payment's status: a
-// buyer who has declined and then pays on the same page has paid, in a second transaction.
+// choose executes the buyer's choice and returns the outcome.
 func (p *Provider) choose(r *http.Request, payment model.Payment) outcome {
-	_ = r.ParseForm() // not PostFormValue, which stores multipart/form-data in files; an unreadable form is no choice
+	_ = r.ParseForm() // not PostFormValue, which may store multipart/form-data in files; an unreadable form is no choice
 	choice := r.PostForm.Get("choice")
 	if choice != "pay" && choice != "decline" {
 		return isNoChoice

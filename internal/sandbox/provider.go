@@ -1,5 +1,5 @@
-// Package sandbox is a payment provider inside the binary, for trials: no money moves. On its page a buyer pays or declines. Its
-// callbacks are signed like those of a real provider, and repeated until the merchant takes them or refuses them for good.
+// Package sandbox is a payment provider for trials: no money moves. On its page a buyer pays or declines. Its signed callbacks
+// are repeated until the merchant takes them or refuses them for good.
 package sandbox
 
 import (
@@ -27,11 +27,11 @@ const (
 	reportPeriod  = time.Second
 	reportBatch   = 100
 	reportTimeout = 10 * time.Second
-	// reportsAtOnce is how many callbacks of a round are sent at once, so that a few that hang do not keep the rest waiting.
+	// reportsAtOnce is how many callbacks of a round are sent at once, so that a few that hang do not delay the rest.
 	reportsAtOnce = 16
 )
 
-// Books stores the provider's transactions, as a bank would.
+// Books stores the provider's transactions.
 type Books interface {
 	SandboxCharge(ctx context.Context, t model.SandboxTransaction) error
 	SandboxUnreported(ctx context.Context, after string, limit int) ([]model.SandboxTransaction, error)
@@ -40,7 +40,7 @@ type Books interface {
 }
 
 // Provider is the sandbox payment provider. Read finds a payment by its id. Secret signs callbacks, which go to CallbackURL. Buyers
-// reach the server under PublicURL, without a slash at the end. Head is HTML for the page's head element: the look of the shop.
+// reach the server under PublicURL, which has no slash at the end. Head is HTML for the page's head element.
 type Provider struct {
 	Books                  Books
 	Read                   func(ctx context.Context, id string) (payment model.Payment, ok bool, err error)
@@ -52,7 +52,7 @@ type Provider struct {
 }
 
 // Pay charges a payment, at most once, or declines it, and sends a callback to the merchant. An error means that the transaction
-// may not be stored, or that its callback has to be sent again, which Run does if the transaction is stored.
+// may not be stored, or that its callback was not taken. Run repeats the callbacks of stored transactions.
 func (p *Provider) Pay(ctx context.Context, payment model.Payment, decline bool) error {
 	t := model.SandboxTransaction{ID: "sbx-" + payment.ID, PaymentID: payment.ID, AmountCents: payment.AmountCents, Status: model.SandboxCharged}
 	if decline {
@@ -67,7 +67,7 @@ func (p *Provider) Pay(ctx context.Context, payment model.Payment, decline bool)
 // Takes is part of service.Provider.
 func (p *Provider) Takes(currency string) (amounts model.AmountRange, ok bool) {
 	amounts, ok = model.TakesAll(currency)
-	amounts.Low = 1 // nobody comes to the sandbox for a free order
+	amounts.Low = 1 // free orders are not paid here
 	return amounts, ok
 }
 
@@ -79,21 +79,20 @@ func (p *Provider) Open(_ context.Context, payment model.Payment, _ model.Sale) 
 	return p.PublicURL() + "/pay/" + payment.ID, "", nil
 }
 
-// Look is part of service.Provider. Until the time to pay is over there is nothing to report, since Run repeats the
-// callbacks. After that time Look reports that no money came; a buyer may still pay later, in another transaction.
+// Look is part of service.Provider. If "over" is true, it reports that no money came. Else it knows nothing.
 func (p *Provider) Look(_ context.Context, payment model.Payment, over bool) (report model.Report, known bool, err error) {
 	return payment.Unpaid(), over, nil
 }
 
-// Refund is part of service.Provider. "done" is always true; an error means that the money may not have been sent.
+// Refund is part of service.Provider. After an error, the refund may not be stored.
 func (p *Provider) Refund(ctx context.Context, payment model.Payment) (done bool, err error) {
 	return true, p.Books.SandboxRefund(ctx, model.SandboxTransaction{
 		ID: payment.ProviderTxnID, PaymentID: payment.ID, AmountCents: payment.AmountCents,
 	})
 }
 
-// Run repeats callbacks that were not taken, until ctx ends. A round has at most reportBatch transactions, and the next round
-// takes those that follow by id, so that callbacks which always fail do not keep all others from being sent.
+// Run repeats callbacks that were not taken, until ctx ends. A round has at most reportBatch transactions. After a full round,
+// the next one takes those that follow by id, so that callbacks that fail again and again do not hold up the others.
 func (p *Provider) Run(ctx context.Context) {
 	failing, after := false, ""
 	for pause.For(ctx, reportPeriod) {

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// callbackWindow is how far a callback's timestamp may be from the present. So a recorded callback can't be replayed later.
+// callbackWindow is how far a callback's timestamp may be from the present.
 const callbackWindow = 5 * time.Minute
 
 // Signed reports whether a callback's signature is right and its timestamp (unix s) is within callbackWindow of now.
@@ -21,7 +21,7 @@ func (p *Provider) Signed(timestamp, signature string, body []byte) bool {
 	return hmac.Equal([]byte(strings.ToLower(signature)), []byte(Sign(p.Secret, timestamp, body)))
 }
 
-// Sign returns what the provider sends in the header X-Signature: the HMAC-SHA256, in hex, of the timestamp, a dot and the body.
+// Sign returns the signature of a callback: the HMAC-SHA256, in hex, of the timestamp, a dot and the body.
 func Sign(secret []byte, timestamp string, body []byte) string {
 	h := hmac.New(sha256.New, secret)
 	h.Write([]byte(timestamp + "."))

@@ -20,15 +20,15 @@ import (
 )
 
 const (
-	// callTimeout bounds one try of a call of Stripe. Two tries end within the time that a request of a buyer may take.
+	// callTimeout bounds one try of a call of Stripe. A call has up to two tries.
 	callTimeout = 4 * time.Second
-	// shortest and longest are Stripe's bounds on how long a session lasts. Look ends a session when the time to pay is over.
+	// shortest and longest are Stripe's bounds on how long a session lasts.
 	shortest = 30 * time.Minute
 	longest  = 24 * time.Hour
 	// margin is how far the end of a session stays from these limits.
 	margin = time.Minute
 	// openTries is how often a call that opens a session is repeated at most, and openPause the pause before each repetition. While
-	// one such call runs, Stripe refuses others with the same idempotency key. All pauses together last longer than a usual call.
+	// one such call runs, Stripe refuses others with the same idempotency key.
 	openTries = 10
 	openPause = 250 * time.Millisecond
 )
@@ -37,7 +37,7 @@ const (
 type Provider struct {
 	client        *api.Client
 	key           string
-	live          bool // the key is not of Stripe's test mode
+	live          bool // false: the key is of Stripe's test mode
 	webhookSecret string
 	returnURL     func() string
 	now           func() time.Time
@@ -65,7 +65,7 @@ func New(key, webhookSecret, url string, returnURL func() string, now func() tim
 func (p *Provider) Name() string { return "stripe" }
 
 // Open is part of service.Provider. The payment's id and its number of tries are the idempotency key. So if an answer is lost,
-// a call soon after gets the same session. After a failed payment, the order's next payment has another id and another session.
+// a call soon after gets the same session.
 func (p *Provider) Open(ctx context.Context, payment model.Payment, sale model.Sale) (page, reference string, err error) {
 	if payment.Reference != "" {
 		session, err := p.client.V1CheckoutSessions.Retrieve(ctx, payment.Reference, nil)
@@ -79,11 +79,11 @@ func (p *Provider) Open(ctx context.Context, payment model.Payment, sale model.S
 	if err != nil {
 		return "", "", fmt.Errorf("%w: %w", model.ErrPaymentRefused, err)
 	}
-	// If the payment has waited for its session for more than half a day, the session's end counts from the present hour. If an
-	// earlier call had the same idempotency key and another end, Stripe refuses this call; the next try has another key.
+	// If the payment has waited for its session for more than half a day, the session's end counts from the present hour. Stripe
+	// refuses a call that has another end than an earlier one with the same idempotency key.
 	end, made := payment.ExpiresAt.Add(shortest+margin), payment.CreatedAt
 	if now := p.now(); now.Sub(made) > longest/2 {
-		made = now.Truncate(time.Hour) // the same for all clicks in an hour
+		made = now.Truncate(time.Hour) // the same for all calls in an hour
 	}
 	if last := made.Add(longest - margin); end.After(last) {
 		end = last
@@ -94,7 +94,7 @@ func (p *Provider) Open(ctx context.Context, payment model.Payment, sale model.S
 		ExpiresAt:         api.Int64(end.Unix()),
 		SuccessURL:        api.String(p.returnURL()),
 		CancelURL:         api.String(p.returnURL()),
-		// The buyer pays in the order's currency: money in another one does not pay the order.
+		// The buyer has to pay in the order's currency.
 		AdaptivePricing: &api.CheckoutSessionCreateAdaptivePricingParams{Enabled: api.Bool(false)},
 		Metadata:        map[string]string{"order": payment.OrderID},
 		PaymentIntentData: &api.CheckoutSessionCreatePaymentIntentDataParams{
@@ -127,9 +127,9 @@ func (p *Provider) Open(ctx context.Context, payment model.Payment, sale model.S
 	}
 }
 
-// notOpened returns why no payment was opened, without the key. Stripe repeats an answer, even one of status 500, for a day under
-// the same idempotency key: https://docs.stripe.com/api/idempotent_requests. After such an answer the error wraps
-// model.ErrNotOpened, so that the next try has another key. It also wraps model.ErrPaymentRefused if Stripe refuses the payment.
+// notOpened returns why no payment was opened, without the key. Under the same idempotency key, Stripe may repeat an answer for a
+// day, see https://docs.stripe.com/api/idempotent_requests. The error wraps model.ErrNotOpened if the next try has to use another
+// idempotency key, and model.ErrPaymentRefused if Stripe refuses the payment.
 func (p *Provider) notOpened(err error) error {
 	var refused *api.Error
 	switch {
@@ -152,7 +152,7 @@ func (p *Provider) Look(ctx context.Context, payment model.Payment, over bool) (
 	}
 	var refused *api.Error
 	switch {
-	case errors.As(err, &refused) && refused.HTTPStatusCode == http.StatusNotFound: // the session is of another account, whose key the engine had before
+	case errors.As(err, &refused) && refused.HTTPStatusCode == http.StatusNotFound: // for example after a change of the account
 		return payment.Unpaid(), over, nil
 	case err != nil:
 		return report, false, p.hide(err)
@@ -165,9 +165,8 @@ func (p *Provider) Look(ctx context.Context, payment model.Payment, over bool) (
 	return report, known, nil
 }
 
-// Refund is part of service.Provider. Each try has an idempotency key of its own, since Stripe repeats a refusal under the same
-// key for a day. Each try but the first looks at the earlier refunds before it makes another one. A refund sends back all that is
-// left of a charge, so Stripe refuses a further refund of the same charge.
+// Refund is part of service.Provider. It sends back all that is left of a charge. Each try has an idempotency key of its own,
+// since Stripe may repeat a refusal under the same key. Before another try, Refund looks at the earlier refunds.
 func (p *Provider) Refund(ctx context.Context, payment model.Payment) (done bool, err error) {
 	if payment.Tries > 0 {
 		if sent, waits, err := p.sentBack(ctx, payment); sent || err != nil {
@@ -179,11 +178,11 @@ func (p *Provider) Refund(ctx context.Context, payment model.Payment) (done bool
 	refund, err := p.client.V1Refunds.Create(ctx, params)
 	var refused *api.Error
 	switch {
-	case err == nil && slices.Contains(underWay, refund.Status), // this refund sends the rest; earlier ones may have sent parts
+	case err == nil && slices.Contains(underWay, refund.Status), // earlier refunds may have sent parts
 		errors.As(err, &refused) && refused.Code == api.ErrorCodeChargeAlreadyRefunded:
 		sent, waits, err := p.sentBack(ctx, payment)
 		if refused == nil && refund.Status != api.RefundStatusSucceeded && !sent {
-			waits = true // the refund has failed since it was made
+			waits = true // the refund may have failed since it was made
 		}
 		return err == nil && !waits, err
 	case err == nil:
@@ -197,7 +196,7 @@ func (p *Provider) Refund(ctx context.Context, payment model.Payment) (done bool
 // underWay are the statuses of refunds that have not failed. Of these only RefundStatusSucceeded means that the money is sent.
 var underWay = []api.RefundStatus{api.RefundStatusSucceeded, api.RefundStatusPending, api.RefundStatusRequiresAction}
 
-// sentBack returns in "sent" whether the refunds that have not failed cover a payment, and in "waits" whether some are under way.
+// sentBack looks at the refunds that have not failed: "sent" if they cover the payment, "waits" if some are still under way.
 func (p *Provider) sentBack(ctx context.Context, payment model.Payment) (sent, waits bool, err error) {
 	amount, err := toStripe(strings.ToLower(payment.Currency), payment.AmountCents)
 	if err != nil {
@@ -217,10 +216,10 @@ func (p *Provider) sentBack(ctx context.Context, payment model.Payment) (sent, w
 	return all >= amount, all > totals[api.RefundStatusSucceeded], nil
 }
 
-// refusals are the statuses by which Stripe refuses a request for its contents, and not for its time or its sender.
+// refusals are the statuses by which Stripe refuses the contents of a request.
 var refusals = []int{http.StatusBadRequest, http.StatusPaymentRequired, http.StatusNotFound}
 
-// hide returns an error without the key. An error may quote the answer of a proxy, which may quote the request with the key.
+// hide returns an error without the key, which an error may quote.
 func (p *Provider) hide(err error) error {
 	if !strings.Contains(err.Error(), p.key) {
 		return err
@@ -229,8 +228,7 @@ func (p *Provider) hide(err error) error {
 }
 
 // Read is part of service.Notifier. Relevant are the ends of sessions, full refunds of charges, and refunds that failed. Sessions
-// and charges without the id of a payment are not relevant, since an account may have other uses. An account may have any version
-// of Stripe's API, so Read uses only fields that are the same in all versions.
+// and charges without the id of a payment are not relevant, since an account may have other uses.
 func (p *Provider) Read(header http.Header, body []byte) (report model.Report, relevant bool, err error) {
 	if err := webhook.ValidatePayload(body, header.Get("Stripe-Signature"), p.webhookSecret); err != nil {
 		return report, false, fmt.Errorf("%w: %w", model.ErrBadNotice, err)
@@ -319,14 +317,14 @@ func (id *idOf) UnmarshalJSON(raw []byte) error {
 	return err
 }
 
-// report returns what the session says about a payment; known is false as long as the payment is open.
+// report returns what the session says about a payment; known is false if the payment is still open.
 func (s session) report(paymentID string) (report model.Report, known bool) {
 	switch {
 	case s.PaymentStatus == api.CheckoutSessionPaymentStatusPaid && s.Intent != "":
 		return model.NewReport(paymentID, s.ID, string(s.Intent), model.PaymentSucceeded, moneyOf(s.Currency, s.Amount)), true
-	case s.PaymentStatus == api.CheckoutSessionPaymentStatusNoPaymentRequired: // by a discount that the engine did not give
+	case s.PaymentStatus == api.CheckoutSessionPaymentStatusNoPaymentRequired: // such as by a discount
 		return s.failed(paymentID), s.Status != api.CheckoutSessionStatusOpen
-	default: // a session that is complete and unpaid waits for the buyer's bank
+	default: // a session that is complete and unpaid may still be paid
 		return s.failed(paymentID), s.Status == api.CheckoutSessionStatusExpired
 	}
 }

@@ -1,7 +1,6 @@
-// Package tracing sends spans to an OpenTelemetry collector: of requests, of their calls of the gate, of their settles, and
-// of all that these ask of Redis and the database. Work that is done for several attempts at once has one span, which links
-// to the spans of their requests. No span contains a user's id or address, a path token, a statement or the text of an error.
-// The spans of Redis calls contain the address of Redis, except with Sentinel.
+// Package tracing sends spans to an OpenTelemetry collector: of requests, of steps for them, and of calls of Redis and the
+// database within these. Work for several attempts together has one span, which links to the spans of their requests. A span must
+// not contain a user's id or address, a path token, a statement or the text of an error.
 package tracing
 
 import (
@@ -34,11 +33,11 @@ import (
 
 const name = "flashsale"
 
-// closeTimeout is how long Close waits for the collector to take the last spans: a stopping instance has other work to do.
+// closeTimeout is how long Close waits for the collector to take the last spans.
 const closeTimeout = 500 * time.Millisecond
 
-// Tracing makes spans and sends them in batches of bounded size from a bounded queue; spans that don't fit are
-// dropped. A nil Tracing traces nothing. Only the methods that say so may be called on nil.
+// Tracing makes spans, and sends them in batches from a bounded queue. Spans that don't fit into the queue are dropped. A nil
+// Tracing traces nothing. Only the methods that say so may be called on nil.
 type Tracing struct {
 	provider *sdktrace.TracerProvider
 	tracer   trace.Tracer
@@ -48,8 +47,8 @@ type Tracing struct {
 	count    atomic.Int64
 }
 
-// New makes a Tracing that sends spans to an endpoint, http(s)://host:4318, and logs when that fails. It samples the fraction
-// "ratio" of the requests. A valid traceparent header decides instead for its request. The caller must call Close at the end.
+// New makes a Tracing that sends spans to an endpoint, http(s)://host:4318, and logs failures. It samples the fraction "ratio" of
+// the requests without a valid traceparent header, which decides for its request. The caller must call Close at the end.
 func New(ctx context.Context, endpoint string, ratio float64, instance string, log *slog.Logger) (*Tracing, error) {
 	exporter, err := otlptracehttp.New(ctx, otlptracehttp.WithEndpointURL(strings.TrimSuffix(endpoint, "/")+"/v1/traces"))
 	if err != nil {
@@ -76,11 +75,10 @@ func New(ctx context.Context, endpoint string, ratio float64, instance string, l
 	return &Tracing{provider: provider, tracer: provider.Tracer(name), close: stop}, nil
 }
 
-// failurePause is the least time between two log lines about lost spans, since a collector may be away for days.
+// failurePause is the least time between two log lines about lost spans.
 const failurePause = time.Minute
 
-// wordless removes the texts of errors from the spans that leave the process, whichever library added them: the errors
-// of Redis contain arguments, and the duplicate-key error of a database contains the user's id.
+// wordless removes the texts of errors from spans. An error of Redis may contain arguments, and one of the database a user's id.
 type wordless struct{ sdktrace.SpanExporter }
 
 // ExportSpans is part of sdktrace.SpanExporter.
@@ -99,10 +97,10 @@ func (s wordlessSpan) Status() sdktrace.Status {
 	return sdktrace.Status{Code: s.ReadOnlySpan.Status().Code}
 }
 
-// Events returns nothing: the only events that the libraries add are errors.
+// Events returns nothing, since an event may contain the text of an error.
 func (s wordlessSpan) Events() []sdktrace.Event { return nil }
 
-// requests samples only traces that begin with a request. The workers' own calls, many each second, begin no trace.
+// requests samples only traces that begin with a request.
 type requests struct{ sdktrace.Sampler }
 
 // ShouldSample is part of sdktrace.Sampler.
@@ -124,14 +122,14 @@ func (t *Tracing) Close() error {
 // Tracer returns the tracer for the spans of requests.
 func (t *Tracing) Tracer() trace.Tracer { return t.tracer }
 
-// OpenDB is sql.OpenDB with a span for each statement, begin and commit within a recorded span. It may be called on nil.
+// OpenDB is sql.OpenDB with spans for the calls of the database within a recorded span. It may be called on nil.
 func (t *Tracing) OpenDB(c driver.Connector) *sql.DB {
 	if t == nil {
 		return sql.OpenDB(c)
 	}
 	return otelsql.OpenDB(c, otelsql.WithTracerProvider(t.provider), otelsql.WithSpanOptions(otelsql.SpanOptions{
 		DisableQuery: true,
-		RecordError:  func(error) bool { return false }, // the text of a duplicate-key error contains the user's id
+		RecordError:  func(error) bool { return false }, // an error may contain a user's id
 		OmitRows:     true, OmitConnResetSession: true, OmitConnectorConnect: true,
 		SpanFilter: func(ctx context.Context, _ otelsql.Method, _ string, _ []driver.NamedValue) bool {
 			return trace.SpanFromContext(ctx).IsRecording()
@@ -139,7 +137,7 @@ func (t *Tracing) OpenDB(c driver.Connector) *sql.DB {
 	}))
 }
 
-// WatchRedis adds a span for each command, and each pipeline, of a sampled request. It may be called on nil.
+// WatchRedis adds spans for the commands and pipelines of a client. It may be called on nil.
 func (t *Tracing) WatchRedis(client redis.UniversalClient) error {
 	if t == nil {
 		return nil
@@ -162,8 +160,7 @@ func (t *Tracing) Begin(ctx context.Context, step observe.Step) (within context.
 // Note is part of observe.Observer.
 func (*Tracing) Note(observe.Event) {}
 
-// follow begins a span within a request, if the request is sampled. While the request runs, batch can find it by the order's
-// id, so that the spans of batches that contain the attempt link to the request.
+// follow begins a span within a request, if the request is sampled. While the request runs, batch can find it by the order's id.
 func (t *Tracing) follow(ctx context.Context, span, orderID string) (following context.Context, end func(error)) {
 	request := trace.SpanFromContext(ctx)
 	if !request.IsRecording() {
@@ -172,7 +169,7 @@ func (t *Tracing) follow(ctx context.Context, span, orderID string) (following c
 	if _, twice := t.followed.Swap(orderID, request); !twice {
 		t.count.Add(1)
 		context.AfterFunc(ctx, func() {
-			t.followed.CompareAndDelete(orderID, request) // a repeat of the attempt may be under way
+			t.followed.CompareAndDelete(orderID, request) // a repetition of the attempt may be followed now
 			t.count.Add(-1)
 		})
 	}
@@ -180,9 +177,9 @@ func (t *Tracing) follow(ctx context.Context, span, orderID string) (following c
 	return t.start(ctx, span)
 }
 
-// batch begins the span of work that is done at once for n attempts; orderID returns the ids of their orders. The span is
-// in the trace of the first of their requests that is sampled. The span and all sampled requests of the attempts link to
-// each other. If none is sampled, batch begins no span, and "end" is nil.
+// batch begins the span of work for n attempts together; orderID returns the ids of their orders. The span is in the trace of the
+// first request that is followed, and links to the followed requests, which link back. If there is none, batch begins no span,
+// and "end" is nil.
 func (t *Tracing) batch(ctx context.Context, span string, n int, orderID func(i int) string) (within context.Context, end func(error)) {
 	if t.count.Load() == 0 {
 		return ctx, nil
@@ -191,7 +188,7 @@ func (t *Tracing) batch(ctx context.Context, span string, n int, orderID func(i 
 	var links []trace.Link
 	for i := range n {
 		if found, ok := t.followed.Load(orderID(i)); ok {
-			request := found.(trace.Span) // follow stores nothing else there
+			request := found.(trace.Span)
 			sampled, links = append(sampled, request), append(links, trace.Link{SpanContext: request.SpanContext()})
 		}
 	}
@@ -216,8 +213,7 @@ func (t *Tracing) start(ctx context.Context, name string, opts ...trace.SpanStar
 	}
 }
 
-// Logs returns a handler that adds to each line about a request its request_id, unless it is there, and a sampled request's
-// trace_id.
+// Logs returns a handler that adds the trace_id of a sampled context and, unless the line has one, the context's request_id.
 func Logs(to slog.Handler) slog.Handler { return logs{to} }
 
 type logs struct{ slog.Handler }
@@ -233,7 +229,7 @@ func (l logs) Handle(ctx context.Context, r slog.Record) error {
 	return l.Handler.Handle(ctx, r)
 }
 
-// named reports whether a line has a request_id. Lines of the access log and of failed requests have one.
+// named reports whether a line has a request_id of its own.
 func named(r slog.Record) (found bool) {
 	r.Attrs(func(a slog.Attr) bool {
 		found = found || a.Key == "request_id"

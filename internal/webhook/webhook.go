@@ -27,7 +27,7 @@ const (
 	// dialTimeout bounds the time to connect, and sendTimeout a whole try.
 	dialTimeout = 5 * time.Second
 	sendTimeout = 15 * time.Second
-	// answerBytes is how much of an answer's body is read at most.
+	// answerBytes bounds what is read of an answer's body.
 	answerBytes = 400
 	secretHead  = "whsec_"
 	secretBytes = 32
@@ -46,7 +46,7 @@ type Sender struct {
 	now    func() time.Time
 }
 
-// NewSender returns a sender, which connects only to public addresses unless "private" is true. "now" is the clock of timestamps.
+// NewSender creates a Sender. Unless "private" is true, it connects only to public addresses. "now" is the clock of timestamps.
 func NewSender(private bool, now func() time.Time) *Sender {
 	dialer := &net.Dialer{Timeout: dialTimeout}
 	if !private {
@@ -62,8 +62,8 @@ func NewSender(private bool, now func() time.Time) *Sender {
 	}}
 }
 
-// Send sends a message once, signed with each of the secrets. Tries of the same message have the same id. "answer" is the
-// beginning of the body of the answer. If there was no answer, "status" is 0, and "answer" says what went wrong.
+// Send sends a message once, signed with each of the secrets. A repetition needs the same id. "answer" is the beginning of the
+// answer's body. If there was no answer, "status" is 0, and "answer" says what went wrong.
 func (s *Sender) Send(ctx context.Context, url string, secrets []string, id string, body []byte) (status int, answer string) {
 	status, answer, err := s.send(ctx, url, secrets, id, body)
 	if err != nil {
@@ -104,8 +104,8 @@ func (s *Sender) send(ctx context.Context, url string, secrets []string, id stri
 
 var errPrivate = errors.New("the address is not public")
 
-// onlyPublic refuses connections to addresses that are not public. It sees the address of the connection itself, so a
-// host name cannot pass by resolving to a public address first and to another one later.
+// onlyPublic refuses connections to addresses that are not public. It gets the resolved address of each connection, so it does
+// not matter to what other addresses a host name resolves.
 func onlyPublic(_, address string, _ syscall.RawConn) error {
 	if addr, err := netip.ParseAddrPort(address); err != nil || !IsPublic(addr.Addr()) {
 		return fmt.Errorf("%w: %s", errPrivate, address)
@@ -113,18 +113,16 @@ func onlyPublic(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// notPublic are the networks of IPv4 that https://www.iana.org/assignments/iana-ipv4-special-registry calls reserved or not
-// globally reachable. Added are multicast (224.0.0.0/4), the relays of 6to4 (192.88.99.0/24), which lead into another network,
-// and the address at which virtual machines of Azure reach their host (168.63.129.16).
+// notPublic are networks of IPv4 that are not globally reachable (https://www.iana.org/assignments/iana-ipv4-special-registry),
+// multicast (224.0.0.0/4), the relays of 6to4 (192.88.99.0/24), and the host of virtual machines at Azure (168.63.129.16).
 var notPublic = prefixes(
 	"0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12", "192.0.0.0/24", "192.0.2.0/24",
 	"192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15", "198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4",
 	"168.63.129.16/32",
 )
 
-// public is the only part of IPv6 from which public addresses are given out. So fc00::/7 and 64:ff9b::/96, for example, are not
-// public. exceptions are the networks in this part that https://www.iana.org/assignments/iana-ipv6-special-registry lists for
-// protocols such as Teredo, for documentation, and for 6to4.
+// public is the part of IPv6 for public addresses. exceptions are networks of this part for protocols such as Teredo, for
+// documentation, and for 6to4 (https://www.iana.org/assignments/iana-ipv6-special-registry).
 var public, exceptions = prefixes("2000::/3"), prefixes("2001::/23", "2001:db8::/32", "2002::/16", "3fff::/20")
 
 func prefixes(texts ...string) []netip.Prefix {
@@ -135,7 +133,7 @@ func prefixes(texts ...string) []netip.Prefix {
 	return list
 }
 
-// IsPublic reports whether an address can belong to an endpoint outside. ::ffff:a.b.c.d is judged as the IPv4 address a.b.c.d.
+// IsPublic reports whether an address is public. It judges ::ffff:a.b.c.d as the IPv4 address a.b.c.d.
 func IsPublic(ip netip.Addr) bool {
 	within := func(list []netip.Prefix) bool {
 		return slices.ContainsFunc(list, func(network netip.Prefix) bool { return network.Contains(ip) })

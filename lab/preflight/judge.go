@@ -22,38 +22,35 @@ import (
 )
 
 const (
-	// slowTrip is the round trip to a store above which a check warns. On MySQL a settle takes two round trips or more
-	// (docs/adr/0017-two-round-trips.md).
+	// slowTrip is the round trip to a store above which a check warns.
 	slowTrip = 5 * time.Millisecond
-	// farTrip is the round trip above which a check fails. A settle of one sale that takes longer than 100 ms counts as slow: the
-	// settler goes on with other sales meanwhile.
+	// farTrip is the round trip to a store above which a check fails.
 	farTrip = 100 * time.Millisecond
-	// smallPool is a size of the database's buffer pool that suffices for 300,000 orders. With a pool of 128 MiB, each order costs
-	// twice as much once the database has that many orders (docs/performance.md, What it costs).
+	// smallPool is the size of the database's buffer pool below which a check warns (docs/performance.md, What it costs).
 	smallPool = 1 << 30
-	// packetNeed is larger than the largest statement of a settle: 512 orders at some 700 bytes each.
+	// packetNeed has room for a statement with 512 orders of some 700 bytes each.
 	packetNeed = 1 << 20
-	// spareConnections are left for operators and backups.
+	// spareConnections are left for others, such as operators and backups.
 	spareConnections = 10
-	// spareFiles is room for the files that a process has open besides connections: logs, the binary, timers.
+	// spareFiles is room for open files besides connections.
 	spareFiles = 64
-	// offClock and wrongClock are the differences between the stores' clocks above which a check warns, or fails: no synchronized
-	// clock is off by that much. For the time of the difference, gate and database disagree as to whether a sale has begun.
+	// offClock and wrongClock are the differences between the clocks of the stores above which a check warns, or fails. Gate and
+	// database disagree about the start of a sale by this difference.
 	offClock, wrongClock = 500 * time.Millisecond, 5 * time.Second
-	// offMachine is how far a machine's clock may be off. Bearer tokens expire by this clock, and sales do not depend on it.
+	// offMachine is how far this machine's clock may be off. Bearer tokens expire by this clock.
 	offMachine = 5 * time.Second
-	// laggingSeconds is how long a replica, which acknowledges every second, may be silent.
+	// laggingSeconds is the lag of a Redis replica above which a check warns.
 	laggingSeconds = 5
 	// fewNodes is the least size of a Galera cluster that still takes writes when one node dies.
 	fewNodes = 3
-	// longSync is the least time-out that a primary should have for its semi-synchronous replica: longer than anybody takes to
-	// promote the replica. A primary whose time-out is over confirms orders that the replica lacks.
+	// longSync is the least time-out that a primary should have for its semi-synchronous replica. After the time-out, the primary
+	// confirms orders that the replica lacks.
 	longSync = time.Hour
 	// shortPay is the time to pay, in seconds, below which a check warns.
 	shortPay = 60
 )
 
-// judgeSettings checks valid settings, which may still be wrong for a sale. With embedded stores it checks the strategy only.
+// judgeSettings checks settings that are valid. With embedded stores it checks the strategy only.
 func judgeSettings(s config.Settings) []Finding {
 	kind, _ := strategy.Of(s.Strategy)
 	twice, hybrid := fmt.Sprintf("%s sells units twice when %s", s.Strategy, kind.Oversells), "--strategy hybrid"
@@ -86,7 +83,7 @@ func judgeSettings(s config.Settings) []Finding {
 	)...)
 }
 
-// judgeRehearsal compares a plan with the largest rehearsal that has passed.
+// judgeRehearsal compares a plan with the largest rehearsal.
 func judgeRehearsal(largest model.Rehearsal, buyers, units int64) Finding {
 	found := fmt.Sprintf("%d buyers for %d units, at most %d in a second, on %s",
 		largest.Buyers, largest.Units, largest.PerSecond, largest.At.UTC().Format(time.DateOnly))
@@ -144,7 +141,7 @@ func judgeDatabase(d repository.Server, s config.Settings, instances int) []Find
 	), judgeDurability(d.Variables), judgeServers(d), judgeSession(d.Variables, mariadb), judgeCapacity(d, s.DBMaxConns*instances))
 }
 
-// judgeServers checks several servers of a database: whether each can be used, and what happens if one of them dies.
+// judgeServers checks a database of several servers: whether each can be used, and what happens if one of them dies.
 func judgeServers(d repository.Server) (list []Finding) {
 	const check = "database.servers"
 	var hosts []string
@@ -155,7 +152,7 @@ func judgeServers(d repository.Server) (list []Finding) {
 		}
 	}
 	enabled, wait := d.Variables["rpl_semi_sync_master_enabled"], number(d.Variables["rpl_semi_sync_master_timeout"])
-	if source, ok := d.Variables["rpl_semi_sync_source_enabled"]; ok { // in newer versions of MySQL
+	if source, ok := d.Variables["rpl_semi_sync_source_enabled"]; ok { // of newer versions of MySQL
 		enabled, wait = source, number(d.Variables["rpl_semi_sync_source_timeout"])
 	}
 	if d.Nodes == 0 && len(d.Servers) == 0 {
@@ -191,7 +188,7 @@ func judgeDurability(v map[string]string) []Finding {
 
 func on(value string) bool { return value == "1" || strings.EqualFold(value, "ON") }
 
-// judgeSession checks the variables that every session of the engine sets first. A wrong value means that a proxy drops them.
+// judgeSession checks variables that the engine sets in its sessions. A proxy may drop them.
 func judgeSession(v map[string]string, mariadb bool) []Finding {
 	const keep = "a proxy that keeps what a session has set"
 	var lost []string
@@ -215,7 +212,7 @@ func judgeSession(v map[string]string, mariadb bool) []Finding {
 	)
 }
 
-// judgeCapacity checks the server's limits of connections, packet size and memory. "pools" is the size of all instances' pools.
+// judgeCapacity checks the server's limits. "pools" is the size of all instances' pools together.
 func judgeCapacity(d repository.Server, pools int) []Finding {
 	most := number(d.Variables["max_connections"])
 	if user := number(d.Variables["max_user_connections"]); user > 0 {
@@ -264,7 +261,7 @@ func judgeRedisClock(addr string, skew time.Duration) Finding {
 	return cmp.Or(Fail.when(skew.Abs() > wrongClock, check, do, says, found), Warn.when(skew.Abs() > offClock, check, do, says, found), good(check, "%s", found))
 }
 
-// judgeRedis checks a Redis that this number of instances is to use. The gates may take "room" bytes in all.
+// judgeRedis checks a Redis that this number of instances is to use. The gates may take "room" bytes together.
 func judgeRedis(r gate.Server, s config.Settings, instances int, room int64) []Finding {
 	version, policy := r.Info["redis_version"], r.Info["maxmemory_policy"]
 	need, most := int64(instances*gate.Connections+spareConnections), number(r.Setting("maxclients")) // 0: the limit is not known
@@ -312,7 +309,7 @@ func judgeRole(r gate.Server) (list []Finding) {
 	return append(list, good(check, "%s is a primary with %d replicas", r.Addr, replicas))
 }
 
-// judgeReplica checks a Redis of --redis-replicas. A lone primary is wrong there. A Cluster's client finds its replicas itself.
+// judgeReplica checks a Redis of --redis-replicas. A primary is wrong there, except in a Cluster.
 func judgeReplica(r gate.Server) Finding {
 	const check = "replica"
 	replica, silent := r.Info["role"] == "slave", number(r.Info["master_last_io_seconds_ago"])
@@ -340,7 +337,7 @@ func judgeMemory(info map[string]string, room int64) Finding {
 	)
 }
 
-// judgePersistence reports what a restart of Redis loses, which is never a confirmed order.
+// judgePersistence reports what a restart of Redis loses.
 func judgePersistence(r gate.Server, ackQueued bool) Finding {
 	const check, do = "redis.persistence", "CONFIG SET appendfsync everysec"
 	const none = "none: attempts that are queued when it restarts are lost, and end as rejected"
@@ -368,7 +365,7 @@ func judgeInstances(running map[string]model.Instance, wanted int, version, stra
 		return list
 	}
 	versions, strategies, marks := map[string]bool{version: true}, map[string]bool{strategy: true}, map[string]bool{mark: true}
-	delete(marks, "") // in case this command does not know the mark
+	delete(marks, "") // this command may not know the mark
 	for _, i := range running {
 		versions[i.Version], strategies[i.Strategy], marks[i.Secrets] = true, true, true
 	}
@@ -402,14 +399,15 @@ func judgeSale(o model.Offer, audit service.Audit, s config.Settings, seesGate b
 		Fail.when(!audit.OK(), "sale.books", "flashsale audit --sale "+o.ID, "%s: drift %d; %s", o.ID, audit.Drift, strings.Join(audit.Violations, "; ")),
 		good("sale.books", "%s: quota %d = available %d + held %d + paid %d", o.ID, b.Quota, b.Free(), b.Held, b.Paid),
 	)
-	kind, _ := strategy.Of(s.Strategy) // the gate of a sale in line is closed, or was never installed
+	kind, _ := strategy.Of(s.Strategy)
+	// A sale in line needs no open gate.
 	if seesGate && kind.UsesGate && o.Stock.Lined != model.InLine && o.Status != model.SaleClosed && o.EndsAt.After(now) {
 		list = append(list, judgeGate(o.ID, audit))
 	}
 	return append(list, judgeTerms(o, s)...)
 }
 
-// judgeGate checks that the gate is there, open and not of an older epoch.
+// judgeGate checks that the gate exists, is open, and is not of an older epoch.
 func judgeGate(id string, audit service.Audit) Finding {
 	const check = "sale.gate"
 	const do = "start an instance, which installs it within a second"
@@ -422,7 +420,7 @@ func judgeGate(id string, audit service.Audit) Finding {
 	)
 }
 
-// judgeTerms warns of terms that an operator has probably not intended, and fails for orders that nobody could pay.
+// judgeTerms warns of terms that are probably a mistake, and fails for orders that nobody could pay.
 func judgeTerms(o model.Offer, s config.Settings) (list []Finding) {
 	const check = "sale.terms"
 	pay := time.Duration(o.PayTimeoutSeconds) * time.Second

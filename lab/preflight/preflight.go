@@ -29,11 +29,11 @@ import (
 var ErrNotFit = errors.New("not fit for a sale")
 
 const (
-	// lookTimeout is how long a look at a store, port or peer may take. All audits of sales together may take four times as long.
+	// lookTimeout bounds a look at a store, port or peer. The look at the sales may take four times as long.
 	lookTimeout = 10 * time.Second
-	// preflightConns is the size of the database's pool, which is small because the checks run one after the other.
+	// preflightConns is the size of the database's pool. The checks run one after the other, so few connections suffice.
 	preflightConns = 4
-	// preflightSales is how many sales are checked at most if none is named.
+	// preflightSales bounds the sales that are checked if none is named.
 	preflightSales = 20
 )
 
@@ -47,7 +47,7 @@ const (
 	Fail Level = "fail"
 )
 
-// Finding is a result of a check. The name Check is stable. Do is what the operator should do; empty: nothing.
+// Finding is a result of the check with the name Check. Do is what the operator should do; empty: nothing.
 type Finding struct {
 	Level Level  `json:"level"`
 	Check string `json:"check"`
@@ -61,7 +61,7 @@ func (l Level) of(check, do, found string, args ...any) Finding {
 	return Finding{l, check, fmt.Sprintf(found, args...), do}
 }
 
-// when returns a finding if "holds" is true, else the zero Finding, which "add" leaves out, and which "first" and cmp.Or skip.
+// when returns a finding if "holds" is true, else the zero Finding, which add, first and cmp.Or leave out.
 func (l Level) when(holds bool, check, do, found string, args ...any) Finding {
 	if !holds {
 		return Finding{}
@@ -79,7 +79,7 @@ func first(list ...Finding) []Finding {
 	})
 }
 
-// preflight checks what a sale will need, and changes nothing.
+// preflight makes the checks, and keeps what they found.
 type preflight struct {
 	settings config.Settings
 	valid    bool // settings.Validate returns no error
@@ -108,7 +108,7 @@ func Validate(o config.Preflight) error {
 }
 
 // Run makes the checks and prints the findings. It returns ErrNotFit if a check has failed. If ctx ends during the checks, Run
-// prints nothing and returns the error of ctx. Another error comes from printing, or from closing the stores.
+// prints nothing and returns the error of ctx.
 func Run(ctx context.Context, cmd config.Command, version string, stdout io.Writer) (err error) {
 	p := &preflight{settings: cmd.Settings, options: cmd.Preflight, version: version, now: time.Now}
 	defer func() { err = errors.Join(err, p.stores.Close()) }()
@@ -162,7 +162,7 @@ func (p *preflight) printText(w io.Writer) error {
 	return out.Flush()
 }
 
-// look makes all checks. The findings are printed in the same order.
+// look makes all checks, in the order in which the findings are printed.
 func (p *preflight) look(ctx context.Context) {
 	if err := p.settings.Validate(); err != nil {
 		p.add(Fail.of("settings", "correct it: no instance starts with these settings", "%v", err))
@@ -202,15 +202,15 @@ func (p *preflight) look(ctx context.Context) {
 	}
 }
 
-// skew is how far the database's clock is ahead of this machine's.
+// skew returns how far the database's clock is ahead of this machine's. p.database must not be nil.
 func (p *preflight) skew() time.Duration { return p.database.Clock.Sub(p.database.At) }
 
-// hasSchema reports whether the database has the schema of this binary.
+// hasSchema reports whether the database is known to have the schema of this binary.
 func (p *preflight) hasSchema() bool {
 	return p.database != nil && p.database.Applied == p.database.Newest
 }
 
-// reach calls the function "look", for at most lookTimeout. An error that it returns becomes a finding of this level.
+// reach calls "look" with a time limit of lookTimeout. An error of "look" becomes a finding of this level.
 func (p *preflight) reach(ctx context.Context, level Level, check, do string, look func(ctx context.Context) error) {
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
 	defer cancel()
@@ -219,7 +219,7 @@ func (p *preflight) reach(ctx context.Context, level Level, check, do string, lo
 	}
 }
 
-// lookAtDatabase opens the database and reads its version, clock and variables.
+// lookAtDatabase opens the database and reads the facts about it.
 func (p *preflight) lookAtDatabase(ctx context.Context) {
 	p.reach(ctx, Fail, "database.reach", "start it, or correct --database or the network", func(ctx context.Context) (err error) {
 		if p.stores.Database, err = repository.Open(ctx, p.settings.Database, preflightConns); err != nil {
@@ -253,7 +253,7 @@ func (p *preflight) lookAtRedis(ctx context.Context) (servers []gate.Server) {
 	return servers
 }
 
-// lookAtReplicas checks the replicas that are to supply the stock on pages.
+// lookAtReplicas checks the servers of --redis-replicas, from which pages show the stock.
 func (p *preflight) lookAtReplicas(ctx context.Context) {
 	if p.settings.RedisReplicas == "" {
 		return
@@ -273,7 +273,7 @@ func (p *preflight) lookAtReplicas(ctx context.Context) {
 	})
 }
 
-// lookAtQueue checks that the broker of the queue, if there is one, can be reached. It creates nothing on the broker.
+// lookAtQueue checks that the broker of the queue, if there is one, can be reached.
 func (p *preflight) lookAtQueue(ctx context.Context) {
 	const check = "queue.reach"
 	s := &p.settings
@@ -306,7 +306,7 @@ func (p *preflight) lookAtQueue(ctx context.Context) {
 	})
 }
 
-// wanted returns how many instances have to run at least; 0 means that the options do not say.
+// wanted returns how many instances have to run at least; 0: the options do not say.
 func (p *preflight) wanted() int { return max(p.options.Instances, len(p.options.Peers)) }
 
 func (p *preflight) lookAtInstances(ctx context.Context) {
@@ -325,7 +325,7 @@ func (p *preflight) lookAtInstances(ctx context.Context) {
 	})
 }
 
-// mark returns the mark that instances with this command's secrets publish. The mark is empty if it can't be known.
+// mark returns the mark of instances that have this command's secrets. The mark is empty if it can't be known.
 func (p *preflight) mark(ctx context.Context) (string, error) {
 	if !p.valid || p.settings.Secret == "" {
 		return "", nil
@@ -337,7 +337,7 @@ func (p *preflight) mark(ctx context.Context) (string, error) {
 	return auth.Mark(key, []byte(p.settings.Secret), []byte(p.settings.PaymentSecret)), nil
 }
 
-// lookAtSales checks and returns the sale that --sale names, else the first preflightSales of the sales that have not ended.
+// lookAtSales checks and returns the sales of p.offers, at most preflightSales.
 func (p *preflight) lookAtSales(ctx context.Context) []model.Offer {
 	if !p.hasSchema() {
 		return nil
@@ -367,7 +367,7 @@ func (p *preflight) lookAtSales(ctx context.Context) []model.Offer {
 	return offers
 }
 
-// lookAtRehearsals compares the expected buyers and the units of the largest sale with the largest rehearsal that has passed.
+// lookAtRehearsals compares the expected buyers and these units with the largest rehearsal that this version has passed.
 func (p *preflight) lookAtRehearsals(ctx context.Context, units int64) {
 	if !p.hasSchema() {
 		return
@@ -384,8 +384,8 @@ func (p *preflight) lookAtRehearsals(ctx context.Context, units int64) {
 	})
 }
 
-// offers returns the sale that --sale names, else all sales that have not ended. Of these it leaves out the sales of rehearsals,
-// closed sales, and those that are only the line of a campaign, whose units belong to the campaign's sales.
+// offers returns the sale that --sale names. If none is named, it returns the sales that have not ended, without shadow sales,
+// closed sales and the lines of campaigns.
 func (p *preflight) offers(ctx context.Context) (list []model.Offer, err error) {
 	if p.options.Sale != "" {
 		offer, ok, err := p.stores.Database.Offer(ctx, p.options.Sale)
@@ -403,8 +403,8 @@ func (p *preflight) offers(ctx context.Context) (list []model.Offer, err error) 
 	return list, err
 }
 
-// lookAtPort checks that an instance can listen on an address, or that an instance listens there already and answers at the path.
-// If the address is empty or "off", there is nothing to check, and lookAtPort returns the zero Finding.
+// lookAtPort checks that an instance can listen on an address, or that the path is answered with 200 there. If the address is
+// empty or "off", it returns the zero Finding.
 func lookAtPort(ctx context.Context, check, addr, path string) Finding {
 	if addr == "" || addr == "off" {
 		return Finding{}
@@ -427,7 +427,7 @@ func lookAtPort(ctx context.Context, check, addr, path string) Finding {
 	return Fail.of(check, "end what is there, or choose another", "an instance could not listen on %s: %s", addr, oneLine(err))
 }
 
-// lookAtPeer asks an instance that --peers names whether it is ready.
+// lookAtPeer asks an instance whether it is ready.
 func lookAtPeer(ctx context.Context, peer string) Finding {
 	const check = "peer"
 	ctx, cancel := context.WithTimeout(ctx, lookTimeout)
@@ -456,7 +456,7 @@ func lookAtPeer(ctx context.Context, peer string) Finding {
 	)
 }
 
-// maxAnswer is how many bytes of an instance's answer are read at most.
+// maxAnswer bounds the bytes that are read of an instance's answer.
 const maxAnswer = 64 << 10
 
 func get(ctx context.Context, url string) (status int, body []byte, err error) {

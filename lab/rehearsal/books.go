@@ -23,11 +23,11 @@ const (
 const (
 	// mostExamples bounds the examples of a finding.
 	mostExamples = 5
-	// mostGaveUp is the fraction of the people who may give up, because some connections may break at a start.
+	// mostGaveUp is the fraction of the people who may give up, because some connections may break.
 	mostGaveUp = 0.01
 )
 
-// Finding is something that was wrong. Its examples are users and their orders, or stages.
+// Finding is something that was wrong.
 type Finding struct {
 	Kind     string   `json:"kind"`
 	Count    int64    `json:"count"`
@@ -59,7 +59,7 @@ func (f *findings) add(kind, found, example string, n int64) {
 	}
 }
 
-// books are what the stores have of the sale after the run: its orders, and the result of an audit.
+// books are the orders of a sale, and the result of its audit.
 type books struct {
 	orders map[string]model.Order // by id
 	audit  service.Audit
@@ -68,8 +68,8 @@ type books struct {
 // stands reports whether an order holds units.
 func stands(o model.Order) bool { return o.Status == model.OrderPending || o.Status == model.OrderPaid }
 
-// compare compares what buyers were told with the books. The sale allows one unit to each buyer, and while it runs nobody
-// cancels and no order expires, so a unit that was sold stays sold.
+// compare compares what buyers were told with the books. A buyer may have one unit. Nobody cancels, and no order expires during
+// the run, so a unit that was sold stays sold.
 func compare(list []told, b books) []Finding {
 	var f findings
 	stock := b.audit.Books.Stock
@@ -97,7 +97,7 @@ func compare(list []told, b books) []Finding {
 			f.add(OverLimit, "a buyer has more units than the limit of the sale, which is one", user, 1)
 		}
 	}
-	// A queued attempt counts for the user's limit until it is settled, even if it is then refused.
+	// A queued attempt counts towards the user's limit, even if it is refused later.
 	mayHave := map[string]bool{}
 	for _, t := range list {
 		user := userOf(t.buyer)
@@ -116,8 +116,8 @@ func compare(list []told, b books) []Finding {
 	return f.list
 }
 
-// judgeOrder checks that an order of which a buyer was told is in the database, belongs to the buyer, still holds its units, and
-// is paid if the buyer was told so. It leaves out rejected orders, and queued ones, which run.settled checks.
+// judgeOrder checks that an order of which a buyer was told is in the database with its units, that it belongs to the buyer, and
+// that it is paid if the buyer was told so. Rejected and queued orders are left out.
 func (f *findings) judgeOrder(t told, b books) {
 	if t.order == "" || t.status == model.OrderQueued || t.status == model.OrderRejected {
 		return
@@ -135,7 +135,7 @@ func (f *findings) judgeOrder(t told, b books) {
 }
 
 // judgeRefusal checks that a refusal was right: sold_out if no unit is left, limit_reached if the buyer has or may have had an
-// order. Any other refusal is wrong, and so is each refusal of a person whose order stands, since a person makes one attempt.
+// order. Any other code is wrong. A person makes one attempt, so a refusal is also wrong if that person's order stands.
 func (f *findings) judgeRefusal(t told, has, mayHave bool, free int64) {
 	user := userOf(t.buyer)
 	switch {
@@ -151,7 +151,7 @@ func (f *findings) judgeRefusal(t told, has, mayHave bool, free int64) {
 	}
 }
 
-// judgeAnswers looks for answers 5xx other than 503, and checks that few enough people gave up, see mostGaveUp.
+// judgeAnswers finds answers 5xx other than 503, and more people who gave up than mostGaveUp allows.
 func judgeAnswers(stages []StageFigures, gaveUp []Count, people int) []Finding {
 	var f findings
 	for _, s := range stages {

@@ -15,28 +15,28 @@ import (
 	"flashsale/model"
 )
 
-// The storefront uses the same values, in web/assets/purchase.js and pace.js.
+// The same values as in web/assets/purchase.js and pace.js.
 const (
 	// tries is the number of fleeting answers after which a buyer gives up.
 	tries = 6
-	// punctual is how long after the start the server may still answer not_started.
+	// punctual is how long after the start the answer not_started is not final.
 	punctual = 3 * time.Second
 	// notYet is the wait after the answer not_started.
 	notYet = 300 * time.Millisecond
-	// usualWait is the wait after an answer without Retry-After.
+	// usualWait is the wait after a fleeting answer without Retry-After.
 	usualWait = time.Second
-	// jitter bounds the random delay after the requests of the page, so that not all buyers request the path at once.
+	// jitter bounds the random delay before the request for the path, after those of the page.
 	jitter = 300 * time.Millisecond
 )
 
 const (
-	// botTries is how many requests a bot sends at most. botPause is how long it waits after each answer.
+	// botTries is how many requests a bot sends at most. botPause is the pause between two of them.
 	botTries, botPause = 20, 20 * time.Millisecond
 	// Of each botsPerAddress buyers in a row, the bots share one address.
 	botsPerAddress = 50
 )
 
-// buyer is one of the crowd.
+// buyer is a person or a bot of the crowd.
 type buyer struct {
 	n               int
 	user, token     string
@@ -48,13 +48,13 @@ type buyer struct {
 // userPrefix begins the ids of the made-up buyers.
 const userPrefix = "crowd-"
 
-// visitor is the user of one token that all buyers send where the storefront sends none: without a token nobody sees the hidden
-// sale. The token is the same for all, so that a cache may answer them.
+// visitor is the user of the token of public requests. Without a token they would not find the hidden sale. The token is the same
+// for all buyers, so that caches may answer.
 const visitor = userPrefix + "visitor"
 
 func userOf(n int) string { return userPrefix + strconv.Itoa(n) }
 
-// newBuyer makes the buyer with this number. All but the buyer's token depends on the shape and the number alone.
+// newBuyer makes the buyer with this number. Everything but the token depends on the shape and the number alone.
 func (c *crowd) newBuyer(n int) *buyer {
 	b := &buyer{n: n, user: userOf(n), rng: rand.New(rand.NewPCG(c.shape.Seed, uint64(n)+1))} //nolint:gosec // repeatable, and n is not negative
 	b.bot, b.slow, b.pays = b.rng.Float64() < c.shape.Bots, b.rng.Float64() < c.shape.Slow, b.rng.Float64() < c.shape.Pay
@@ -64,11 +64,11 @@ func (c *crowd) newBuyer(n int) *buyer {
 		b.slow, from = false, n/botsPerAddress
 	}
 	b.address = addressOf(from)
-	b.token, _ = c.token(b.user) // no error: the visitor's token could be signed in the same way
+	b.token, _ = c.token(b.user) // no error, since newCrowd could sign the visitor's token
 	return b
 }
 
-// token signs a token with the role crowd, which sees and buys shadow sales only.
+// token signs a token with the role crowd, which sees shadow sales.
 func (c *crowd) token(user string) (string, error) {
 	token, _, err := c.tokens.Sign(model.Identity{UserID: user, Role: model.RoleCrowd}, c.shape.Lasts+tokenGrace)
 	return token, err
@@ -77,7 +77,7 @@ func (c *crowd) token(user string) (string, error) {
 // tokenGrace is how long a token is valid in addition to the time of the arrivals.
 const tokenGrace = time.Hour
 
-// addressOf returns an address for X-Forwarded-For, in 198.18.0.0/15, the network that RFC 2544 reserves for load tests.
+// addressOf returns an address in 198.18.0.0/15, the network that RFC 2544 reserves for load tests.
 func addressOf(n int) string { return fmt.Sprintf("198.%d.%d.%d", 18+(n>>16)%2, (n>>8)%256, n%256) }
 
 // told is what a buyer was told about an attempt in the end.
@@ -86,11 +86,11 @@ type told struct {
 	bot     bool
 	order   string            // the id; empty: the buyer was told of no order
 	status  model.OrderStatus // of the order, as last told
-	refusal model.Verdict     // the final refusal, or the reason of a rejected order; empty: none
+	refusal model.Verdict     // the last refusal, or the reason of a rejected order; empty: none
 	gaveUp  Stage             // where the buyer gave up; empty: nowhere
 }
 
-// String returns the words under which the report counts what a buyer was told.
+// String returns the words for the report.
 func (t told) String() string {
 	switch {
 	case t.refusal != "":
@@ -101,7 +101,7 @@ func (t told) String() string {
 	return "gave up"
 }
 
-// person sends what the storefront sends. A WholeWalk begins with the page, the stream and the time; both walks make the purchase.
+// person sends the requests of a person.
 func (c *crowd) person(ctx context.Context, b *buyer, due time.Time) told {
 	if c.shape.Walk == PurchaseWalk {
 		return c.buy(ctx, b, due)
@@ -113,7 +113,7 @@ func (c *crowd) person(ctx context.Context, b *buyer, due time.Time) told {
 	}
 	leave := c.watch(ctx, b, due)
 	defer leave()
-	// This request may fail: without an answer the page goes by the clock of the buyer's machine.
+	// The purchase needs no answer to this request.
 	c.do(ctx, b, due, request{stage: timeStage, method: http.MethodGet, path: "/api/v1/time", public: true})
 	due = c.now().Add(time.Duration(b.rng.Int64N(int64(jitter))))
 	if !pause.For(ctx, due.Sub(c.now())) {
@@ -122,7 +122,7 @@ func (c *crowd) person(ctx context.Context, b *buyer, due time.Time) told {
 	return c.buy(ctx, b, due)
 }
 
-// gaveUpOrRefused adds the last answer to what a buyer was told: the buyer gave up if the answer is fleeting, else was refused.
+// gaveUpOrRefused adds the last answer to t: the buyer gave up if the answer is fleeting, else was refused.
 func gaveUpOrRefused(t told, a answer, stage Stage) told {
 	if fleeting(a) {
 		t.gaveUp = stage
@@ -132,12 +132,12 @@ func gaveUpOrRefused(t told, a answer, stage Stage) told {
 	return t
 }
 
-// fleeting reports whether an answer leaves the attempt undecided, so that the buyer may repeat it: no answer, 429 or 5xx.
+// fleeting reports whether the buyer may repeat the request: after no answer, 429 or 5xx.
 func fleeting(a answer) bool {
 	return a.status == 0 || a.status == http.StatusTooManyRequests || a.status >= http.StatusInternalServerError
 }
 
-// persist sends a request until the answer is not fleeting, up to "tries" times. It returns the last answer and its time.
+// persist sends a request until the answer is not fleeting, up to "tries" times. It returns the last answer and the time.
 // If ctx ends, the answer may be missing.
 func (c *crowd) persist(ctx context.Context, b *buyer, due time.Time, r request) (a answer, at time.Time) {
 	for left := tries; ; left-- {
@@ -152,7 +152,7 @@ func (c *crowd) persist(ctx context.Context, b *buyer, due time.Time, r request)
 	}
 }
 
-// hesitate returns how long a buyer waits after an answer: the time that the answer asks for, else usualWait, and up to 25% more.
+// hesitate returns how long a buyer waits: the time that the answer asked for, or usualWait if that is 0, and up to 25% more.
 func (b *buyer) hesitate(asked time.Duration) time.Duration {
 	if asked == 0 {
 		asked = usualWait
@@ -160,7 +160,7 @@ func (b *buyer) hesitate(asked time.Duration) time.Duration {
 	return asked + time.Duration(b.rng.Int64N(int64(asked)/4))
 }
 
-// buy makes one attempt under one key until it is decided or the buyer gives up, and pays the order if the buyer is one who pays.
+// buy makes one attempt, under one key, until it is decided or the buyer gives up. Then it pays for the order, see pay.
 func (c *crowd) buy(ctx context.Context, b *buyer, due time.Time) told {
 	t := told{buyer: b.n}
 	path, renewed, wait := "", false, usualWait
@@ -204,7 +204,7 @@ func (c *crowd) buy(ctx context.Context, b *buyer, due time.Time) told {
 	}
 }
 
-// next returns the next request of an attempt: for the path, for the order, or for the state of a queued order.
+// next returns the next request of an attempt: for the path, for an order, or for the state of the order with an id.
 func (c *crowd) next(b *buyer, orderID, path string) request {
 	switch {
 	case orderID != "":
@@ -218,7 +218,7 @@ func (c *crowd) next(b *buyer, orderID, path string) request {
 // sale is the path of the sale in the API.
 func (c *crowd) sale() string { return "/api/v1/sales/" + c.saleID }
 
-// pay pays a pending order in the sandbox and then reads the order, if the buyer is one who pays. It returns t with the result.
+// pay pays for a pending order in the sandbox, if the buyer is to pay, and reads the order again. It returns t with the result.
 func (c *crowd) pay(ctx context.Context, b *buyer, due time.Time, t told) told {
 	if !b.pays || t.status != model.OrderPending {
 		return t
@@ -238,7 +238,7 @@ func (c *crowd) pay(ctx context.Context, b *buyer, due time.Time, t told) told {
 		t.refusal = "bad_pay_url"
 		return t
 	}
-	// Only the path of the payment's URL is used: requests go to no other host than that of the run.
+	// Of the payment's URL only the path is used, so that no request goes to another host.
 	if succeeds(request{stage: sandboxStage, method: http.MethodPost, path: page.EscapedPath(), body: "choice=pay", form: true, public: true}) &&
 		succeeds(request{stage: lookStage, method: http.MethodGet, path: order}) {
 		t.status = a.order()
@@ -246,7 +246,7 @@ func (c *crowd) pay(ctx context.Context, b *buyer, due time.Time, t told) told {
 	return t
 }
 
-// watch opens the sale's stream, and closes it when "leave" is called. If too many streams are open, it only counts the buyer.
+// watch opens the sale's stream, which "leave" closes. If too many streams are open, it counts the buyer instead.
 func (c *crowd) watch(ctx context.Context, b *buyer, due time.Time) (leave func()) {
 	select {
 	case c.streams.slots <- struct{}{}:
@@ -286,11 +286,11 @@ func (c *crowd) listen(ctx context.Context, b *buyer, due time.Time) {
 		c.tally.stages[streamStage].add(a.String(), c.now().Sub(due))
 	}
 	if a.ok() {
-		_, _ = io.Copy(io.Discard, res.Body) // until the buyer leaves
+		_, _ = io.Copy(io.Discard, res.Body)
 	}
 }
 
-// bot buys as a program does: without the page, with new keys, ignoring Retry-After. It returns its orders and final refusals.
+// bot buys without the page, with new keys, and without regard to Retry-After. It returns the orders and final refusals.
 func (c *crowd) bot(ctx context.Context, b *buyer, due time.Time) (list []told) {
 	path := ""
 	for try := range botTries {

@@ -17,13 +17,13 @@ import (
 )
 
 const (
-	// patience is how long a buyer waits for an answer, but for a stream's: as long as the storefront waits.
+	// patience bounds the wait for an answer, except for a stream. It is that of web/assets/api.js.
 	patience = 15 * time.Second
-	// maxAnswer bounds the bytes that are read of an answer. The largest answer is a page of some 20 KB.
+	// maxAnswer bounds the bytes that are read of an answer.
 	maxAnswer = 1 << 20
 )
 
-// noAnswer is the code of a request without an answer. The server may or may not have received the request.
+// noAnswer is the code of a request without an answer.
 const noAnswer = model.Verdict("network")
 
 // lane sends requests to the shop. slots bounds the requests, and so the connections, that are in use at once.
@@ -32,8 +32,8 @@ type lane struct {
 	slots chan struct{}
 }
 
-// newCrowd makes a crowd with at most this many connections. If buyers open streams, half of these are for streams, since a
-// stream takes a connection as long as its buyer stays. If some buyers are slow, a quarter of the other connections is theirs.
+// newCrowd makes a crowd with at most this many connections. If buyers open streams, half of the connections are for streams,
+// because a stream keeps its connection. If some buyers are slow, a quarter of the other connections is for these buyers.
 func newCrowd(base string, connections int, s *Shape, tokens *auth.Tokens, now func() time.Time) (c *crowd, err error) {
 	streams, slow := 0, 0
 	if s.Walk == WholeWalk {
@@ -59,7 +59,7 @@ func newLane(connections int, dial func(ctx context.Context, network, address st
 	}, make(chan struct{}, connections)}
 }
 
-// close closes the connections, none of which is in use after run.
+// close closes the connections. It may be called after run.
 func (c *crowd) close() {
 	for _, l := range []lane{c.quick, c.slow, c.streams} {
 		(&http.Client{Transport: l.RoundTripper}).CloseIdleConnections()
@@ -86,12 +86,12 @@ type request struct {
 
 // answer is the answer to a request.
 type answer struct {
-	status int           // 0: no answer came
+	status int           // 0: no answer, or an invalid one
 	wait   time.Duration // Retry-After
 	doc    document
 }
 
-// document has the fields that a buyer reads in answers.
+// document has the fields that a buyer reads in a JSON answer.
 type document struct {
 	ID     string          `json:"id"`
 	Status json.RawMessage `json:"status"` // a text in an order, a number in a problem
@@ -108,12 +108,12 @@ func (a answer) order() model.OrderStatus {
 	return model.OrderStatus(strings.Trim(string(a.doc.Status), `"`))
 }
 
-// code returns the code of a refusal: noAnswer if there is no answer, the HTTP status if the answer has no code.
+// code returns the code of a refusal: noAnswer if there is no answer, the HTTP status if the answer has no code in it.
 func (a answer) code() model.Verdict {
 	if a.status == 0 {
 		return noAnswer
 	}
-	return cmp.Or(a.doc.Code, model.Verdict(strconv.Itoa(a.status))) // the answers of proxies, and HTML pages, have no code
+	return cmp.Or(a.doc.Code, model.Verdict(strconv.Itoa(a.status)))
 }
 
 // String returns the words under which the report counts the answer.
@@ -124,8 +124,8 @@ func (a answer) String() string {
 	return strings.TrimSpace(strconv.Itoa(a.status) + " " + string(a.doc.Code))
 }
 
-// do sends a request that the buyer wanted to send at the time "due". It records how late the request was sent, the answer, and
-// how long after "due" the answer came. If ctx ends meanwhile, the answer is not recorded, and may be missing.
+// do sends a request that was due at the time "due". It records how late the request was sent, the answer, and how long after
+// "due" the answer came. If ctx ends meanwhile, the answer is not recorded, and may be missing.
 func (c *crowd) do(ctx context.Context, b *buyer, due time.Time, r request) (a answer) {
 	slots := c.of(b).slots
 	select {
@@ -166,22 +166,22 @@ func (c *crowd) send(ctx context.Context, b *buyer, r request) (a answer) {
 		err = json.NewDecoder(body).Decode(&a.doc)
 	}
 	if _, rest := io.Copy(io.Discard, body); err != nil || rest != nil {
-		return answer{} // the answer was cut off, is too long, or is not valid JSON
+		return answer{} // it was cut off, is too long, or is not valid JSON
 	}
 	return a
 }
 
-// request builds an HTTP request as the storefront's scripts send it, with a token and with the buyer's address.
+// request builds an HTTP request with a token and the buyer's address.
 func (c *crowd) request(ctx context.Context, b *buyer, r request) (*http.Request, error) {
 	req, err := http.NewRequestWithContext(ctx, r.method, c.base+r.path, strings.NewReader(r.body))
 	if err != nil {
 		return nil, err
 	}
 	h := req.Header
-	// This header is not sent. It allows Transport to repeat the request if the server has closed an idle connection.
+	// Without a value this header is not sent, but lets Transport repeat the request if the server has closed an idle connection.
 	h["X-Idempotency-Key"] = nil
 	h.Set("User-Agent", "flashsale-rehearse") // names the tool in access logs
-	h.Set("X-Forwarded-For", b.address)       // the server uses this address only if its --trusted-proxies name this machine
+	h.Set("X-Forwarded-For", b.address)       // ignored unless --trusted-proxies name this machine
 	token := b.token
 	if r.public {
 		token = c.visitor

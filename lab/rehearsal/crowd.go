@@ -11,15 +11,14 @@ import (
 )
 
 const (
-	// mostUnderWay bounds the buyers who are under way, and so the memory: each takes some 30 KB. When a server stands still, a
-	// large crowd reaches this bound. Further buyers do not come, and are counted.
+	// mostUnderWay bounds the buyers who are under way, and so the memory: each takes some 30 KB. A buyer who would exceed the
+	// bound does not come, and is counted.
 	mostUnderWay = 50_000
-	// linger is how long buyers may go on after the time of the arrivals: long enough for six tries with the usual waits.
+	// linger is how long buyers may go on after the time of the arrivals: long enough for several tries.
 	linger = time.Minute
 )
 
-// crowd is an open loop: while fewer than mostUnderWay are under way, each buyer arrives when the shape says, however slow the
-// answers to others are. All buyers send their requests to one URL, over a bounded number of connections.
+// crowd is an open loop: up to mostUnderWay, the buyers arrive when the shape says, however slow the answers to others are.
 type crowd struct {
 	shape    *Shape
 	base     string // the URL without a slash at the end
@@ -38,7 +37,7 @@ type crowd struct {
 	told     []told
 }
 
-// run lets the crowd arrive, and returns when all buyers are done. When ctx ends, or "linger" is over, the buyers give up.
+// run lets the crowd arrive, and returns when all buyers are done. The buyers give up when ctx ends, or when "linger" is over.
 func (c *crowd) run(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, c.startsAt.Sub(c.now())+c.shape.Lasts+linger)
 	defer cancel()
@@ -61,7 +60,7 @@ func (c *crowd) run(ctx context.Context) {
 	}
 }
 
-// walk makes a buyer, sends the requests of this buyer, and records what the buyer was told.
+// walk makes a buyer, sends the buyer's requests, and records what the buyer was told.
 func (c *crowd) walk(ctx context.Context, n int, due time.Time) {
 	b := c.newBuyer(n)
 	c.tally.arrived(due.Sub(c.startsAt), c.now().Sub(due))

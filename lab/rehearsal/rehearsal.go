@@ -1,5 +1,5 @@
-// Package rehearsal rehearses a sale in full size: a crowd of made-up buyers comes to the front door of a running shop, in an
-// open loop, and buys a hidden sale there. At the end it compares what the buyers were told with the books.
+// Package rehearsal sends a crowd of made-up buyers to a running shop, where they buy from a hidden sale. Then it compares what
+// the buyers were told with the books.
 package rehearsal
 
 import (
@@ -25,7 +25,7 @@ import (
 	"flashsale/service/auth"
 )
 
-// ErrFailed means that a rehearsal did not pass. The report says why.
+// ErrFailed means that a rehearsal did not pass.
 var ErrFailed = errors.New("the rehearsal has not passed")
 
 // longWait is the wait for a processor above which a late report names the processors as a limit.
@@ -34,13 +34,13 @@ const longWait = time.Millisecond
 // gcPercent lets the heap grow to five times the live memory, because a garbage collection makes the crowd late.
 const gcPercent = 400
 
-// minConnections is the least number of connections: enough for streams, slow buyers and quick buyers to have some each.
+// minConnections is the least number of connections. Streams, slow buyers and quick buyers need some each.
 const minConnections = 16
 
-// spareFiles is how many open files the run needs besides connections of buyers: for the stores, the report, logs.
+// spareFiles is room for open files besides connections of buyers.
 const spareFiles = 128
 
-// Validate checks the options of the command, the shape, and the secret. The error is one line that names the setting.
+// Validate checks the options of the command, the shape, and the secret. The error names the setting.
 func Validate(o config.Rehearse, s *config.Settings) error {
 	u, err := url.Parse(o.URL)
 	switch {
@@ -65,7 +65,7 @@ func Validate(o config.Rehearse, s *config.Settings) error {
 }
 
 // Run rehearses, prints the report, and writes it to a folder and to the database. It returns nil if the verdict is Passed,
-// lab.ErrInterrupted if Interrupted, ErrFailed if Failed or Late, ErrNotNow if no rehearsal may run, or else what went wrong.
+// lab.ErrInterrupted if Interrupted, ErrFailed if Failed or Late, and ErrNotNow if no rehearsal may run now.
 func Run(ctx context.Context, cmd config.Command, version string, stdout io.Writer) (err error) {
 	if err := os.MkdirAll(cmd.Rehearse.Out, 0o750); err != nil {
 		return fmt.Errorf("--out: %w", err)
@@ -107,7 +107,7 @@ type run struct {
 	shape    *Shape
 	tokens   *auth.Tokens
 	stores   *app.Stores
-	gate     *gate.Gate // nil if Redis runs inside the process of the server, where this command cannot reach it
+	gate     *gate.Gate // nil: Redis is embedded in the server
 	version  string
 	database string        // the name and version of the database server
 	holder   string        // of the lease that keeps rehearsals apart
@@ -160,7 +160,7 @@ func (r *run) rehearse(ctx context.Context) (report *Report, err error) {
 		Machine: lab.ThisMachine(), Database: r.database,
 	}
 	if now := r.now(); now.After(c.startsAt) {
-		c.startsAt = now // the shop was not ready at the start; the buyers do not count as late for that
+		c.startsAt = now // the shop was not ready in time, which does not make the buyers late
 	}
 	if os.Getenv("GOGC") == "" {
 		defer debug.SetGCPercent(debug.SetGCPercent(gcPercent))
@@ -174,7 +174,7 @@ func (r *run) rehearse(ctx context.Context) (report *Report, err error) {
 	return report, nil
 }
 
-// measure fills in the figures of a crowd that is done. processorWait is the 99th percentile of the waits for a processor.
+// measure fills in the figures of a crowd that is done. processorWait is the p99 of the waits for a processor.
 func (r *Report) measure(c *crowd, processorWait time.Duration) {
 	t := c.tally
 	r.Seconds, r.Stages, r.SendLag = t.perSecond(), t.stageFigures(), t.lag.figures().Latency
@@ -232,7 +232,7 @@ func (r *run) judge(ctx context.Context, report *Report, saleID string, list []t
 	report.Books = Books{Quota: stock.Quota, Left: stock.Free(), Held: stock.Held, Paid: stock.Paid, Orders: int64(len(books.orders))}
 	gaveUp := report.GaveUp
 	if interrupted {
-		gaveUp = nil // the interrupt made people give up
+		gaveUp = nil // an interrupt makes people give up
 	}
 	report.Findings = slices.Concat(compare(list, books), unsettled, judgeAnswers(report.Stages, gaveUp, people))
 	switch {
@@ -248,7 +248,7 @@ func (r *run) judge(ctx context.Context, report *Report, saleID string, list []t
 	return nil
 }
 
-// keep writes the report to the folder, to stdout and to the database.
+// keep writes the report to files, to stdout and to the database.
 func (r *run) keep(ctx context.Context, report *Report, stdout io.Writer) error {
 	page, _, err := lab.WriteFiles(r.options.Out, report.WriteHTML, report)
 	if err != nil {
@@ -261,7 +261,7 @@ func (r *run) keep(ctx context.Context, report *Report, stdout io.Writer) error 
 		return err
 	}
 	stored := *report
-	stored.Seconds = nil // those of a long run may not fit into a statement; report.json has them
+	stored.Seconds = nil // those of a long run may not fit into a statement
 	text, err := json.Marshal(stored)
 	if err != nil {
 		return err

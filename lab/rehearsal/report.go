@@ -19,13 +19,13 @@ type Verdict string
 
 // The verdicts.
 const (
-	Passed      Verdict = model.RehearsalPassed // nothing was wrong, and the generator was on time
-	Failed      Verdict = "failed"              // see the findings
-	Late        Verdict = "late"                // nothing was wrong, but the generator could not send the whole crowd on time
-	Interrupted Verdict = "interrupted"         // nothing was wrong until the run was stopped
+	Passed      Verdict = model.RehearsalPassed // no findings, and the generator was on time
+	Failed      Verdict = "failed"              // there are findings
+	Late        Verdict = "late"                // no findings, but the generator was late
+	Interrupted Verdict = "interrupted"         // no findings until the run was stopped
 )
 
-// mostRows bounds the rows of the chart of arrivals. In a long run a row shows the mean of several seconds.
+// mostRows bounds the rows of the chart of arrivals.
 const mostRows = 30
 
 // Report is what a rehearsal has found.
@@ -43,13 +43,13 @@ type Report struct {
 	Seconds   []Second       `json:"seconds"`
 	Peak      int64          `json:"peak_per_second"`      // the most arrivals in a second
 	Sustained int64          `json:"sustained_per_second"` // the most arrivals in a second in which 99 of 100 were on time
-	SendLag   Latency        `json:"send_lag"`             // of requests other than streams, from when the buyer wanted to send
-	Limit     string         `json:"limit"`                // what made the generator late; empty: nothing, it was on time
+	SendLag   Latency        `json:"send_lag"`             // how late requests were sent, without streams
+	Limit     string         `json:"limit"`                // what made the generator late; empty: it was on time
 	Unsent    int64          `json:"unsent"`               // buyers who did not come, because too many were under way
-	NoStream  int64          `json:"no_stream"`            // buyers who went without the event stream
+	NoStream  int64          `json:"no_stream"`            // buyers without a stream, because too many streams were open
 	Stages    []StageFigures `json:"stages"`
-	People    []Count        `json:"people"` // what they were told in the end
-	Bots      []Count        `json:"bots"`   // what they were told, once for each attempt with an order or a final refusal
+	People    []Count        `json:"people"` // what each was told in the end
+	Bots      []Count        `json:"bots"`   // what they were told, for each attempt with an order or a final refusal
 	GaveUp    []Count        `json:"gave_up"`
 }
 
@@ -73,7 +73,7 @@ var (
 	page  = template.Must(template.New("page").Funcs(funcs).Parse(pageSource))
 )
 
-// WriteText writes the report for a terminal. Tabs in the template separate the columns of its table.
+// WriteText writes the report for a terminal. Tabs in the template separate the columns of the table.
 func (r *Report) WriteText(w io.Writer) error {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	if err := text.Execute(out, r); err != nil {
@@ -82,7 +82,7 @@ func (r *Report) WriteText(w io.Writer) error {
 	return out.Flush()
 }
 
-// Pace describes in words how well the generator kept to the arrivals of the shape.
+// Pace describes in words how punctual the arrivals were.
 func (r *Report) Pace() string {
 	pace := fmt.Sprintf("at most %d in a second, %d sustained; send lag p50 %s ms, p99 %s ms", r.Peak, r.Sustained, lab.Figure(r.SendLag.P50MS), lab.Figure(r.SendLag.P99MS))
 	if r.Unsent > 0 {
@@ -105,10 +105,10 @@ func inWords(list []Count) string {
 	return strings.Join(words, ", ")
 }
 
-// WriteHTML writes the report as one page that loads no other file. The template calls the methods for charts below.
+// WriteHTML writes the report as an HTML page. The template calls the methods below.
 func (r *Report) WriteHTML(w io.Writer) error { return page.Execute(w, r) }
 
-// ArrivalsChart shows the arrivals and the buyers who were done over time, in at most mostRows rows.
+// ArrivalsChart shows, over time, how many buyers arrived and how many were done. It has at most mostRows rows.
 func (r *Report) ArrivalsChart() lab.BarChart {
 	c := lab.BarChart{Label: "Buyers who arrived and buyers who were done, over time", Unit: "buyers a second", Kinds: []string{"arrived", "done"}}
 	step := (len(r.Seconds) + mostRows - 1) / mostRows

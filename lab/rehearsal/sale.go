@@ -15,18 +15,18 @@ import (
 )
 
 const (
-	// quiet is the least time from a rehearsal's planned last arrival to the start of a sale. The rehearsal should end within it.
+	// quiet is the least time from the end of a rehearsal's planned arrivals to the start of a sale.
 	quiet = 5 * time.Minute
-	// lead is the time from the creation of the hidden sale to its start. In this time the instances hear of the sale.
+	// lead is the time from the creation of the hidden sale to its start, in which the instances hear of the sale.
 	lead = 5 * time.Second
-	// settleTime bounds the waits for the shop to be ready and for the last orders. clearTime bounds the removal of a sale.
+	// settleTime bounds the waits for the shop to be ready and for the last orders. clearTime bounds each step of clearing up.
 	settleTime, clearTime = time.Minute, time.Minute
-	// look is the pause between two looks at a state that nothing announces.
+	// look is the pause between two looks at a state.
 	look = 50 * time.Millisecond
 	// orderPage is how many orders are read at once.
 	orderPage = 500
-	// leaseName is the name of the lease that keeps rehearsals apart. The lease is not taken for the whole run, but renewed every
-	// leaseRenew: if it lasted longer than another command asks for, it would count as expired, see repository.Store.Lease.
+	// leaseName is the name of the lease that keeps rehearsals apart. It is renewed every leaseRenew, because a lease that lasts
+	// longer than another run asks for would count as expired, see repository.Store.Lease.
 	leaseName  = "rehearsal"
 	leaseTime  = time.Minute
 	leaseRenew = 10 * time.Second
@@ -34,14 +34,14 @@ const (
 	actor = "rehearse"
 )
 
-// ErrNotNow means that a rehearsal would do harm now, or could give a wrong result.
+// ErrNotNow means that no rehearsal may run now.
 var ErrNotNow = errors.New("no rehearsal now")
 
 // clock returns the time by the database's clock.
 func (r *run) clock() time.Time { return r.now().Add(r.skew) }
 
-// mayRehearse returns ErrNotNow if a sale is open, paused or sold out, if one starts earlier than "quiet" after the last arrival,
-// or if an instance has another version. Closed sales do not count. With an embedded Redis no instances are seen.
+// mayRehearse returns ErrNotNow if an instance has another version, or if a sale that has not ended starts earlier than "quiet"
+// after the planned arrivals. Shadow and closed sales do not count. With an embedded Redis no instances are seen.
 func (r *run) mayRehearse(ctx context.Context) error {
 	if r.gate != nil {
 		running, err := r.gate.Running(ctx, r.clock())
@@ -67,8 +67,8 @@ func (r *run) mayRehearse(ctx context.Context) error {
 	return nil
 }
 
-// alone takes the lease of the rehearsals, or returns ErrNotNow if another rehearsal has it. The lease is held until release is
-// called. The returned context ends if the lease is lost meanwhile, as after a pause of this machine.
+// alone takes the lease of the rehearsals, or returns ErrNotNow if another rehearsal has it. "release" gives the lease back. The
+// returned context ends with ctx, or when the lease is found lost.
 func (r *run) alone(ctx context.Context) (_ context.Context, release func() error, err error) {
 	ours, err := r.lease(ctx, leaseTime)
 	if err == nil && !ours {
@@ -77,7 +77,7 @@ func (r *run) alone(ctx context.Context) (_ context.Context, release func() erro
 	if err != nil {
 		return nil, nil, err
 	}
-	held := context.WithoutCancel(ctx) // the lease is also held while an interrupted run clears up
+	held := context.WithoutCancel(ctx) // an interrupted run keeps the lease while it clears up
 	ctx, cancel := context.WithCancel(ctx)
 	renewing, stop := context.WithCancel(held)
 	var renewer sync.WaitGroup
@@ -103,7 +103,7 @@ func (r *run) alone(ctx context.Context) (_ context.Context, release func() erro
 	}, nil
 }
 
-// lease takes or extends the lease of the rehearsals; false: another run has it. A ttl of 0 ends the lease, even of another run.
+// lease takes or extends the lease of the rehearsals; false: another run has it. A ttl of 0 ends the lease, even another run's.
 func (r *run) lease(ctx context.Context, ttl time.Duration) (bool, error) {
 	return r.stores.Database.Lease(ctx, leaseName, r.holder, ttl)
 }
@@ -119,7 +119,7 @@ func (r *run) erase(ctx context.Context, saleID string) error {
 	return err
 }
 
-// offer makes the hidden sale, with a time to pay that outlasts the run. It first removes the hidden sales of killed runs.
+// offer makes the hidden sale, with a time to pay that outlasts the run. It first removes hidden sales that were left behind.
 func (r *run) offer(ctx context.Context) (model.Sale, error) {
 	left, err := r.stores.Database.ShadowSales(ctx)
 	if err != nil {
@@ -145,9 +145,8 @@ func (r *run) offer(ctx context.Context) (model.Sale, error) {
 	return sale, err
 }
 
-// ready waits until the crowd can read the sale at the URL and, if the strategy has a gate that this command can reach, until the
-// gate of the sale is open. It returns an error after settleTime or the end of ctx, or at once if the server refuses the crowd's
-// tokens or Redis does not answer.
+// ready waits until the crowd can read the sale at the URL and, if this command can reach a gate that the strategy uses, until
+// the gate is open. It returns an error after settleTime.
 func (r *run) ready(ctx context.Context, c *crowd) error {
 	ctx, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
@@ -180,7 +179,7 @@ func (r *run) ready(ctx context.Context, c *crowd) error {
 	}
 }
 
-// settled waits, for at most settleTime, until every admitted attempt is in the database. Attempts that are missing are findings.
+// settled waits, for at most settleTime, until admitted attempts are in the database. Attempts that are missing are findings.
 func (r *run) settled(ctx context.Context, saleID string, list []told) ([]Finding, error) {
 	limit, cancel := context.WithTimeout(ctx, settleTime)
 	defer cancel()
@@ -213,7 +212,7 @@ func (r *run) settled(ctx context.Context, saleID string, list []told) ([]Findin
 	}
 }
 
-// books reads the sale's books after the run.
+// books reads the sale's books.
 func (r *run) books(ctx context.Context, saleID string) (b books, err error) {
 	b.orders = map[string]model.Order{}
 	audit, ok, err := r.stores.Auditor(r.gate).AuditSettled(ctx, saleID)

@@ -22,11 +22,11 @@ import (
 )
 
 const (
-	// maxBuyers bounds the memory of a run, which grows with the number of buyers.
+	// maxBuyers bounds Shape.Buyers, and so the memory of a run.
 	maxBuyers = 2_000_000
-	// maxLasts is the longest time in which buyers arrive.
+	// maxLasts bounds Shape.Lasts.
 	maxLasts = 24 * time.Hour
-	// maxUnits is the largest quota of a sale.
+	// maxUnits bounds Shape.Units.
 	maxUnits = 100_000_000
 )
 
@@ -35,9 +35,9 @@ type Kind string
 
 // The kinds of arrivals.
 const (
-	Spike     Kind = "spike"     // most at the start, and after each Shape.Half half as many as before
-	Day       Kind = "day"       // a Poisson process whose rate rises from zero to twice its mean, and falls to zero
-	Recording Kind = "recording" // as the file of Shape.Recording says
+	Spike     Kind = "spike"     // most at the start; the rate halves in each Shape.Half
+	Day       Kind = "day"       // the rate rises from zero to twice its mean, and falls to zero
+	Recording Kind = "recording" // as the file Shape.Recording says
 )
 
 // Walk says which requests a person sends.
@@ -45,8 +45,8 @@ type Walk string
 
 // The walks.
 const (
-	WholeWalk    Walk = "page"     // the page, the time and the stream, then the purchase
-	PurchaseWalk Walk = "purchase" // only the purchase: the path, the order, polling, payment
+	WholeWalk    Walk = "page"     // the page, the stream and the time, then the purchase
+	PurchaseWalk Walk = "purchase" // the purchase alone: the path, the order, polling, payment
 )
 
 // Shape describes a crowd. It is read from a YAML file.
@@ -58,15 +58,15 @@ type Shape struct {
 	Half      time.Duration `yaml:"half" json:"-"`
 	Recording string        `yaml:"recording" json:"recording,omitempty"`
 	Walk      Walk          `yaml:"walk" json:"walk"`
-	Pay       float64       `yaml:"pay" json:"pay"`   // the fraction of the people with an order who pay
-	Slow      float64       `yaml:"slow" json:"slow"` // the fraction of the people who have a slow connection
-	Bots      float64       `yaml:"bots" json:"bots"` // the fraction of the buyers who are bots, not people
+	Pay       float64       `yaml:"pay" json:"pay"`   // the probability that a person pays for a pending order
+	Slow      float64       `yaml:"slow" json:"slow"` // the probability that a person has a slow connection
+	Bots      float64       `yaml:"bots" json:"bots"` // the probability that a buyer is a bot, else a person
 	Seed      uint64        `yaml:"seed" json:"seed"`
 
-	at []time.Duration // when each buyer arrives, counted from the start, in order
+	at []time.Duration // when each buyer arrives, counted from the start; sorted
 }
 
-// ReadShape reads a shape from a file, and draws the arrivals. An error names --shape, the file, and any wrong field.
+// ReadShape reads a shape from a file, and draws the arrivals or reads their recording.
 func ReadShape(file string) (*Shape, error) {
 	s := &Shape{Lasts: time.Minute, Half: time.Second, Walk: WholeWalk, Seed: 1}
 	text, err := os.ReadFile(file) //nolint:gosec // the user names the file
@@ -102,7 +102,7 @@ func (s *Shape) validate() error {
 	)
 }
 
-// draw checks the fields. It draws the arrivals, which are the same for the same fields, or reads a recording in this folder.
+// draw checks the fields. Then it draws the arrivals, or reads their recording, whose path is relative to this folder.
 func (s *Shape) draw(folder string) (err error) {
 	if err := s.validate(); err != nil {
 		return err
@@ -128,14 +128,13 @@ func (s *Shape) draw(folder string) (err error) {
 	return nil
 }
 
-// spike maps "u", uniform in [0, 1), to an exponential distribution that has the median "half" and is cut at "lasts".
+// spike maps "u", uniform in [0, 1), to an exponential distribution with the half-life "half", truncated at "lasts".
 func spike(u float64, half, lasts time.Duration) time.Duration {
 	within := 1 - math.Exp2(-float64(lasts)/float64(half))
 	return time.Duration(-float64(half) * math.Log2(1-u*within))
 }
 
-// day draws a time from a density proportional to 1-cos(2πx), by rejection. Each arrival can be drawn alone: the arrivals of a
-// Poisson process are independent of each other once their number is given.
+// day draws a time from a density proportional to 1-cos(2πx), by rejection.
 func day(rng *rand.Rand, lasts time.Duration) time.Duration {
 	for {
 		if x := rng.Float64(); 2*rng.Float64() < 1-math.Cos(2*math.Pi*x) {
@@ -145,7 +144,7 @@ func day(rng *rand.Rand, lasts time.Duration) time.Duration {
 }
 
 // readRecording reads a CSV file. Each line has a second and the number of buyers who arrived in it; the first may be a heading.
-// The sale starts with the first second. The buyers of a second are spread over it at random, because the file does not say more.
+// The arrivals start with the first second. The buyers of a second are spread over it at random.
 func readRecording(file string, rng *rand.Rand) (at []time.Duration, err error) {
 	text, err := os.ReadFile(file) //nolint:gosec // the user names the file
 	if err != nil {

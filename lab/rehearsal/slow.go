@@ -7,10 +7,10 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// A slow connection, as at the edge of a mobile network, carries slowBytes each way in a second, and at most slowPiece at once.
+// A slow connection carries slowBytes a second in each direction, and at most slowPiece bytes at once.
 const slowBytes, slowPiece = 8 << 10, 512
 
-// slowConn carries few bytes a second.
+// slowConn is a slow connection.
 type slowConn struct {
 	net.Conn
 	reads, writes *rate.Limiter

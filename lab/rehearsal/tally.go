@@ -35,11 +35,11 @@ var stages = []Stage{
 }
 
 const (
-	// onTime is the delay up to which an arrival, or the p99 of all requests, counts as on time.
+	// onTime is the delay up to which an arrival, or the p99 of Report.SendLag, counts as on time.
 	onTime = 10 * time.Millisecond
-	// longest is the longest time that a histogram records. A longer time is recorded as this one.
+	// longest is the longest time of a histogram. A longer time is recorded as this one.
 	longest = 2 * time.Minute
-	// digits is the number of significant digits of the histograms: they are exact to one in a hundred.
+	// digits is the number of significant digits of the histograms.
 	digits = 2
 )
 
@@ -58,10 +58,10 @@ func (c *counter) add(answer string, took time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.answers[answer]++
-	_ = c.took.RecordValue(min(max(took.Microseconds(), 1), longest.Microseconds())) // within the bounds it can't fail
+	_ = c.took.RecordValue(min(max(took.Microseconds(), 1), longest.Microseconds())) // no error within the bounds
 }
 
-// figures returns what was collected.
+// figures returns what was collected, without a stage.
 func (c *counter) figures() StageFigures {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -87,7 +87,7 @@ type tally struct {
 	unstreamed atomic.Int64 // buyers without a stream, because too many streams were open
 }
 
-// newTally makes a tally of a run that takes at most this time.
+// newTally makes a tally with seconds for a run of this length.
 func newTally(lasts time.Duration) *tally {
 	t := &tally{stages: map[Stage]*counter{}, lag: newCounter(), seconds: make([]Second, int(lasts/time.Second)+1)}
 	for _, s := range stages {
@@ -139,7 +139,7 @@ func sustained(seconds []Second) (most int64) {
 	return most
 }
 
-// StageFigures are the figures of a stage. The latency counts from the time at which the buyer wanted to send.
+// StageFigures are the figures of a stage. The latency counts from the time at which the request was due.
 type StageFigures struct {
 	Stage    Stage `json:"stage"`
 	Requests int   `json:"requests"`
@@ -147,7 +147,7 @@ type StageFigures struct {
 	Answers []Count `json:"answers"`
 }
 
-// Count is something that happened, and how often.
+// Count says how often something happened.
 type Count struct {
 	What string `json:"what"`
 	N    int    `json:"n"`
@@ -177,7 +177,7 @@ func (t *tally) stageFigures() (list []StageFigures) {
 // schedulerWait is the name of the runtime's histogram of how long goroutines that are ready to run wait for a processor.
 const schedulerWait = "/sched/latencies:seconds"
 
-// processorWait begins to measure how long goroutines wait for a processor. "p99" returns the 99th percentile since then.
+// processorWait begins to measure how long goroutines wait for a processor. "p99" returns an upper bound of the 99th percentile.
 func processorWait() (p99 func() time.Duration) {
 	read := func() *metrics.Float64Histogram {
 		sample := []metrics.Sample{{Name: schedulerWait}}

@@ -14,11 +14,11 @@ import (
 	"flashsale/strategy"
 )
 
-// ErrShopsDatabase means that --lab-database is a copy of the shop's database, or that database under an unrecognized name.
+// ErrShopsDatabase means that --lab-database is the shop's database, or a copy of it.
 var ErrShopsDatabase = errors.New("--lab-database: is the shop's own database, or a copy of it; the lab needs another")
 
 // NewDesk makes the lab of an instance's console. "shop" has the settings of the instance, and "version" is the binary's version.
-// A comparison runs on the lab's stores. It fails with ErrShopsDatabase if the lab's database has the shop's key for orders' ids.
+// A comparison fails with ErrShopsDatabase if the lab's database has the shop's key for orders' ids.
 func NewDesk(a *app.App, shop config.Settings, version string) *lab.Desk {
 	var strategies []lab.Strategy
 	for _, k := range strategy.Kinds() {
@@ -44,7 +44,7 @@ func NewDesk(a *app.App, shop config.Settings, version string) *lab.Desk {
 	return lab.NewDesk(compare, lab.NewShelf(shop.LabFolder()), a.Catalog, strategies, a.Log)
 }
 
-// labSettings takes only the lab's stores and what affects the strategies, so that no address of the shop reaches the lab.
+// labSettings returns settings with the lab's stores and some of the shop's figures, but no address of the shop.
 func labSettings(shop *config.Settings) config.Settings {
 	s := config.Settings{
 		Database: shop.LabDatabase, Redis: shop.LabRedis, Queue: "redis-stream", Payment: "sandbox", EventDays: 30, DBMaxConns: shop.DBMaxConns,
@@ -56,7 +56,7 @@ func labSettings(shop *config.Settings) config.Settings {
 	return s
 }
 
-// Tidy deletes the SQLite files that crashed runs left behind.
+// Tidy deletes the folders that crashed comparisons left beside the lab's SQLite file.
 func Tidy(shop *config.Settings) error {
 	s := labSettings(shop)
 	if path, isFile := s.SQLitePath(); isFile {

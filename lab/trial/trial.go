@@ -26,14 +26,14 @@ import (
 )
 
 const (
-	// patience is how long a buyer of the lab waits for the order, and how long a round waits for the last entry.
-	// It is longer than the three seconds after which another instance settles what a dead instance has admitted.
+	// patience bounds the waits for an order and for the last entry. It is longer than the three seconds after which another
+	// instance settles what a dead instance has admitted.
 	patience = 10 * time.Second
-	// look is the pause between two looks at the database or the gate for a change that no message announces.
+	// look is the pause between two looks at the database or the gate.
 	look = 20 * time.Millisecond
 	// storesPrefix begins the names of the folders for a run's own SQLite file.
 	storesPrefix = "lab-stores-"
-	// abandoned is how long a run's folder must be unchanged before it counts as left behind by a crash. A run writes more often.
+	// A run's folder that has not changed for longer than "abandoned" counts as left behind by a crash.
 	abandoned = 5 * time.Minute
 )
 
@@ -46,7 +46,7 @@ type Bench struct {
 }
 
 // Open opens the stores. If the settings name a SQLite file, a server may be running on it, so Open creates another file in
-// a folder beside it. Open returns an error if an instance reports to the same Redis.
+// a folder beside it. Open also returns an error if an instance reports to the same Redis.
 func Open(ctx context.Context, settings config.Settings) (b *Bench, err error) {
 	b = &Bench{settings: settings}
 	defer func() {
@@ -87,13 +87,12 @@ func Open(ctx context.Context, settings config.Settings) (b *Bench, err error) {
 	}
 	b.settings.HTTPAddr, b.settings.OpsAddr = "127.0.0.1:0", ""
 	b.settings.Secret, b.settings.PaymentSecret, b.settings.Payment = rand.Text()+rand.Text(), "", "sandbox"
-	// AckWait is within the time limit of a request. No limit of an instance or an address may refuse the lab's buyers.
 	b.settings.AllowOversell, b.settings.Ack, b.settings.AckWait = true, "confirmed", patience/2
 	b.settings.LimitRate, b.settings.LimitBurst, b.settings.IPRate = 1e9, 1_000_000_000, 0
 	return b, nil
 }
 
-// removeLeftovers deletes the folders of runs that crashed: those that have been unchanged for longer than "abandoned".
+// removeLeftovers deletes the folders of runs that have been unchanged for longer than "abandoned".
 func removeLeftovers(folder string) error {
 	entries, err := os.ReadDir(folder)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -166,8 +165,7 @@ func (b *Bench) Run(ctx context.Context, p model.LabPlan, version string, progre
 	}, time.Now, progress)
 }
 
-// andThen returns err and the error of the end after it. If err says only that a context has ended, which is no failure, the two
-// together say more.
+// andThen returns both errors as one. If neither is nil, errors.Is finds only "end", since an interrupt must not hide a failure.
 func andThen(err, end error) error {
 	if err == nil || end == nil {
 		return errors.Join(err, end)
@@ -175,7 +173,7 @@ func andThen(err, end error) error {
 	return fmt.Errorf("%s; then: %w", err.Error(), end)
 }
 
-// Start starts the plan's instances with a strategy, and creates a sale of the plan's stock.
+// Start starts the plan's instances with a strategy, and creates a sale with the plan's stock.
 func (b *Bench) Start(ctx context.Context, name string, p model.LabPlan) (_ lab.Round, err error) {
 	r := &Round{bench: b, keyed: p.Kill}
 	defer func() {
@@ -212,7 +210,7 @@ type Round struct {
 	bench     *Bench
 	sale      model.Sale // without an ID until there is a sale
 	instances []*instance
-	keyed     bool // a buyer whose instance dies repeats the attempt under the same key
+	keyed     bool // attempts may be repeated under their keys
 }
 
 // instance is one running instance of the engine.
@@ -222,7 +220,7 @@ type instance struct {
 	stop func() error // an orderly stop
 }
 
-// start adds an instance. It runs until Kill or Stop, also after the end of ctx, because the last orders must still be settled.
+// start adds an instance. It runs on after the end of ctx, because the last orders must still be settled.
 func (r *Round) start(ctx context.Context, settings config.Settings) error {
 	a, err := app.New(ctx, settings, app.Options{Logs: io.Discard})
 	if err != nil {
@@ -256,14 +254,14 @@ func (i *instance) isDead() bool {
 	}
 }
 
-// Kill cuts an instance's connections to buyers and stores in the middle of its work, which to both of them looks like a crash.
+// Kill closes an instance's server and stores in the middle of its work, as a crash would.
 func (r *Round) Kill(instance int) {
 	i := r.instances[instance]
 	close(i.dead)
 	i.app.Kill()
 }
 
-// Buy sends a buyer's attempt to an instance. The order's id is derived from the buyer, so another attempt makes no second order.
+// Buy makes a buyer's attempt at an instance. The order's id is derived from the buyer, so a repetition makes no second order.
 func (r *Round) Buy(ctx context.Context, instance int, buyer string) (model.Verdict, error) {
 	i := r.instances[instance]
 	if i.isDead() {
@@ -280,7 +278,7 @@ func (r *Round) Buy(ctx context.Context, instance int, buyer string) (model.Verd
 }
 
 // deduct runs the strategy and waits until the attempt is settled. It returns ErrUnsettled if an admitted attempt is not settled
-// within "patience". If the instance is killed meanwhile, its connections are closed, which ends the wait.
+// within "patience".
 func (i *instance) deduct(ctx context.Context, a model.Attempt) (model.Verdict, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, patience, ErrUnsettled)
 	defer cancel()
@@ -290,9 +288,8 @@ func (i *instance) deduct(ctx context.Context, a model.Attempt) (model.Verdict, 
 	if err != nil || !queued && (a.Keyless || outcome.Verdict == model.Accepted) {
 		return outcome.Verdict, err
 	}
-	// After Queued, the outcome is in the database or still to come: another instance has settled the attempt, or the gate had
-	// admitted it before, or the wait is over. If a strategy refuses an attempt with a key, the database may have an order from
-	// an earlier try that the strategy does not know, as in service.Purchases.
+	// After Queued, the outcome is in the database or still to come. If the strategy refuses an attempt with a key, the database
+	// may have an order from an earlier try that the strategy does not know.
 	for {
 		order, ok, err := i.app.Stores.Database.Order(ctx, a.ID)
 		switch {
@@ -322,7 +319,7 @@ func (r *Round) Finish(ctx context.Context) (tally lab.Tally, err error) {
 	return tally, errors.Join(err, booksErr, r.Stop(ctx))
 }
 
-// settled waits until the sale's stream is empty, for at most "patience".
+// settled waits until the sale's stream is empty. It returns an error after "patience".
 func (r *Round) settled(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
