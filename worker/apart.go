@@ -16,7 +16,7 @@ import (
 // fails hardly delays the others. A thing has one work at a time, and rests after a failure.
 type apart struct {
 	patience       time.Duration                                      // how long the method do waits for the work
-	rest, restMost time.Duration                                      // after a failure; doubled by each further one in a row, up to restMost
+	rest, restMost time.Duration                                      // after a failure; doubled at each further one, up to restMost
 	fails, works   string                                             // log texts for failures and for the next success
 	broken         func(ctx context.Context, thing string, err error) // called at the first model.ErrBroken in a row; may be nil
 	log            *slog.Logger
