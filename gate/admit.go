@@ -27,11 +27,14 @@ var verdicts = [...]model.Outcome{
 	11: {Verdict: model.SoldOut},
 }
 
-// Admit has the gates judge attempts on any sales, and returns the answers in the order of the attempts. Accepted comes with an
-// Entry if the attempt was admitted, or is Repeated if the gate knew the id. IdempotencyMismatch means that the gate knew the id
-// with another quantity; BadRequest, that the quantity is bad; NoGate, that the gate is missing, closed, too old, or was
-// installed on another Redis process; Unsure, that bringUnits gave up. Further refusals are TooFrequent, NotStarted, Ended,
-// Paused, LimitReached and SoldOut. If Err is set, the attempt may have been admitted.
+// Admit has the gates judge attempts on any sales. The answers are in the order of the attempts:
+//   - Accepted has an Entry if the attempt was admitted, and is Repeated if the gate knew the id.
+//   - IdempotencyMismatch: the gate knew the id with another quantity.
+//   - NoGate: the gate is missing, closed, too old, or was installed on another Redis process.
+//   - Unsure: the attempt needs units from other shards, and bringUnits gave up.
+//   - TooFrequent, NotStarted, Ended, Paused, BadRequest for the quantity, LimitReached and SoldOut are refusals.
+//
+// If Err is set, the attempt may have been admitted.
 func (g *Gate) Admit(ctx context.Context, attempts []model.Attempt) (answers []model.Admission) {
 	var err error
 	ctx, end := g.observe.Begin(ctx, observe.Step{

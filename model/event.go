@@ -37,7 +37,7 @@ const (
 // Endpoint is a URL to which events are sent.
 type Endpoint struct {
 	ID, URL      string
-	Rate         int // the most events per second
+	Rate         int // the most events per second, on average
 	State        EndpointState
 	Reason       string // why the engine has stopped sending to it; otherwise empty
 	Secret       string // sealed

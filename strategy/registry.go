@@ -74,7 +74,7 @@ type Needs struct {
 	LocalBuffer int64
 }
 
-// callsAlone is how many calls of one key of a Batcher are under way at once if each attempt has a call of its own.
+// callsAlone is how many calls of one key of a Batcher may be under way at once if each attempt has a call of its own.
 const callsAlone = 64
 
 // batched returns l with batches of at most n.Batch attempts, and with more calls if a batch has one attempt.
