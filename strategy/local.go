@@ -81,7 +81,7 @@ func (l *Local) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, err
 }
 
 // take takes the attempt's units from the share, after a look at the gate if needed. taken is true if the share had them.
-// exhausted is true if the gate had too few units less than shareAge ago. Otherwise the gate has to judge the attempt.
+// exhausted is true if the gate had too few units less than shareAge ago. If both are false, the gate has to judge the attempt.
 func (l *Local) take(ctx context.Context, s *share, a model.Attempt) (taken, exhausted bool) {
 	n := int64(a.Quantity)
 	s.mu.Lock()

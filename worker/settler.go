@@ -84,8 +84,8 @@ type SettlerNeeds struct {
 	Log      *slog.Logger
 }
 
-// Settler writes admitted attempts to the database in batches. The entries that arrive while one transaction runs are the next
-// batch. The stream keeps each entry until it is settled, so that other instances can settle it if this one dies.
+// Settler writes admitted attempts to the database in batches. The entries that arrive while one transaction runs wait for a
+// later one. The stream keeps each entry until it is settled, so that other instances can settle it if this one dies.
 type Settler struct {
 	SettlerNeeds
 	pending *pending
@@ -156,8 +156,8 @@ func (s *Settler) adopt(entries []model.Entry, ours func(e model.Entry) bool) (a
 	return s.pending.add(entries)
 }
 
-// heir returns the instance that settles an entry: the one that has admitted it, if it runs; or else a running one. Instances
-// with the same list choose the same.
+// heir returns the instance that settles an entry: the one that has admitted the attempt if that runs, or else a running one.
+// Instances with the same list choose the same.
 func (s *Settler) heir(e model.Entry, running []string) (heir string) {
 	if e.Instance == s.Instance || slices.Contains(running, e.Instance) {
 		return e.Instance
@@ -171,8 +171,8 @@ func (s *Settler) heir(e model.Entry, running []string) (heir string) {
 	return heir
 }
 
-// leftovers returns the oldest entries of the streams that have at least this age. Unreadable ones were deleted; it logs them,
-// and records them in the audit log.
+// leftovers returns the oldest entries of the streams that have at least this age. It also logs the unreadable entries, which
+// were deleted, and records them in the audit log.
 func (s *Settler) leftovers(ctx context.Context, age time.Duration) ([]model.Entry, error) {
 	entries, bad, err := s.Stream.Leftovers(ctx, s.Live(), age, sweepMost)
 	for saleID, texts := range bad {
@@ -367,7 +367,7 @@ func (s *Settler) finish(ctx context.Context, entries []model.Entry, outcomes []
 	}
 }
 
-// acknowledge deletes settled entries from their streams, in the background. Entries that gather meanwhile share the next call.
+// acknowledge deletes settled entries from their streams, in the background. Entries that gather meanwhile share later calls.
 func (s *Settler) acknowledge(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
