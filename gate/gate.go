@@ -98,7 +98,6 @@ func (g *Gate) scripts(ctx context.Context, script *redis.Script, n int, call fu
 // takes some 20 µs. With a run of its own for each gate, Redis would need twice as long for all of them.
 const gatesInARun = 64
 
-// gateReply is the reply of a script for one gate.
 type gateReply struct {
 	value any
 	err   error
@@ -150,7 +149,6 @@ func wrap(operation string, err error) error {
 	return fmt.Errorf("%s: %w", operation, err)
 }
 
-// isCluster reports whether Redis is a Cluster.
 func (g *Gate) isCluster() bool {
 	_, many := g.client.(*redis.ClusterClient)
 	return many

@@ -100,7 +100,6 @@ type staging struct {
 	inflight []int64  // units of the entries that were added, by shard
 }
 
-// units returns the key of a shard's staged hash.
 func (s *staging) units(shard int) string { return stagedKey(unitsKey(s.tags[shard]), s.name) }
 
 // send sends commands for each shard, and renews the expiry of the staged keys. It returns model.ErrStreamMoved if the length of

@@ -198,7 +198,6 @@ func isBehind(info *redis.StringCmd) error {
 	return nil
 }
 
-// infoFields returns the fields of a reply to INFO.
 func infoFields(info string) map[string]string {
 	fields := map[string]string{}
 	for line := range strings.Lines(info) {

@@ -54,7 +54,6 @@ func (p *pending) add(entries []model.Entry) (added int) {
 	return added
 }
 
-// saleBatch has entries of one sale.
 type saleBatch struct {
 	gate    model.GateRef
 	entries []model.Entry
@@ -100,7 +99,6 @@ func (p *pending) expect(more bool) {
 	p.more = more
 }
 
-// backlog reports whether more entries wait than "count".
 func (p *pending) backlog(count int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -179,7 +179,6 @@ func (r *relay) wakeLater(ctx context.Context, outcomes []model.Outcome) {
 	})
 }
 
-// errResting means that the circuit breaker is open.
 var errResting = errors.New("the queue has failed; it is tried again in a moment")
 
 // Bypassed returns how many entries this instance has settled without its queue. If it has no queue, it returns 0.

@@ -84,7 +84,6 @@ func (q *Kafka) produce(ctx context.Context, records []*kgo.Record) error {
 	return nil
 }
 
-// makeTopics creates the topics that are missing.
 func (q *Kafka) makeTopics(ctx context.Context) error {
 	if q.ready.Load() {
 		return nil

@@ -13,9 +13,8 @@ import (
 // A message is one entry as text: the format version and the fields of the entry, separated by single spaces. The idempotency
 // key comes last, since it may contain spaces. The sale's id is the first part of the order's id.
 const (
-	version = "3"
-	fields  = 10
-	// noCampaign stands for no campaign.
+	version    = "3"
+	fields     = 10
 	noCampaign = "-"
 	// maxMessage is far above the length of a message of encode, which has some hundreds of bytes.
 	maxMessage = 4 << 10

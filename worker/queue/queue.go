@@ -20,7 +20,6 @@ const (
 	deadMost = 1000
 )
 
-// settleFunc settles entries of one sale.
 type settleFunc = func(ctx context.Context, saleID string, entries []model.Entry) error
 
 // handOn settles the entries in messages, one sale at a time. text(m) is the text of a message. dead are messages that can't be

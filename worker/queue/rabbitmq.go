@@ -16,7 +16,6 @@ import (
 )
 
 const (
-	// amqpHeartbeat is the heartbeat timeout.
 	amqpHeartbeat = 3 * time.Second
 	// amqpSetup bounds the setup of a consumer's connection.
 	amqpSetup = 3 * time.Second
@@ -236,7 +235,6 @@ func (q *RabbitMQ) Consume(ctx context.Context, settle settleFunc) error {
 	}
 }
 
-// lostError returns the reason why the deliveries ended.
 func (l *link) lostError() error {
 	select {
 	case reason := <-l.lost:
