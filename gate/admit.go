@@ -27,15 +27,14 @@ var verdicts = [...]model.Outcome{
 	11: {Verdict: model.SoldOut},
 }
 
-// Admit judges attempts on any sales. Each shard of a gate judges its attempts in their order, takes the units of those that
-// pass, and appends these attempts to its stream. Attempts on one node share round trips, usually one; a gate in several shards
-// may need more (bringUnits).
+// Admit has the gates judge attempts on any sales. The answers are in the order of the attempts:
+//   - Accepted has an Entry if the attempt was admitted, and is Repeated if the gate knew the id.
+//   - IdempotencyMismatch: the gate knew the id with another quantity.
+//   - NoGate: the gate is missing, closed, too old, or was installed on another Redis process.
+//   - Unsure: the attempt needs units from other shards, and bringUnits gave up.
+//   - TooFrequent, NotStarted, Ended, Paused, BadRequest for the quantity, LimitReached and SoldOut are refusals.
 //
-// The answers are in the order of the attempts. The verdict is Accepted with an Entry for an attempt that was just admitted, and
-// Accepted and Repeated for one that the gate knew before; IdempotencyMismatch if the gate knew the id with another quantity;
-// TooFrequent, NotStarted, Ended, Paused, BadRequest for the quantity, LimitReached or SoldOut; NoGate if the gate is missing,
-// closed, of an older epoch than the newest LeastEpoch of its attempts, or was installed on another Redis process; Unsure if the
-// shard has too few units, and asking the others failed or took too long. If Err is set, the attempt may have been admitted.
+// If Err is set, the attempt may have been admitted.
 func (g *Gate) Admit(ctx context.Context, attempts []model.Attempt) (answers []model.Admission) {
 	var err error
 	ctx, end := g.observe.Begin(ctx, observe.Step{
@@ -60,19 +59,19 @@ func (g *Gate) Admit(ctx context.Context, attempts []model.Attempt) (answers []m
 	return answers
 }
 
-// shardBatch is those attempts of a batch that one shard of a gate judges.
+// shardBatch has attempts that one shard of a gate judges in one run.
 type shardBatch struct {
 	tags     []string // of all shards of the gate
-	home     int      // the shard
+	home     int      // number of the shard that judges
 	attempts []model.Attempt
-	places   []int // of the attempts in the whole batch
-	least    int64 // the newest epoch that the callers have read
-	campaign int   // place of the sale's campaign in the list that admit.lua gets, 0: none
+	places   []int // of the attempts among those of Admit
+	least    int64 // a gate of an older epoch must not admit
+	campaign int   // number of the campaign in the arguments of admit.lua, from 1; 0: no common limit
 	answers  []model.Admission
 	err      error
 }
 
-// byShard divides attempts among the shards that judge them.
+// byShard makes a batch for each shard that has to judge some of the attempts.
 func byShard(attempts []model.Attempt) (batches []*shardBatch) {
 	type shard struct {
 		gate model.GateRef
@@ -91,7 +90,7 @@ func byShard(attempts []model.Attempt) (batches []*shardBatch) {
 	return batches
 }
 
-// judge runs admit.lua for batches, and stores in each batch the answers of its gate, or the error.
+// judge runs admit.lua for batches, and stores in each batch the answers or the error.
 func (g *Gate) judge(ctx context.Context, batches []*shardBatch) {
 	common := func(from, to int) ([]string, []any) { return g.commonOf(batches[from:to]) }
 	call := func(i int) ([]string, []any) { return batches[i].admission() }
@@ -101,8 +100,8 @@ func (g *Gate) judge(ctx context.Context, batches []*shardBatch) {
 	}
 }
 
-// commonOf returns the keys and arguments with which a run of admit.lua begins, before those of its gates. It stores in each
-// batch the place of its campaign in the run's list. A campaign has a place for each shard: a user's units are all in one shard.
+// commonOf returns the keys and arguments that come before those of the gates in a run of admit.lua, and sets the field campaign
+// of each batch. A campaign is listed once for each shard, because a user's units in a sale are in one shard.
 func (g *Gate) commonOf(batches []*shardBatch) (keys []string, args []any) {
 	type shard struct {
 		campaignID string
@@ -144,7 +143,7 @@ func (g *Gate) commonOf(batches []*shardBatch) (keys []string, args []any) {
 	return keys, args
 }
 
-// common returns the limit of the sale's campaign as the last attempt of the batch has it; nil: the gate checks no such limit.
+// common returns the limit of the sale's campaign that the last attempt of the batch has, or nil.
 func (b *shardBatch) common() *model.CommonLimit { return b.attempts[len(b.attempts)-1].Common }
 
 func (b *shardBatch) admission() (keys []string, args []any) {
@@ -159,7 +158,7 @@ func (b *shardBatch) admission() (keys []string, args []any) {
 	return keysOf(b.tags[b.home]), args
 }
 
-// answers returns the answers that a reply of admit.lua has for attempts.
+// answers converts a reply of admit.lua into the answers to attempts.
 func (g *Gate) answers(attempts []model.Attempt, r gateReply) ([]model.Admission, error) {
 	reply, _ := r.value.([]any)
 	switch {
@@ -179,7 +178,7 @@ func (g *Gate) answers(attempts []model.Attempt, r gateReply) ([]model.Admission
 		switch more := reply[2*i+2].(type) {
 		case string:
 			e := model.Entry{Attempt: a, StreamID: more, Epoch: epoch, Instance: g.instance}
-			e.Frequency, e.LeastEpoch, e.Keyless, e.Common = model.Frequency{}, 0, false, nil // the stream does not have them either
+			e.Frequency, e.LeastEpoch, e.Keyless, e.Common = model.Frequency{}, 0, false, nil // the stream lacks them, too
 			answers[i].Entry = &e
 		case int64:
 			answers[i].RetryAfter = time.Duration(more) * time.Millisecond

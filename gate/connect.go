@@ -10,25 +10,25 @@ import (
 
 const (
 	dialTimeout = time.Second
-	// ioTimeout is far longer than a script runs (a few milliseconds) and far shorter than a buyer waits.
+	// ioTimeout is far longer than the few milliseconds that a script usually runs.
 	ioTimeout = 500 * time.Millisecond
-	// retries is low because each retry lengthens the wait. A script that runs again after a lost reply moves no units twice.
+	// retries is low because each retry lengthens the wait. If a script runs again after a lost reply, it moves no units twice.
 	retries = 1
-	// redirects bounds the further tries of a Cluster's client: one redirect, to the node that has the slot, and the retries there.
+	// redirects is for the client of a Cluster. It allows one redirect, to the node that has the slot, and the retries.
 	redirects = 1 + retries
-	// poolSize connections, in a Cluster to each node, are enough for thousands of attempts: up to 256 attempts share a command.
+	// poolSize bounds the connections to a Redis, in a Cluster to each node. Usually many attempts share a command.
 	poolSize = 64
-	// noPool keeps the client from having a second pool for pipelines, so that Connections is right.
+	// noPool makes the client use one pool for pipelines and other commands.
 	noPool = -1
-	// poolTimeout is how long a command waits for a connection before Redis counts as unreachable.
+	// poolTimeout is how long a command waits for a connection before it fails.
 	poolTimeout = 2 * time.Second
 )
 
-// Connect makes a client for the Redis at an address, which has one of the forms of address.Redis. It does not dial yet. The
-// caller closes the client. No error contains a password.
+// Connect makes a client for the Redis at an address in one of the forms of address.Redis. It does not dial yet. The caller
+// closes the client.
 func Connect(text string) (redis.UniversalClient, error) { return connect(text, false) }
 
-// ConnectReplicas makes a client for reads, as Connect does. With a Cluster or sentinels, the client prefers replicas.
+// ConnectReplicas makes a client for reads. With a Cluster or sentinels, the client prefers replicas.
 func ConnectReplicas(text string) (redis.UniversalClient, error) { return connect(text, true) }
 
 func connect(text string, replicas bool) (redis.UniversalClient, error) {
@@ -51,5 +51,5 @@ func connect(text string, replicas bool) (redis.UniversalClient, error) {
 	opts.PoolSize, opts.PipelinePoolSize, opts.PoolTimeout = poolSize, noPool, poolTimeout
 	opts.ContextTimeoutEnabled = true
 	opts.ReadOnly = replicas
-	return redis.NewUniversalClient(opts), nil // a client of sentinels if there is a MasterName, else of a Cluster
+	return redis.NewUniversalClient(opts), nil // for sentinels if there is a MasterName, else for a Cluster
 }

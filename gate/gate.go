@@ -1,6 +1,5 @@
-// Package gate stores the gates of sales in Redis. A gate refuses fast and admits about as many attempts as there is
-// stock. Redis may lose its data, return to an older state or be out of reach at any moment. Therefore the database
-// makes the final decision, and a lost or wrong gate is replaced by a new one.
+// Package gate stores the gates of sales in Redis. A gate admits attempts for about as many units as the sale has. Redis may
+// lose its data, return to older data or be out of reach at any moment, so the database makes the final decision.
 package gate
 
 import (
@@ -37,34 +36,33 @@ var (
 	configureScript   = script("configure")
 )
 
-// script makes a script of files in the folder lua: first those with functions, last the one that calls them.
+// script makes a script of files in the folder lua: first those with functions, last the one that uses them.
 func script(files ...string) *redis.Script {
 	var text strings.Builder
 	for _, file := range files {
 		source, err := sources.ReadFile("lua/" + file + ".lua")
 		if err != nil {
-			panic(err) // a wrong name, so no program that uses this package starts
+			panic(err) // a wrong name: the program does not start
 		}
 		text.Write(source)
 	}
 	return redis.NewScript(text.String())
 }
 
-// Gate gives one instance of the engine access to the gates in Redis. Its methods are safe for concurrent use.
+// Gate gives one instance access to the gates in Redis. Its methods are safe for concurrent use.
 type Gate struct {
-	// TransferTime is about the longest wait of an attempt for units from other shards. Change it only before the Gate is used.
+	// TransferTime is about the longest wait of an attempt for units from other shards. Set it before the first call.
 	TransferTime time.Duration
 
 	looker
 	instance string
-	// lanes are locks, each a channel of capacity 1. A sale has one of them, and may share it with others; its transfers of units
-	// run one after the other. An attempt that has waited may find that an earlier transfer has brought enough units to its shard.
+	// lanes are locks, each a channel of capacity 1. The transfers of units on sales that share a lane run one after the other.
 	lanes   [transferLanes]chan struct{}
-	moves   atomic.Int64 // the number of the last transfer of this instance
+	moves   atomic.Int64 // the number of this instance's last transfer
 	observe observe.All
 }
 
-// New makes the Gate of one instance. The caller must close the client. The observers are told of the steps of the methods.
+// New makes the Gate of one instance. The caller must close the client.
 func New(client redis.UniversalClient, instance string, observers ...observe.Observer) *Gate {
 	g := &Gate{TransferTime: transferTime, looker: looker{client: client}, instance: instance, observe: observers}
 	for i := range g.lanes {
@@ -73,8 +71,8 @@ func New(client redis.UniversalClient, instance string, observers ...observe.Obs
 	return g
 }
 
-// scripts runs a script n times, with one round trip to each node, or two if a node does not have the script yet. call(i) returns
-// the keys and arguments of run i. Each reply has an error of its own.
+// scripts runs a script n times, in a pipeline if n is above 1. call(i) returns the keys and arguments of run i; it is called
+// again if a node does not have the script yet. Each reply has an error of its own.
 func (g *Gate) scripts(ctx context.Context, script *redis.Script, n int, call func(i int) (keys []string, args []any)) []*redis.Cmd {
 	replies := make([]*redis.Cmd, n)
 	if n == 1 {
@@ -100,15 +98,14 @@ func (g *Gate) scripts(ctx context.Context, script *redis.Script, n int, call fu
 // takes some 20 µs. With a run of its own for each gate, Redis would need twice as long for all of them.
 const gatesInARun = 64
 
-// gateReply is the reply of a script for one gate.
 type gateReply struct {
 	value any
 	err   error
 }
 
-// scriptOnGates runs a script for n gates, several in one run, and returns the replies in the order of the gates. call(i) returns
-// the keys and arguments of gate i, and common(from, to) those with which the run for the gates [from, to) begins. All runs on a
-// node share a round trip. On a Cluster a run may use the keys of one slot only, so each gate has its own run.
+// scriptOnGates runs a script for n gates, and returns the replies in the order of the gates. common(from, to) returns the keys
+// and arguments that come first in the run for the gates [from, to), and call(i) those of gate i. A run serves up to gatesInARun
+// gates, but on a Cluster one, since it may use the keys of one slot only.
 func (g *Gate) scriptOnGates(
 	ctx context.Context, script *redis.Script, n int,
 	common func(from, to int) (keys []string, args []any), call func(i int) (keys []string, args []any),
@@ -144,7 +141,7 @@ func (g *Gate) scriptOnGates(
 	return replies
 }
 
-// wrap adds the name of the failed operation to err, unless err is nil.
+// wrap adds the name of the failed operation to an error. It returns nil for nil.
 func wrap(operation string, err error) error {
 	if err == nil {
 		return nil
@@ -152,7 +149,6 @@ func wrap(operation string, err error) error {
 	return fmt.Errorf("%s: %w", operation, err)
 }
 
-// isCluster reports whether Redis is a Cluster, where a script may only use keys of one slot.
 func (g *Gate) isCluster() bool {
 	_, many := g.client.(*redis.ClusterClient)
 	return many
@@ -161,22 +157,22 @@ func (g *Gate) isCluster() bool {
 // Ping returns an error if Redis does not answer.
 func (g *Gate) Ping(ctx context.Context) error { return g.client.Ping(ctx).Err() }
 
-// Version returns the version of the Redis server. The embedded Redis has none, and returns an error.
+// Version returns the version of the Redis server. With the embedded Redis, it returns an error.
 func (g *Gate) Version(ctx context.Context) (string, error) {
 	info, err := g.client.Info(ctx, "server").Result()
 	return infoFields(info)["redis_version"], wrap("ask Redis for its version", err)
 }
 
-// Count counts one request of a user to a sale, by the counter that Admit uses. If the user has made more requests in the present
-// window than f allows, ok is false, and the next request is allowed after retryAfter, when the window has ended.
+// Count counts one request of a user to a sale. If the user has made more requests in the present window than f allows, ok is
+// false, and the window ends after retryAfter. ok is also false after an error.
 func (g *Gate) Count(ctx context.Context, gate model.GateRef, userID string, f model.Frequency) (retryAfter time.Duration, ok bool, err error) {
 	keys := []string{countersKey(homeTag(gate, userID), g.isCluster())}
 	ms, err := countScript.Run(ctx, g.client, keys, gate.SaleID+" "+userID, f.Limit, f.Window.Milliseconds()).Int64()
 	return time.Duration(ms) * time.Millisecond, err == nil && ms == 0, wrap("count a request", err)
 }
 
-// Knows returns the quantity of a user's attempt by its order's id. known is true if the gate has admitted the attempt, was
-// installed with the id, or got the id by CatchUp; otherwise it is false, also if there is no gate.
+// Knows returns the quantity that the gate has under an order's id. known is false if the gate does not have the id, or if there
+// is no gate.
 func (g *Gate) Knows(ctx context.Context, gate model.GateRef, userID, orderID string) (quantity int, known bool, err error) {
 	quantity, err = g.client.HGet(ctx, unitsKey(homeTag(gate, userID)), idField(orderID)).Int()
 	if errors.Is(err, redis.Nil) {
@@ -185,9 +181,8 @@ func (g *Gate) Knows(ctx context.Context, gate model.GateRef, userID, orderID st
 	return quantity, err == nil, wrap("ask for an id", err)
 }
 
-// CatchUp applies changes of the stock to a gate: all those of the versions above "after", up to "upTo". A repeated call changes
-// nothing. A shard that is missing, or whose version is older than "after", stays as it is, without an error: the next comparison
-// of the gate's version with the stock's shows which changes the shard still needs.
+// CatchUp applies changes of the stock to a gate: all those of the versions above "after", up to "upTo". Changes that a shard
+// has already are skipped. A shard that is missing, or whose version is older than "after", stays as it is, without an error.
 func (g *Gate) CatchUp(ctx context.Context, gate model.GateRef, after, upTo int64, changes []model.GateChange) (err error) {
 	ctx, end := g.observe.Begin(ctx, observe.Step{Name: observe.TellGate, Items: len(changes)})
 	defer func() { end(err) }()

@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	// stagingTTL is the time after which Redis deletes the staged keys of a rebuild that died.
+	// stagingTTL is how long staged keys are kept after the last write, so that those of a rebuild that died disappear.
 	stagingTTL = time.Minute
-	// page is how many entries of a stream, or fields of a hash, are read at a time, so that no command of Redis takes long.
+	// page is about how many entries or fields one command reads, so that no command takes long.
 	page = 1000
 	// pagesAtOnce is how many pages are sent at the same time: Redis works on one while the engine encodes the next.
 	pagesAtOnce = 2
-	// nobody is a field that every staged hash has from its first command on. It keeps the hash from being empty, so that there is a
-	// key to rename. A staged hash that has expired, and that a later page has created again, lacks the field and is not installed.
+	// nobody is a field that a staged hash gets first, so that there is a key to rename even without buyers. A staged hash that has
+	// expired and was created again lacks the field, and is not installed.
 	nobody = ""
-	// asTable is the value of the field nobody. Because it is longer than 64 bytes, Redis stores the hash as a table, in which an
-	// attempt finds its two fields at once. By default, Redis searches a hash of up to 512 short values from the beginning.
+	// asTable is the value of the field nobody. By default, a value of more than 64 bytes makes Redis store a hash as a table.
+	// Redis finds a field in a table faster than in the compact form of a small hash.
 	asTable = "0----------------------------------------------------------------"
 )
 
@@ -43,15 +43,13 @@ func (g *Gate) StreamLengths(ctx context.Context, gate model.GateRef) (lengths [
 	})
 }
 
-// Install puts an open gate of a new epoch with these contents in the place of a closed or missing one. lengths are the lengths
-// of the streams, read before the snapshot of the contents was taken. Install deletes unreadable entries of the streams, whose
-// texts bad has, even after an error, and entries that count as settled (addPage). It returns model.ErrStreamMoved if an entry
-// left a stream meanwhile or the staged keys have expired; and model.ErrNewerGate if there is an open gate of this epoch or one
-// of a newer epoch, if the old gate was closed for a newer one, or if an installed shard is gone. In both cases it opens no gate.
+// Install puts an open gate of this epoch, with these contents, in the place of a closed or missing one. lengths are the lengths
+// of the streams, read before the snapshot of the contents was taken. Install returns model.ErrStreamMoved if an entry has left
+// a stream or the staged keys have expired; and model.ErrNewerGate if a gate of this epoch is open, a newer one exists or is to
+// come, or an installed shard is gone. bad has the texts of unreadable entries that were deleted, even after an error.
 //
-// The old gate is closed, so its streams can only shrink: a stream of the same length is unchanged. What grows with the number of
-// orders is sent to Redis in pages, and put in place by RENAME. So with more orders the engine needs no more memory, and Redis
-// makes no longer pause.
+// A closed gate's streams can only shrink, so a stream of the same length is unchanged. Units and ids are sent in pages and put
+// in place by RENAME, so that many orders need neither much memory of the engine nor a long pause of Redis.
 func (g *Gate) Install(ctx context.Context, epoch int64, lengths []int64, c model.GateContents) (bad []string, err error) {
 	ctx, end := g.observe.Begin(ctx, observe.Step{Name: observe.Install})
 	defer func() { end(err) }()
@@ -61,9 +59,8 @@ func (g *Gate) Install(ctx context.Context, epoch int64, lengths []int64, c mode
 		lengths: slices.Clone(lengths), inflight: make([]int64, len(lengths)),
 	}
 	defer func() {
-		if err != nil { // if a large key expired instead, Redis would stand still while it frees the key
+		if err != nil { // do not wait for the expiry: to free a large key at once may block Redis
 			err = errors.Join(err, eachShard(offer.GateRef(), "drop what was staged", func(shard int, _ string) error {
-				// Redis frees the memory in the background.
 				return g.client.Unlink(context.WithoutCancel(ctx), s.units(shard)).Err()
 			}))
 		}
@@ -92,22 +89,21 @@ func (g *Gate) Install(ctx context.Context, epoch int64, lengths []int64, c mode
 	return bad, s.install(ctx)
 }
 
-// staging gathers the contents of a new gate in keys of its own, beside those of the gate that is in place.
+// staging gathers the contents of a new gate in keys of its own.
 type staging struct {
 	gate     *Gate
 	epoch    int64
-	name     string // in the names of the staged keys; each try has another, so a late command of an earlier try changes nothing
+	name     string // in the staged keys' names; each try has its own, so that late commands of another try do not change the keys
 	offer    model.Offer
 	tags     []string // of the gate's shards
-	lengths  []int64  // how many entries each stream must have; addEntries subtracts those that it deletes
-	inflight []int64  // units of the entries in the stream of each shard
+	lengths  []int64  // how many entries each stream must have; those that addEntries deletes are subtracted
+	inflight []int64  // units of the entries that were added, by shard
 }
 
-// units returns the key of a shard's staged hash.
 func (s *staging) units(shard int) string { return stagedKey(unitsKey(s.tags[shard]), s.name) }
 
-// send sends commands for each shard, renews the expiry of the staged keys, and returns model.ErrStreamMoved if the length of a
-// stream differs from that in s.lengths: then an entry has left it, and the rebuild has to start again.
+// send sends commands for each shard, and renews the expiry of the staged keys. It returns model.ErrStreamMoved if the length of
+// a stream differs from s.lengths.
 func (s *staging) send(ctx context.Context, commands func(p redis.Pipeliner, shard int)) error {
 	lengths := make([]*redis.IntCmd, len(s.tags))
 	_, err := s.gate.client.Pipelined(ctx, func(p redis.Pipeliner) error {
@@ -130,8 +126,7 @@ func (s *staging) send(ctx context.Context, commands func(p redis.Pipeliner, sha
 }
 
 // stage writes rows into the staged hashes, up to pagesAtOnce pages at the same time. The function "row" returns the field and
-// the value of a row, and the user to whose shard the row goes. stage returns the first error of a write or of reading the pages,
-// after which it begins no other page.
+// the value of a row, and the user to whose shard the row goes.
 func stage[T any](ctx context.Context, s *staging, pages iter.Seq2[[]T, error], row func(T) (userID, field string, value any)) error {
 	adding, all := errgroup.WithContext(ctx)
 	adding.SetLimit(pagesAtOnce)
@@ -162,9 +157,8 @@ func stage[T any](ctx context.Context, s *staging, pages iter.Seq2[[]T, error], 
 	return cmp.Or(adding.Wait(), ctx.Err())
 }
 
-// addEntries reads the stream of a shard, deletes the settled entries and those that can't be read, whose texts bad has, and adds
-// the others to the staged hash. It returns model.ErrStreamMoved if it notices that an entry has left a stream meanwhile; if it
-// does not notice, install.lua does.
+// addEntries reads the stream of a shard. It deletes settled entries and unreadable ones, whose texts it returns in bad, and
+// adds the others to the staged hash. It may return model.ErrStreamMoved.
 func (s *staging) addEntries(ctx context.Context, shard int) (bad []string, err error) {
 	for start, more := "-", true; more; {
 		messages, err := s.gate.client.XRangeN(ctx, streamKey(s.tags[shard]), start, "+", page).Result()
@@ -187,8 +181,8 @@ func (s *staging) addEntries(ctx context.Context, shard int) (bad []string, err 
 	return bad, nil
 }
 
-// addPage handles one page of entries for addEntries. An entry counts as settled if its id is staged already: then the
-// database has decided the attempt, or an earlier entry has the same id.
+// addPage handles one page for addEntries. An entry counts as settled if its id is there already: the database has decided the
+// attempt, or an earlier entry has the same id.
 func (s *staging) addPage(ctx context.Context, shard int, entries []model.Entry) error {
 	fields := make([]string, 0, 2*len(entries))
 	for _, e := range entries {
@@ -203,7 +197,7 @@ func (s *staging) addPage(ctx context.Context, shard int, entries []model.Entry)
 	if err != nil {
 		return err
 	}
-	units, settled := map[string]any{}, []string(nil) // units by field, including those that were staged before
+	units, settled := map[string]any{}, []string(nil) // by field; with what was staged before
 	for i, value := range staged.Val() {
 		if value != nil {
 			units[fields[i]] = number(value)
@@ -231,8 +225,8 @@ func (s *staging) addPage(ctx context.Context, shard int, entries []model.Entry)
 	})
 }
 
-// install puts the staged keys in place, each shard with its share of the units left, and returns errors as Install does. Several
-// shards are opened only when all are installed: until then no stream grows, so after ErrStreamMoved the rebuild can start again.
+// install puts the staged keys in place, each shard with its share of the units left. Several shards are opened after all are
+// installed: until then no stream grows, so that the rebuild can start again. The errors are those of Install.
 func (s *staging) install(ctx context.Context) error {
 	left, open := s.offer.Stock.Available, 0
 	for _, n := range s.inflight {
@@ -267,8 +261,8 @@ func (s *staging) install(ctx context.Context) error {
 	})
 }
 
-// evenly divides units among shards and returns the share of one shard. The first shards get one unit more each if there is a
-// rest. A negative number goes to the first shard as a whole.
+// evenly divides units among shards, and returns the share of one shard. If there is a rest, the first shards get one unit more
+// each. A negative number goes to the first shard.
 func evenly(units int64, shard, shards int) int64 {
 	if units < 0 && shard == 0 {
 		return units

@@ -16,16 +16,16 @@ import (
 	"flashsale/model"
 )
 
-// ReplicaSilence is how many seconds a replica may go without data from its primary, which usually sends some every ten seconds.
+// ReplicaSilence is how many seconds a replica may hear nothing from its primary, which by default pings it every ten.
 const ReplicaSilence = 15
 
 // errBehind means that a replica has lost its primary, or has received nothing from it for more than ReplicaSilence.
 var errBehind = errors.New("the replica is behind")
 
-// shard is the state of one shard of a sale's gate.
+// shard is the state of one shard of a gate, or of all its shards together.
 type shard struct {
 	model.GateState
-	sent, received int64 // all units that the shard has given to other shards, and received from them
+	sent, received int64 // units given to other shards, and received from them, since the gate was installed
 }
 
 // looker reads the state of gates from primaries, or from replicas.
@@ -34,7 +34,7 @@ type looker struct {
 	replicas bool
 }
 
-// Replicas reads the state of gates from replicas, for display only: replicas lag behind their primaries.
+// Replicas reads the state of gates from replicas, which may lag behind their primaries. It is for display only.
 type Replicas struct{ looker }
 
 // NewReplicas makes a Replicas with a client of ConnectReplicas. The caller must close the client.
@@ -42,8 +42,8 @@ func NewReplicas(client redis.UniversalClient) *Replicas {
 	return &Replicas{looker{client: client, replicas: true}}
 }
 
-// look reads the shards with these tags. A shard is Away if it can't be read, or only from a replica that may be behind. look
-// returns an error for such shards, and the states of the others. If the node of a tag is not known, all shards are Away.
+// look reads the shards with these tags. A shard is Away if it can't be read, or only from a replica that may be behind; then
+// look also returns an error. If the node of a tag is not known, all shards are Away.
 func (l looker) look(ctx context.Context, tags []string) ([]shard, error) {
 	shards := slices.Repeat([]shard{{GateState: model.GateState{Away: true}}}, len(tags))
 	nodes := map[redis.UniversalClient][]int{} // by node, the places of its tags
@@ -60,7 +60,7 @@ func (l looker) look(ctx context.Context, tags []string) ([]shard, error) {
 	})
 }
 
-// nodeOf returns the client of the Redis node that holds the shard with a tag.
+// nodeOf returns the client of a node from which the shard with a tag can be read.
 func (l looker) nodeOf(ctx context.Context, tag string) (redis.UniversalClient, error) {
 	cluster, many := l.client.(*redis.ClusterClient)
 	switch {
@@ -72,11 +72,10 @@ func (l looker) nodeOf(ctx context.Context, tag string) (redis.UniversalClient, 
 	return cluster.MasterForKey(ctx, gateKey(tag))
 }
 
-// Peek reads the states of gates, with one round trip to each Redis node, and returns them in the order of the gates. The fields
-// of one shard are read at one instant, the length of its stream slightly later. A gate is Away if any of its shards can't be
-// read, or only from a replica that may be behind its primary. Peek returns an error only if all gates are Away.
-//
-// A gate that was installed on another Redis process is reported as not open. Replicas don't check that.
+// Peek reads the states of gates, and returns them in the order of the gates. A gate is Away if one of its shards can't be read,
+// or only from a replica that may be behind. Peek returns an error only if all gates are Away. The length of a stream is read
+// slightly later than the other fields. A gate that was installed on another Redis process counts as not open; Replicas do not
+// check this.
 func (l looker) Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error) {
 	shards, err := l.look(ctx, tagsOf(gates...))
 	states, start := make([]model.GateState, len(gates)), 0
@@ -90,8 +89,8 @@ func (l looker) Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateS
 	return states, nil
 }
 
-// together combines the states of a gate's shards. The gate is open if all shards are open with the same epoch. Its
-// revision and version are the lowest of its shards, since the gate has only those changes that every shard has.
+// together combines the states of a gate's shards. The gate is open if all shards are open with the same epoch. Its revision and
+// version are the lowest of its shards, since the gate has the changes that every shard has.
 func together(shards []shard) shard {
 	whole := shards[0]
 	for _, p := range shards[1:] {
@@ -105,7 +104,7 @@ func together(shards []shard) shard {
 	return whole
 }
 
-// Units returns how many units a gate counts for each of these users, in the order of the users; 0 if it counts none.
+// Units returns how many units a gate counts for each of these users, in their order.
 func (g *Gate) Units(ctx context.Context, gate model.GateRef, users []string) ([]int, error) {
 	units := make([]int, len(users))
 	return units, eachShard(gate, "read the units of users at the gate", func(shard int, tag string) error {
@@ -127,14 +126,13 @@ func (g *Gate) Units(ctx context.Context, gate model.GateRef, users []string) ([
 	})
 }
 
-// Buyers returns the number of users for whom a gate counts units. It reads pages, so that no command of Redis takes long. A
-// user may be counted twice, but no user who has units all the time is left out.
+// Buyers returns the number of users for whom a gate counts units. It reads pages, so a user may be counted twice.
 func (g *Gate) Buyers(ctx context.Context, gate model.GateRef) (int64, error) {
 	var buyers atomic.Int64
 	err := eachShard(gate, "count the buyers at the gate", func(_ int, tag string) error {
 		fields := g.client.HScan(ctx, unitsKey(tag), 0, userFields, page).Iterator()
 		for fields.Next(ctx) {
-			fields.Next(ctx) // a field's value follows it
+			fields.Next(ctx) // skips the field's value
 			buyers.Add(1)
 		}
 		return fields.Err()
@@ -142,7 +140,7 @@ func (g *Gate) Buyers(ctx context.Context, gate model.GateRef) (int64, error) {
 	return buyers.Load(), err
 }
 
-// lookAt stores the states of the shards at these places, all on one node, in "into". After an error some of them stay Away.
+// lookAt stores the states of the shards at these places, all on one node, in "into". Shards that fail stay Away.
 func (l looker) lookAt(ctx context.Context, node redis.UniversalClient, places []int, tags []string, into []shard) error {
 	section := "server"
 	if l.replicas {
@@ -150,7 +148,7 @@ func (l looker) lookAt(ctx context.Context, node redis.UniversalClient, places [
 	}
 	var info *redis.StringCmd
 	hashes, lengths := make([]*redis.SliceCmd, len(places)), make([]*redis.IntCmd, len(places))
-	// If INFO fails at a primary, the other replies are still used, but a gate that has a run id counts as not open.
+	// If INFO fails at a primary, the other replies are used, but a gate that has a run id counts as not open.
 	_, _ = node.Pipelined(ctx, func(p redis.Pipeliner) error {
 		info = p.Info(ctx, section)
 		for i, place := range places {
@@ -163,7 +161,7 @@ func (l looker) lookAt(ctx context.Context, node redis.UniversalClient, places [
 	if l.replicas {
 		behind = isBehind(info)
 	}
-	// If Redis does not report its run id, the id is empty here, as it is in a gate that was installed on this Redis.
+	// If Redis does not report its run id, the id is empty here and in the gates that were installed there.
 	here := infoFields(info.Val())["run_id"]
 	for i, place := range places {
 		if err := cmp.Or(behind, hashes[i].Err(), lengths[i].Err()); err != nil {
@@ -181,13 +179,13 @@ func (l looker) lookAt(ctx context.Context, node redis.UniversalClient, places [
 	}
 	if failed != nil {
 		if cluster, many := l.client.(*redis.ClusterClient); many {
-			cluster.ReloadState(ctx) // a dead node sends no redirect to the replica that has its slots now
+			cluster.ReloadState(ctx) // a dead node sends no redirect to the node that has replaced it
 		}
 	}
 	return failed
 }
 
-// isBehind returns nil if the data of a replica is recent, errBehind if it may be old, or the error of INFO.
+// isBehind returns errBehind if the node is a replica whose data may be old, or the error of INFO.
 func isBehind(info *redis.StringCmd) error {
 	if info.Err() != nil {
 		return info.Err()
@@ -200,7 +198,6 @@ func isBehind(info *redis.StringCmd) error {
 	return nil
 }
 
-// infoFields returns the fields of a reply to INFO.
 func infoFields(info string) map[string]string {
 	fields := map[string]string{}
 	for line := range strings.Lines(info) {

@@ -15,7 +15,7 @@ import (
 	"flashsale/model"
 )
 
-// Connections is how many connections the pool of one instance and its Listen open to one Redis at most.
+// Connections is the size of the pool that an instance has for a Redis, and one connection more for Listen.
 const Connections = poolSize + 1
 
 // Sizes in bytes in the memory of a 64-bit Redis 7.0. They are one to two times the sizes that TestRoomIsEnough measures for user
@@ -23,7 +23,7 @@ const Connections = poolSize + 1
 const (
 	// bytesHeld is for an admitted attempt: its user and its known id.
 	bytesHeld = 300
-	// bytesKnown is for an order that has ended without being paid: its id stays known.
+	// bytesKnown is for an order without live units: its id stays known.
 	bytesKnown = 200
 	// bytesQueued is for an admitted attempt that is not settled yet: its entry in the stream.
 	bytesQueued = 240
@@ -31,9 +31,9 @@ const (
 	bytesCounted = 140
 )
 
-// Room estimates the bytes that a sale's gate needs at most. It assumes that every unit is in an order of its own, that no order
-// is settled yet, and that the gate is being rebuilt, so that old and staged contents exist at the same time; that every buyer
-// makes a request within one request window; and that as many orders have expired before as the sale's duration and buyers allow.
+// Room estimates the most bytes that a sale's gate needs. It assumes that every unit is in an order of its own, and that none of
+// these is settled; that every buyer has a request counter; that as many orders have expired as the sale's duration and buyers
+// allow; and that the gate is being rebuilt, so that its contents exist twice.
 func Room(o model.Offer, buyers int64) int64 {
 	turns := int64(o.EndsAt.Sub(o.StartsAt) / (time.Duration(o.PayTimeoutSeconds) * time.Second))
 	expired := min(turns*o.Stock.Quota, buyers)
@@ -43,26 +43,26 @@ func Room(o model.Offer, buyers int64) int64 {
 // Server is the state and the configuration of one Redis server.
 type Server struct {
 	Addr      string
-	RoundTrip time.Duration     // the fastest of lookTrips round trips: the time of the network, without the machine's load
-	Clock     time.Time         // the server's time at At
-	At        time.Time         // the time of the caller's clock in the middle of the last round trip
-	Info      map[string]string // the fields of INFO, and of a Cluster's node also its cluster_state
+	RoundTrip time.Duration     // the fastest of lookTrips round trips
+	Clock     time.Time         // the server's time at the time At
+	At        time.Time         // by the caller's clock, in the middle of the last round trip
+	Info      map[string]string // the fields of INFO, and on a Cluster cluster_state
 	Config    map[string]string // the parameters in configs; nil if the server refuses CONFIG GET
 }
 
-// Setting returns a parameter by its name in Config, or, if Config lacks it, the field of INFO with underscores for hyphens.
+// Setting returns a parameter by its name in Config, or else the field of INFO with underscores for hyphens.
 func (s Server) Setting(name string) string {
 	return cmp.Or(s.Config[name], s.Info[strings.ReplaceAll(name, "-", "_")])
 }
 
-// lookTrips is how many round trips are measured: so many that the fastest was hardly delayed by the machine's load.
+// lookTrips is how many round trips are measured, so that the load of the machine hardly delays the fastest.
 const lookTrips = 5
 
-// configs are the parameters that are read by CONFIG GET. INFO shows only a few of them.
+// configs are the parameters to read by CONFIG GET.
 var configs = []string{"maxmemory-policy", "appendonly", "appendfsync", "save", "maxclients", "min-replicas-to-write"}
 
-// Servers returns the state of every Redis server that may hold a gate (no replicas), in the order of their addresses, and
-// changes nothing there. "now" is the caller's clock. After an error, the states of some servers are missing or incomplete.
+// Servers returns the state of every Redis server that may hold a gate, without replicas, in the order of their addresses. "now"
+// is the caller's clock. After an error, states may be missing or incomplete.
 func (g *Gate) Servers(ctx context.Context, now func() time.Time) (list []Server, err error) {
 	var mu sync.Mutex
 	ask := func(ctx context.Context, client *redis.Client) error {
@@ -84,13 +84,13 @@ func (g *Gate) Servers(ctx context.Context, now func() time.Time) (list []Server
 	return list, err
 }
 
-// askServer returns the state of a server; after an error, what it has learned before.
+// askServer returns the state of a server. After an error the state is incomplete.
 func (g *Gate) askServer(ctx context.Context, client *redis.Client, now func() time.Time) (s Server, err error) {
 	s.Addr = client.Options().Addr
 	if s.Addr == "FailoverClient" { // go-redis's placeholder if sentinels give the address
 		s.Addr = "the sentinels' primary"
 	}
-	if err := client.Ping(ctx).Err(); err != nil { // opens the connection, so that no measured trip includes it
+	if err := client.Ping(ctx).Err(); err != nil { // opens a connection for the trips that are measured
 		return s, err
 	}
 	trips := make([]time.Duration, lookTrips)
@@ -116,7 +116,7 @@ func (g *Gate) askServer(ctx context.Context, client *redis.Client, now func() t
 	return s, err
 }
 
-// configOf returns the parameters in configs, or nil if the server refuses CONFIG GET, as many hosted Redis services do.
+// configOf returns the parameters in configs, or nil if the server refuses CONFIG GET.
 func configOf(ctx context.Context, client *redis.Client) (map[string]string, error) {
 	values := map[string]string{}
 	for _, name := range configs {

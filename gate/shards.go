@@ -11,7 +11,7 @@ import (
 	"flashsale/model"
 )
 
-// tagsOf returns the tags of all shards of gates, as tagOf makes them, in the order of the gates.
+// tagsOf returns the tags of all shards of gates, in the order of the gates.
 func tagsOf(gates ...model.GateRef) (tags []string) {
 	for _, gate := range gates {
 		tags = slices.Grow(tags, gate.Shards)
@@ -22,13 +22,13 @@ func tagsOf(gates ...model.GateRef) (tags []string) {
 	return tags
 }
 
-// homeTag returns the tag of the shard that holds all data of a user and judges the attempts of the user.
+// homeTag returns the tag of the shard that has a user's data.
 func homeTag(gate model.GateRef, userID string) string {
 	return tagOf(gate, homeOf(userID, gate.Shards))
 }
 
-// Batch returns the key under which an attempt is batched: the name of its Node. But if the gate has several shards, each shard
-// has a key of its own, because its attempts may wait for units from other shards, and should not delay other sales.
+// Batch returns the key under which an attempt is batched: its Node, or its shard if the gate has several. Attempts at such a
+// shard may wait for units from other shards, and should not delay other sales.
 func (g *Gate) Batch(ctx context.Context, a model.Attempt) string {
 	if gate := a.GateRef(); gate.Shards > 1 {
 		return homeTag(gate, a.UserID)
@@ -36,8 +36,7 @@ func (g *Gate) Batch(ctx context.Context, a model.Attempt) string {
 	return g.Node(ctx, a)
 }
 
-// Node returns the address of the Cluster node that judges an attempt, so that the failure of one node need not keep callers from
-// the others. It returns "" without a Cluster, or if the node is not known.
+// Node returns the address of the Cluster node that judges an attempt, or "" without a Cluster or if the node is not known.
 func (g *Gate) Node(ctx context.Context, a model.Attempt) string {
 	cluster, many := g.client.(*redis.ClusterClient)
 	if !many {
@@ -50,7 +49,7 @@ func (g *Gate) Node(ctx context.Context, a model.Attempt) string {
 	return node.Options().Addr
 }
 
-// each runs fn for 0 to n-1 concurrently, waits for all of them, and joins the errors.
+// each runs fn for 0 to n-1 concurrently, waits for all, and joins the errors.
 func each(n int, fn func(i int) error) error {
 	if n == 1 {
 		return fn(0)
@@ -64,7 +63,7 @@ func each(n int, fn func(i int) error) error {
 	return errors.Join(errs...)
 }
 
-// eachShard runs fn for each shard of a gate concurrently, waits for all, and joins the errors, which begin with "doing".
+// eachShard runs fn for each shard of a gate as each does. The errors begin with "doing".
 func eachShard(gate model.GateRef, doing string, fn func(shard int, tag string) error) error {
 	tags := tagsOf(gate)
 	return each(len(tags), func(shard int) error {

@@ -15,7 +15,7 @@ import (
 	"flashsale/model"
 )
 
-// QueueAge returns how long ago, by Redis's clock, the oldest entry in the streams of gates was admitted; 0 if there is none.
+// QueueAge returns the age, by Redis's clock, of the oldest entry in the streams of gates; 0 if there is none.
 func (g *Gate) QueueAge(ctx context.Context, gates ...model.GateRef) (time.Duration, error) {
 	tags := tagsOf(gates...)
 	firsts := make([]*redis.XMessageSliceCmd, len(tags))
@@ -24,7 +24,7 @@ func (g *Gate) QueueAge(ctx context.Context, gates ...model.GateRef) (time.Durat
 		for i, tag := range tags {
 			firsts[i] = p.XRangeN(ctx, streamKey(tag), "-", "+", 1)
 		}
-		now = p.Time(ctx) // after the reads, so that on a single Redis no entry is newer
+		now = p.Time(ctx) // on a single Redis, entries that were read are not newer
 		return nil
 	})
 	if err != nil {
@@ -45,8 +45,8 @@ func (g *Gate) QueueAge(ctx context.Context, gates ...model.GateRef) (time.Durat
 }
 
 // Leftovers returns entries that have at least this age, by Redis's clock: the oldest of each shard, at most "count" of each.
-// Entries that can't be parsed are deleted, and bad has their texts, by sale. A shard that does not answer is left out; Leftovers
-// returns an error only if there are shards and all of them fail.
+// Entries that can't be parsed are deleted, and bad has their texts, by sale. If one shard is read without an error, Leftovers
+// returns no error.
 func (g *Gate) Leftovers(ctx context.Context, gates []model.GateRef, age time.Duration, count int) (entries []model.Entry, bad map[string][]string, err error) {
 	tags := tagsOf(gates...)
 	replies := g.scripts(ctx, leftoversScript, len(tags), func(i int) ([]string, []any) {
@@ -57,7 +57,7 @@ func (g *Gate) Leftovers(ctx context.Context, gates []model.GateRef, age time.Du
 	for _, gate := range gates {
 		for range gate.Shards {
 			reply, failed := replies[at].Slice()
-			some, unread, unparsed := g.parse(ctx, gate, tags[at], messagesOf(reply)) // nothing, if the shard did not answer
+			some, unread, unparsed := g.parse(ctx, gate, tags[at], messagesOf(reply)) // nothing without an answer
 			if entries = append(entries, some...); len(unread) > 0 {
 				bad[gate.SaleID] = append(bad[gate.SaleID], unread...)
 			}
@@ -74,7 +74,7 @@ func (g *Gate) Leftovers(ctx context.Context, gates []model.GateRef, age time.Du
 	return entries, bad, err
 }
 
-// messagesOf converts entries of a stream from the form in which a script returns them: an id, then a list of fields and values.
+// messagesOf converts entries from the form in which a script returns them: an id, then a list of fields and values.
 func messagesOf(reply []any) []redis.XMessage {
 	messages := make([]redis.XMessage, 0, len(reply))
 	for _, entry := range reply {
@@ -92,7 +92,7 @@ func messagesOf(reply []any) []redis.XMessage {
 	return messages
 }
 
-// Unsettled returns those entries that their streams still have, each once. The others are settled, or were lost with Redis.
+// Unsettled returns those entries that their streams still have, each once.
 func (g *Gate) Unsettled(ctx context.Context, entries []model.Entry) (rest []model.Entry, err error) {
 	shards := shardsOf(entries)
 	replies := g.scripts(ctx, presentScript, len(shards), func(i int) ([]string, []any) {
@@ -112,7 +112,7 @@ func (g *Gate) Unsettled(ctx context.Context, entries []model.Entry) (rest []mod
 	return rest, nil
 }
 
-// shardEntries are those entries of a list that belong to one shard, by their places in the list.
+// shardEntries are the entries of a list that belong to one shard, by their places in the list.
 type shardEntries struct {
 	tag    string
 	places []int
@@ -126,7 +126,7 @@ func (s *shardEntries) streamIDs(entries []model.Entry) []any {
 	return ids
 }
 
-// shardsOf divides entries by the shards to which they belong. An entry that occurs twice is listed once.
+// shardsOf divides entries by their shards. An entry that occurs twice is listed once.
 func shardsOf(entries []model.Entry) (shards []*shardEntries) {
 	byTag, seen := map[string]*shardEntries{}, make(map[[2]string]bool, len(entries))
 	for place, e := range entries {
@@ -145,8 +145,8 @@ func shardsOf(entries []model.Entry) (shards []*shardEntries) {
 	return shards
 }
 
-// parse parses messages of a shard's stream as entries. A message that is not a valid entry can't be settled or refused, nor its
-// units given back: parse returns its text in bad, for the log, and deletes it. It stops with an error if a deletion fails.
+// parse converts messages of a shard's stream into entries. A message that is not a valid entry can't be settled, so parse
+// deletes it, and returns its text in bad. If a deletion fails, parse stops with an error.
 func (g *Gate) parse(ctx context.Context, gate model.GateRef, tag string, messages []redis.XMessage) (entries []model.Entry, bad []string, err error) {
 	entries = make([]model.Entry, 0, len(messages))
 	for _, m := range messages {
@@ -163,8 +163,8 @@ func (g *Gate) parse(ctx context.Context, gate model.GateRef, tag string, messag
 	return entries, bad, nil
 }
 
-// entryFields is the number of fields of an entry as admit.lua writes them, separated by spaces: id, user, quantity, epoch,
-// instance, and idempotency key, which may contain spaces itself.
+// entryFields is the number of fields in an entry's text, separated by spaces: id, user, quantity, epoch, instance, and
+// idempotency key, which may contain spaces itself.
 const entryFields = 6
 
 func parseEntry(gate model.GateRef, m redis.XMessage) (model.Entry, bool) {
@@ -185,9 +185,9 @@ func parseEntry(gate model.GateRef, m redis.XMessage) (model.Entry, bool) {
 	return e, errN == nil && errEpoch == nil && e.Valid()
 }
 
-// Settled deletes entries that the database has settled with these outcomes, and gives units of refused attempts back to
-// their gates, see credit. lost names gates that may lack an order just made, because its entry was lost with Redis before the
-// gate was installed. After an error some of the entries may still be in their streams. It is harmless to repeat Settled.
+// Settled deletes settled entries from their streams, and gives units of refused attempts back to their gates (credit). lost has
+// gates that may lack an order, because fewer entries were found than orders were made. After an error some entries may still be
+// in their streams. It is harmless to repeat Settled.
 func (g *Gate) Settled(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) (lost []model.GateRef, err error) {
 	ctx, end := g.observe.Begin(ctx, observe.Step{Name: observe.Acknowledge, Items: len(entries)})
 	defer func() { end(err) }()
@@ -225,15 +225,14 @@ func (g *Gate) Settled(ctx context.Context, entries []model.Entry, outcomes []mo
 	return lost, err
 }
 
-// admittedAll reports whether the open gate of a shard is the one that has admitted all these entries. Then the shard knows
-// them: if its stream lacks some, an earlier run of ordered.lua or settled.lua has deleted them.
+// admittedAll reports whether a shard is open and has the epoch of all these entries, so that it has admitted them.
 func (g *Gate) admittedAll(ctx context.Context, s *shardEntries, entries []model.Entry) bool {
 	shards, err := g.look(ctx, []string{s.tag})
 	return err == nil && shards[0].Open && !slices.ContainsFunc(s.places, func(place int) bool { return entries[place].Epoch != shards[0].Epoch })
 }
 
 func settledArgs(places []int, entries []model.Entry, outcomes []model.Outcome) []any {
-	orders, credits := map[int][]any{}, []any(nil) // orders by their units
+	orders, credits := map[int][]any{}, []any(nil) // orders: stream ids by units
 	for _, i := range places {
 		e := entries[i]
 		if c := credit(outcomes[i]); c != "" {
@@ -251,8 +250,8 @@ func settledArgs(places []int, entries []model.Entry, outcomes []model.Outcome) 
 }
 
 // credit returns what settled.lua gives back for an entry with this outcome:
-//   - "" for an order: nothing. If the order came into the database by another way, this entry has taken its units at the gate.
-//   - "user" for a refusal as sold out: only the user's units, since the gate had more units than the stock.
+//   - "" for an order: nothing.
+//   - "user" for a refusal as sold out: the user's units, but not the gate's, since the gate had more units than the stock.
 //   - "all" for any other refusal: the user's units and the gate's.
 func credit(o model.Outcome) string {
 	switch o.Verdict {

@@ -15,23 +15,22 @@ import (
 )
 
 const (
-	// transferTime is the usual Gate.TransferTime, which includes the wait for earlier transfers. It is long enough for very many
-	// round trips, and shorter than the time limit of a call of Admit.
+	// transferTime is the default of Gate.TransferTime, long enough for many round trips.
 	transferTime = 500 * time.Millisecond
-	// transferTries bounds the looks at all shards for an attempt. Others may take units that were seen; units may be on their way.
+	// transferTries bounds the looks of bringUnits at all shards: other attempts may take the units that were seen.
 	transferTries = 10
-	// transferPause is a little longer than a move takes from transfer_out.lua to transfer_in.lua.
+	// transferPause is how long bringUnits waits for units that are on their way.
 	transferPause = 5 * time.Millisecond
-	// transferLanes bounds the transfers of an instance at one time. If two sales share a lane, one waits for the other.
+	// transferLanes bounds the transfers of an instance at one time.
 	transferLanes = 64
 )
 
-// bringUnits is for a gate in several shards. If the shard of a batch has too few units for an attempt but all shards together
-// have enough, bringUnits moves units to this shard and has the attempt judged again, so that an attempt is refused as sold out
-// only after all shards were asked. If that fails, or needs more than TransferTime or transferTries tries, the verdict is
-// model.Unsure. If bringUnits returns an error, the attempts of the batch may have been admitted.
+// bringUnits looks at all shards for those attempts of a batch that their own shard has refused as sold out. If the gate has
+// enough units for an attempt, bringUnits moves them to this shard. Then it has the attempts judged again. If that fails, or
+// needs more than TransferTime or transferTries looks, their verdict is model.Unsure. After an error any attempt of the batch
+// may have been admitted.
 func (g *Gate) bringUnits(ctx context.Context, b *shardBatch) error {
-	var short []int // indexes of the attempts that were refused as sold out at this shard
+	var short []int // indexes of the attempts that this shard refused as sold out
 	for i, o := range b.answers {
 		if o.Verdict == model.SoldOut {
 			short = append(short, i)
@@ -52,7 +51,7 @@ func (g *Gate) bringUnits(ctx context.Context, b *shardBatch) error {
 		if !gate.Open || gate.Epoch < b.least { // a gate that is Away is not Open
 			break
 		}
-		if gate.sent != gate.received { // units are on their way
+		if gate.sent != gate.received { // units are on their way, or lost
 			pause.For(waiting, transferPause)
 			continue
 		}
@@ -70,13 +69,13 @@ func (g *Gate) bringUnits(ctx context.Context, b *shardBatch) error {
 				mover = true
 			case <-waiting.Done(): // the next look fails
 			}
-			continue // look again: other attempts may have moved units meanwhile
+			continue // another attempt may have moved units meanwhile
 		}
 		if wanted > 0 && g.bring(ctx, b.tags, shards, b.home, wanted) != nil {
 			break
 		}
-		// Attempts that want more units than are left are judged again too: if the same user has bought under another
-		// key meanwhile, the right refusal is limit_reached, not sold_out.
+		// Attempts that want more units than are left are judged again, too: if the user has bought under another key meanwhile, the
+		// refusal is limit_reached.
 		if short = g.again(ctx, b, short); b.err != nil {
 			return b.err
 		}
@@ -88,8 +87,8 @@ func (g *Gate) bringUnits(ctx context.Context, b *shardBatch) error {
 	return nil
 }
 
-// again judges the attempts at these places once more, without counting their requests a second time. It returns the places of
-// those that are still refused as sold out. If the script fails, it stores the error in b.err.
+// again judges the attempts at these places once more, without counting the requests again. It returns the places of those that
+// are still sold out. If the script fails, it stores the error in b.err.
 func (g *Gate) again(ctx context.Context, b *shardBatch, places []int) (short []int) {
 	retry := &shardBatch{tags: b.tags, home: b.home, least: b.least, attempts: make([]model.Attempt, len(places))}
 	for at, i := range places {
@@ -108,9 +107,9 @@ func (g *Gate) again(ctx context.Context, b *shardBatch, places []int) (short []
 	return short
 }
 
-// bring moves units from the other shards to the shard home, the fullest first, until home has as many as are wanted or no other
-// shard has any. It goes on when ctx is cancelled: units that were taken and not yet given to home are in no shard, and would be
-// missing until the gate is replaced. If a shard fails, home still gets what was taken before, and bring returns the error.
+// bring moves units from the other shards to the shard home, the fullest first, until enough were taken or no more are there. It
+// goes on when ctx ends, since units that were taken and not given would be missing until the gate is replaced. If it can't take
+// units from a shard, it still gives home those that were taken before, and returns the error.
 func (g *Gate) bring(ctx context.Context, tags []string, shards []shard, home int, wanted int64) error {
 	ctx = context.WithoutCancel(ctx)
 	epoch, missing, brought := shards[home].Epoch, wanted-shards[home].Left, int64(0)
@@ -139,11 +138,11 @@ func (g *Gate) bring(ctx context.Context, tags []string, shards []shard, home in
 	return failed
 }
 
-// errClosed means that a shard is missing, closed, of another epoch or of another Redis process.
+// errClosed means that a script moved no units, for example because the shard is closed or of another epoch.
 var errClosed = errors.New("a shard of the gate is closed")
 
 // transfer runs transfer_out.lua or transfer_in.lua at a shard, for units that are wanted or given, and returns the answer. If
-// the answer is "closed", transfer returns errClosed. After any error units may be missing until the gate is replaced.
+// this is "closed", transfer returns errClosed. After an error units may be missing until the gate is replaced.
 func (g *Gate) transfer(ctx context.Context, script *redis.Script, closed int64, tag string, epoch, units int64) (moved int64, err error) {
 	moved, err = script.Run(ctx, g.client, []string{gateKey(tag)}, epoch, units, g.instance, g.moves.Add(1)).Int64()
 	if err == nil && moved == closed {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Attempt is one purchase request on its way through the engine.
+// Attempt is one request for units of a sale.
 type Attempt struct {
 	ID             string // also the order's id, if the attempt becomes an order
 	SaleID         string
@@ -13,26 +13,25 @@ type Attempt struct {
 	Quantity       int
 	IdempotencyKey string
 	Frequency      Frequency
-	Keyless        bool         // the engine made the idempotency key, so the attempt repeats no earlier one
-	Shards         int          // of the sale's gate
-	CampaignID     string       // of the sale's campaign; empty: the sale belongs to none
-	Common         *CommonLimit // the campaign's limit, for the gate; nil: the gate checks none
-	LeastEpoch     int64        // the newest epoch of the gate that this instance has read; an older gate must not admit
-	Waiter         *Waiter      // of the buyer who waits on this instance; nil: nobody waits here
+	Keyless        bool         // the engine has made the idempotency key
+	Shards         int          // of the sale's gate; 0 means 1
+	CampaignID     string       // empty: the sale belongs to no campaign
+	Common         *CommonLimit // the campaign's limit; nil: the gate checks none
+	LeastEpoch     int64        // a gate of an older epoch must not admit
+	Waiter         *Waiter      // of the buyer; may be nil
 }
 
 func (a Attempt) GateRef() GateRef { return GateRef{a.SaleID, a.CampaignID, max(a.Shards, 1)} }
 
-// StockView is what the strategies naive and mutex read in the database about an attempt, before they write its order.
+// StockView is what was read in the database about an attempt, before its order is written.
 type StockView struct {
 	Offer   Offer
 	Now     time.Time // by the database's clock
-	Decided *Outcome  // the outcome of a known attempt, or a refusal; nil if the attempt is not decided yet
+	Decided *Outcome  // nil: the attempt is not decided yet
 }
 
-// Replay returns the answer to an attempt whose id was known before, with Repeated set: the known outcome, or
-// IdempotencyMismatch if the known order has another quantity than this attempt. A lost attempt is stored with the quantity 0,
-// since its quantity is unknown; 0 matches every quantity.
+// Replay returns the answer to an attempt whose id was known: the known outcome as Repeated, or IdempotencyMismatch if the known
+// order has another quantity. A known quantity of 0 matches every quantity, because a lost attempt is stored with 0.
 func (a Attempt) Replay(known Outcome) Outcome {
 	known.Repeated = true
 	if known.Order != nil && known.Order.Quantity != 0 && known.Order.Quantity != a.Quantity {
@@ -47,34 +46,33 @@ type Frequency struct {
 	Window time.Duration
 }
 
-// Outcome is the result of an attempt. An Order with Accepted is durable. Queued means that the attempt was admitted and its
-// outcome is not known yet. A refusal has a rejected Order if the refusal was read back from the database, and else no Order.
+// Outcome is the result of an attempt. With Accepted, an Order is in the database. With a refusal, an Order is the refusal that
+// was read back from the database.
 type Outcome struct {
 	Verdict    Verdict
 	Order      *Order        `json:",omitempty"`
-	Repeated   bool          `json:",omitempty"` // the attempt's id was known before
+	Repeated   bool          `json:",omitempty"` // the attempt's id was known
 	RetryAfter time.Duration `json:",omitempty"` // with TooFrequent
 }
 
-// Admission is the gate's answer to an attempt: Accepted if the gate has admitted it, now or before (Repeated); NoGate or Unsure if
-// the gate can't judge; otherwise a refusal. If Err is not nil, the gate may have admitted the attempt.
+// Admission is the gate's answer to an attempt: Accepted with an Entry if the gate has admitted the attempt, or Repeated if it
+// knew the id; NoGate or Unsure if it can't judge; otherwise a refusal. If Err is not nil, the attempt may have been admitted.
 type Admission struct {
 	Outcome
-	Entry *Entry // only of an attempt that was admitted now
+	Entry *Entry // nil: the attempt was not admitted now
 	Err   error
 }
 
-// Entry is an admitted attempt, with the id of its entry in the gate's stream.
+// Entry is an admitted attempt, with the id of its entry in the stream.
 type Entry struct {
 	Attempt
 	StreamID string
 	Epoch    int64  // of the gate
-	Instance string // the instance that admitted the attempt, on which its buyer may wait
-	Swept    bool   // the settler has read the entry from the stream
+	Instance string // that admitted the attempt, and on which its buyer may wait
+	Swept    bool   // the settler has found the entry in the stream
 }
 
-// Valid reports whether the gate may have written the entry. The values of an invalid entry may not fit the columns of the
-// database, so such an entry is neither settled nor refused.
+// Valid reports whether the gate may have written the entry. The values of others may not fit the columns of the database.
 func (e Entry) Valid() bool {
 	return ValidID(e.ID, OrderIDLength) && e.SaleID == SaleOf(e.ID) && ValidUserID(e.UserID) &&
 		(e.CampaignID == "" || ValidID(e.CampaignID, IDLength)) && e.Quantity > 0 && e.Quantity <= math.MaxInt32 && e.IdempotencyKey != ""

@@ -4,7 +4,7 @@ import "context"
 
 type requestID struct{}
 
-// WithRequestID returns a context that carries the request's id. Every line of the log that is written with it has the id.
+// WithRequestID returns a context that carries a request's id, for the log.
 func WithRequestID(ctx context.Context, id string) context.Context {
 	return context.WithValue(ctx, requestID{}, id)
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// Currencies are the currencies of ISO 4217 that people pay with, by the number of digits after the decimal sign of an amount.
-// For some of them, browsers and golang.org/x/text have other numbers, since they follow the habits of a country.
+// Currencies lists codes of ISO 4217 by the number of digits after the decimal sign of an amount. For some of them, browsers and
+// golang.org/x/text have other numbers.
 var Currencies = [...]string{
 	0: "BIF CLP DJF GNF ISK JPY KMF KRW PYG RWF UGX VND VUV XAF XOF XPF",
 	2: `AED AFN ALL AMD AOA ARS AUD AWG AZN BAM BBD BDT BMD BND BOB BRL BSD BTN BWP BYN BZD CAD CDF CHF CNY COP CRC CUP CVE CZK
@@ -18,8 +18,7 @@ var Currencies = [...]string{
 	3: "BHD IQD JOD KWD LYD OMR TND",
 }
 
-// Digits returns how many digits an amount of a currency has after the decimal sign. A code that is not known, which a sale from
-// an older version may have, has two.
+// Digits returns how many digits an amount of a currency has after the decimal sign. An unknown code has two.
 func Digits(currency string) (digits int, known bool) {
 	for digits, codes := range Currencies {
 		if slices.Contains(strings.Fields(codes), currency) {
@@ -29,7 +28,7 @@ func Digits(currency string) (digits int, known bool) {
 	return 2, false
 }
 
-// Amount writes an amount, which is in the smallest unit of its currency, as a decimal number such as 12.50.
+// Amount writes an amount of at least 0 in the currency's smallest unit as a decimal number such as 12.50.
 func Amount(smallest int64, currency string) string {
 	digits, _ := Digits(currency)
 	text := fmt.Sprintf("%0*d", digits+1, smallest)

@@ -6,7 +6,7 @@ import (
 	"iter"
 )
 
-// GateRef names the gate of a sale. None of these values ever changes.
+// GateRef names the gate of a sale. These values of a sale do not change.
 type GateRef struct {
 	SaleID, CampaignID string // CampaignID is empty without a campaign
 	Shards             int    // at least 1
@@ -20,20 +20,20 @@ func GateRefs(sales []Offer) []GateRef {
 	return gates
 }
 
-// GateState is the present state of a sale's gate in Redis.
+// GateState is the state of a sale's gate in Redis.
 type GateState struct {
-	Away     bool // the gate, or a shard of it, can't be read reliably; the other fields are unknown
+	Away     bool // the gate, or a shard, can't be read reliably; the other fields mean nothing
 	Exists   bool
 	Open     bool
 	Epoch    int64
 	Revision int64 // of the sale, as the gate has it
-	Version  int64 // version of the stock up to which the gate has every change
+	Version  int64 // of the stock; the gate has the changes up to this version
 	Left     int64 // units that the gate may still admit
-	Inflight int64 // units admitted and not settled
+	Inflight int64 // units of the entries in the stream
 	Stream   int64 // entries in the stream
 }
 
-// RebuildReason is why a gate is installed. It appears in the log and as the label of a metric.
+// RebuildReason is why a gate is installed. It is the label of a metric.
 type RebuildReason string
 
 const (
@@ -42,19 +42,19 @@ const (
 	RebuildNeeded     RebuildReason = "missing_at_attempt" // an attempt found no open gate
 	RebuildClosed     RebuildReason = "closed"             // the gate is not open, or was installed on another Redis process
 	RebuildOldEpoch   RebuildReason = "old_epoch"          // the database has a newer epoch
-	RebuildOldSale    RebuildReason = "missed_change"      // the gate missed an operator's change
+	RebuildOldSale    RebuildReason = "missed_change"      // the gate lacks an operator's change
 	RebuildTooMany    RebuildReason = "admitted_too_many"  // the gate admitted more units than the stock had
 	RebuildDrift      RebuildReason = "drift"              // the gate's units differ from the database's
-	RebuildLost       RebuildReason = "lost_entry"         // the gate may lack an order whose entry was lost with Redis
-	RebuildMiscounted RebuildReason = "miscounted"         // the gate's counts of users' units are wrong
+	RebuildLost       RebuildReason = "lost_entry"         // the gate may lack an order
+	RebuildMiscounted RebuildReason = "miscounted"         // the gate's count of a user's units is wrong
 )
 
-// GateContents is a snapshot of the database with all that a new gate of a sale needs. Buyers and Known return their rows in
-// pages, since a sale may have millions of orders. The caller must call Close.
+// GateContents is a snapshot of what a new gate needs from the database. Buyers and Known return pages, since a sale may have
+// millions of orders. The caller must call Close.
 type GateContents interface {
 	Offer() Offer
-	Buyers(ctx context.Context) iter.Seq2[[]Buyer, error] // the users with live units
-	Known(ctx context.Context) iter.Seq2[[]Known, error]  // the orders and refusals, without the refusals of lost attempts
+	Buyers(ctx context.Context) iter.Seq2[[]Buyer, error] // with live units
+	Known(ctx context.Context) iter.Seq2[[]Known, error]  // orders and refusals, but no lost attempts
 	Close()
 }
 
@@ -70,9 +70,8 @@ type Known struct {
 	Quantity   int
 }
 
-// ErrStreamMoved: after the stream was measured and before the gate was installed, an entry left the stream or the staged keys
-// expired. The caller has to start again with measuring the stream.
+// ErrStreamMoved: an entry has left the stream since it was measured, or the staged keys have expired. Measure the stream again.
 var ErrStreamMoved = errors.New("the stream moved")
 
-// ErrNewerGate: a gate of this epoch or a newer one was installed or is being installed, so this rebuild ends.
+// ErrNewerGate: the gate can't be opened, usually because a newer one exists or is to come.
 var ErrNewerGate = errors.New("a newer gate is installed")

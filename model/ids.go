@@ -12,13 +12,13 @@ import (
 	"sync"
 )
 
-// The lengths of ids in characters of base32, and the prefix of the ids of shadow sales, and thereby of their orders.
+// Lengths of ids in characters of base32, and the beginning of the ids of shadow sales and their orders.
 const (
 	IDLength        = 16           // of a sale's id, and of each part of an order's id; 80 bits
 	OrderIDLength   = 3 * IDLength // the sale's id, the attempt's part and the owner's tag
 	NumberLength    = 8            // of an order's number
 	PaymentIDLength = 26
-	ShadowPrefix    = "SHADOW" // no other sale has an id that begins so
+	ShadowPrefix    = "SHADOW" // no id of another sale begins so
 )
 
 // NewSaleID makes an id that can't be guessed: of a sale, a campaign or an endpoint.
@@ -37,17 +37,16 @@ func outOfShadow(id string) string {
 	return id
 }
 
-// OrderIDs derives ids from a key that only the server has: the ids of orders, and the ids of sales, campaigns and endpoints
-// that are created under an idempotency key.
+// OrderIDs derives ids from a secret key: those of orders, and those of what operators create under an idempotency key.
 type OrderIDs struct{ macs *sync.Pool } // of *mac: setting up an HMAC costs more than computing it
 
-// NewOrderIDs makes an OrderIDs with a key, which must never change while orders exist.
+// NewOrderIDs makes an OrderIDs with a key, which must not change while orders exist.
 func NewOrderIDs(key []byte) OrderIDs {
 	return OrderIDs{macs: &sync.Pool{New: func() any { return &mac{hash: hmac.New(sha256.New, key)} }}}
 }
 
-// Derive returns the id of a user's attempt on a sale under an idempotency key. The same three values always give the same
-// id, so a retry, a redelivery and a fallback after a lost reply all lead to the same order.
+// Derive returns the id of a user's attempt on a sale under an idempotency key. The same values give the same id, so that a
+// repeated attempt leads to the same order.
 func (o OrderIDs) Derive(userID, saleID, idempotencyKey string) string {
 	m := o.macs.Get().(*mac)
 	defer o.macs.Put(m)
@@ -63,8 +62,7 @@ func (o OrderIDs) Sale(operatorID, idempotencyKey string) string {
 	return outOfShadow(string(m.append(nil, "sale", operatorID, idempotencyKey)))
 }
 
-// Issued reports whether orderID was derived for this user. It needs no look-up, so guessed ids and other users' ids
-// cost no query.
+// Issued reports whether orderID was derived for this user, without a look-up.
 func (o OrderIDs) Issued(userID, orderID string) bool {
 	if len(orderID) != OrderIDLength {
 		return false
@@ -76,7 +74,6 @@ func (o OrderIDs) Issued(userID, orderID string) bool {
 }
 
 // ValidID reports whether s has the form of an engine's id of this length: the letters A to Z and the digits 2 to 7.
-// Other strings are not looked up, because databases differ in how they compare unusual characters.
 func ValidID(s string, length int) bool {
 	for i := range len(s) {
 		if c := s[i]; (c < 'A' || 'Z' < c) && (c < '2' || '7' < c) {
@@ -86,7 +83,7 @@ func ValidID(s string, length int) bool {
 	return len(s) == length
 }
 
-// SaleOf returns the id of the sale that an order's id belongs to, or "" if orderID does not have the length of an order's id.
+// SaleOf returns the id of the sale that an order belongs to, or "" if orderID has another length than an order's id.
 func SaleOf(orderID string) string {
 	if len(orderID) != OrderIDLength {
 		return ""
@@ -94,9 +91,8 @@ func SaleOf(orderID string) string {
 	return orderID[:IDLength]
 }
 
-// OrderNumber returns the number by which people name an order: the first characters of the attempt's part of its id. Two orders
-// of a sale seldom have the same number: in a sale with a million orders, the probability that another order has the number of a
-// given order is about one in a million.
+// OrderNumber returns the number by which people name an order, or "" if orderID has another length than an order's id. In a
+// sale with a million orders, the probability that another order has the number of a given order is about one in a million.
 func OrderNumber(orderID string) string {
 	if len(orderID) != OrderIDLength {
 		return ""
@@ -110,8 +106,8 @@ type mac struct {
 	text, sum []byte
 }
 
-// append appends IDLength base32 characters of HMAC-SHA256 over the parts. In the hash's input each part is preceded
-// by its length, so that different lists of parts never give the same input.
+// append appends IDLength base32 characters of HMAC-SHA256 over the parts. The length before each part makes sure that different
+// lists of parts give different inputs.
 func (m *mac) append(to []byte, parts ...string) []byte {
 	m.text = m.text[:0]
 	for _, p := range parts {

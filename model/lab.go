@@ -8,7 +8,7 @@ type Lesson struct {
 	Costs  string `json:"costs"`
 }
 
-// LabPlan is a comparison of strategies on the same load. The tags are for the console and for the command line.
+// LabPlan is a comparison of strategies on the same load.
 type LabPlan struct {
 	Strategies  []string `json:"strategies" default:"all" help:"Strategies to compare, comma-separated, or all."`
 	Buyers      int      `json:"buyers" default:"2000" help:"Buyers, each of whom tries to buy one unit once."`

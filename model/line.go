@@ -7,8 +7,8 @@ type Mode string
 
 const (
 	ModeRush Mode = "rush" // first come, first served
-	ModeLine Mode = "line" // the start shuffles the entries, and later entries queue behind them; entrants are called to buy
-	ModeDraw Mode = "draw" // the start draws winners from the entries; winners get orders or, in a campaign, calls
+	ModeLine Mode = "line" // by call, in the shuffled order of the entries; later entries follow
+	ModeDraw Mode = "draw" // by lot; winners get orders or, in a campaign, calls
 )
 
 var Modes = []Mode{ModeRush, ModeLine, ModeDraw}
@@ -18,40 +18,39 @@ type Phase string
 
 const (
 	PhaseEntering Phase = "entering" // before the seal
-	PhaseSealed   Phase = "sealed"   // the number of entries to shuffle is fixed; their order is not yet, or a draw is under way
+	PhaseSealed   Phase = "sealed"   // the entries to shuffle are fixed; calls have not begun
 	PhaseCalling  Phase = "calling"
 	PhaseOver     Phase = "over"
 )
 
-// Lined says where units go that come back to a sale or are added to it. A sale that is InLine stays so.
+// Lined says where units go that come back to a sale or are added. A sale that is InLine stays so.
 type Lined int
 
 const (
 	Unlined        Lined = 0 // to all
-	LinedAtSoldOut Lined = 1 // to all, until the sale is sold out; the first entry, or unit that comes after that, makes it InLine
+	LinedAtSoldOut Lined = 1 // to all; the sale becomes InLine when an entry or a unit comes after it has sold out
 	InLine         Lined = 2 // to the line
 )
 
 // Line is the public state of a sale's line.
 type Line struct {
 	Phase   Phase
-	Entries int64     // entries made so far; their numbers are 0 to Entries-1
-	Sealed  int64     // entries before the seal, which have their places in the shuffled order; 0 before the seal
-	Serving int64     // the next rank to look at: all lower ranks were called, drawn or passed over
+	Entries int64     // their numbers are 0 to Entries-1
+	Sealed  int64     // how many entries are shuffled; 0 before the seal
+	Serving int64     // the next rank to look at
 	FirstAt time.Time // when the first entry came; zero: there is none
-	Stopped bool      // nobody is called and no call ends by time, because the sale was paused or its start was put off
-	// All four are in hex. Root, Secret and Seed are empty until the seal publishes them; without entries there is never a Seed.
+	Stopped bool      // nobody is called, and no call ends by time
+	// In hex. Root, Secret and Seed are empty until they are published.
 	Commitment, Root, Secret, Seed string
-	// With a beacon and entries, Root and Round are published together. Signature and Randomness, in hex, are what the round
-	// brings later; Secret and Seed are published after them.
-	Round                 int64 // of the beacon; 0: the order needs no round, or none is named yet
+	// Signature and Randomness, in hex, are what the round has brought.
+	Round                 int64 // of the beacon; 0: none is named
 	Signature, Randomness string
 }
 
-// AwaitsSeed reports whether the root is public and the seed is not yet, because the seed follows from a round of the beacon.
+// AwaitsSeed reports whether a round of the beacon is named, and the seed that follows from it is not public yet.
 func (l Line) AwaitsSeed() bool { return l.Round > 0 && l.Seed == "" }
 
-// EntryState is the state of an entry. EntryCalled and EntryLost are not in the database.
+// EntryState is the state of an entry. EntryCalled and EntryLost are not stored.
 type EntryState string
 
 const (
@@ -60,8 +59,8 @@ const (
 	EntrySpent   EntryState = "spent"  // the entry has become an order
 	EntryLapsed  EntryState = "lapsed" // the entry's call ended by time, without an order
 	EntryLeft    EntryState = "left"
-	EntryLost    EntryState = "lost"   // the entry still waited, or was called, when the line was over
-	EntryVoid    EntryState = "void"   // the user has left before the seal; shown as left
+	EntryLost    EntryState = "lost"   // the entry was not used before the line was over
+	EntryVoid    EntryState = "void"   // the user has left before the seal
 	EntryVoided  EntryState = "voided" // an operator has removed the entry before the seal
 )
 
@@ -76,8 +75,8 @@ type LineEntry struct {
 	New      bool      // the entry was made by this request
 }
 
-// VoidRule says which waiting entries an operator removes from a line: those of the Users or, if none are named, those with the
-// numbers From to To. The tags are the names in the API.
+// VoidRule says which waiting entries an operator removes: those of the Users or, if none are named, those with the numbers From
+// to To.
 type VoidRule struct {
 	Users  []string `json:"users"`
 	From   int64    `json:"from"`
@@ -89,10 +88,10 @@ type VoidRule struct {
 type Sealing struct {
 	Secret, LeafKey [32]byte
 	Entries         int64 // before the seal
-	DrawLimit       int   // the limit of DrawQuantity; 0 until the line has a root, and without a draw
+	DrawLimit       int   // the limit of DrawQuantity; 0: none
 }
 
-// DrawQuantity returns how many units a drawn entry gets. The limit is the sale's limit per user at the seal; 0 means no limit.
+// DrawQuantity returns how many units a drawn entry gets. A limit of 0 means no limit.
 func DrawQuantity(wanted, limit int) int {
 	if limit == 0 {
 		return wanted

@@ -11,8 +11,8 @@ const (
 	PaymentOpen      PaymentStatus = "open"
 	PaymentSucceeded PaymentStatus = "succeeded"
 	PaymentFailed    PaymentStatus = "failed"
-	PaymentRefundDue PaymentStatus = "refund_due" // the money has to go back: no order could keep it, or its order was refunded
-	PaymentRefunded  PaymentStatus = "refunded"   // the money was sent back; a free order has none
+	PaymentRefundDue PaymentStatus = "refund_due" // the money has to go back
+	PaymentRefunded  PaymentStatus = "refunded"   // the money, if there was any, was sent back
 )
 
 var PaymentStatuses = []PaymentStatus{PaymentOpen, PaymentSucceeded, PaymentFailed, PaymentRefundDue, PaymentRefunded}
@@ -21,52 +21,50 @@ var PaymentStatuses = []PaymentStatus{PaymentOpen, PaymentSucceeded, PaymentFail
 type Money struct {
 	Cents    int64  // in the smallest unit of the currency, such as a cent or a yen
 	Currency string // its code in ISO 4217, in capitals
-	Rounded  bool   // the amount is not a whole number of these units, so it is not what any order asks for
+	Rounded  bool   // the true amount is not a whole number of these units
 }
 
-// AmountRange is what a payment provider takes of one currency: the multiples of Step from Low to High, all in the currency's
-// smallest unit. If Low is above 0, free orders are paid without the provider.
+// AmountRange is what a payment provider takes of one currency: the multiples of Step from Low to High, in the currency's
+// smallest unit.
 type AmountRange struct{ Low, High, Step int64 }
 
-// TakesAll is the method Takes of a provider that takes all amounts of every currency, free orders too. ok is always true.
+// TakesAll is the method Takes of a provider that takes all amounts of every currency.
 func TakesAll(string) (amounts AmountRange, ok bool) {
 	return AmountRange{High: math.MaxInt64, Step: 1}, true
 }
 
-// Payment is one payment for an order, open or finished.
+// Payment is a payment for an order, open or finished.
 type Payment struct {
 	ID, OrderID   string
 	UserID        string // the order's
 	Quantity      int    // the order's
 	Provider      string
-	Reference     string // the provider's id of what it has opened for the payment; empty: nothing is opened yet, or that has no id
-	ProviderTxnID string // empty until the provider has reported a transaction
-	// AmountCents and Currency are what the buyer has to pay. Once a transaction has brought money, they are what came.
+	Reference     string // the provider's id of what it has opened; empty: none
+	ProviderTxnID string // empty until a transaction is recorded
+	// AmountCents and Currency are what the buyer has to pay or, once a transaction is recorded, the transaction's money.
 	AmountCents int64
 	Currency    string
 	Status      PaymentStatus
 	CreatedAt   time.Time
 	ExpiresAt   time.Time // the order's deadline to pay
-	// Tries counts how often the provider has refused to open the payment. Once money has come, Tries counts how often the
-	// provider was asked to send the money back, or has reported that a refund did not arrive.
+	// Tries counts how often the provider has refused to open the payment. Once a transaction is recorded, it counts the tries to
+	// send the money back, and the reports that it has not arrived.
 	Tries int
 }
 
 func (p Payment) Money() Money { return Money{Cents: p.AmountCents, Currency: p.Currency} }
 
-// Report is what a payment provider says about a payment. Only NewReport fills a Report, so that none lacks a part of what
-// identifies the money.
+// Report is what a payment provider says about a payment. NewReport makes it, so that no part is forgotten.
 type Report struct {
 	paymentID, reference, txnID string
 	result                      PaymentStatus
 	money                       Money
 }
 
-// NewReport returns what a provider says about a payment. The reference is the provider's id of what it has opened for the
-// payment, empty if it opens nothing. txnID is the provider's transaction, and money is what the transaction moved, or would
-// have moved. The result is PaymentSucceeded; PaymentFailed; PaymentRefunded if all the money of the transaction was sent back;
-// or PaymentRefundDue if money that was sent back has not arrived. The last two are about an earlier transaction:
-// PaymentRefunded needs no reference, and PaymentRefundDue neither a reference nor a payment's id.
+// NewReport returns what a provider says about a payment. The reference is the provider's id of what it has opened, if it opens
+// something. txnID is the provider's transaction, and money is what this moved or would have moved. The result is
+// PaymentSucceeded; PaymentFailed; PaymentRefunded if all the money was sent back; or PaymentRefundDue if money that was sent
+// back has not arrived. PaymentRefunded needs no reference, and PaymentRefundDue neither a reference nor a payment's id.
 func NewReport(paymentID, reference, txnID string, result PaymentStatus, money Money) Report {
 	return Report{paymentID: paymentID, reference: reference, txnID: txnID, result: result, money: money}
 }
@@ -77,15 +75,15 @@ func (r Report) TxnID() string         { return r.txnID }
 func (r Report) Result() PaymentStatus { return r.result }
 func (r Report) Money() Money          { return r.money }
 
-// Free returns the report of a payment of 0, for which no money moves.
+// Free returns the report that a payment of 0 has succeeded.
 func (p Payment) Free() Report {
 	return NewReport(p.ID, p.Reference, "free-"+p.ID, PaymentSucceeded, p.Money())
 }
 
-// IsFree reports whether Free made the report that settled the payment, so that no money has moved.
+// IsFree reports whether the payment's transaction is that of Free, so that no money has moved.
 func (p Payment) IsFree() bool { return p.ProviderTxnID == "free-"+p.ID }
 
-// Unpaid returns the report of a payment whose time is over and for which no money came.
+// Unpaid returns the report that a payment has failed, because its time is over.
 func (p Payment) Unpaid() Report {
 	return NewReport(p.ID, p.Reference, "ended-"+p.ID, PaymentFailed, p.Money())
 }
@@ -105,7 +103,7 @@ const (
 	SandboxRefunded SandboxStatus = "refunded"
 )
 
-// SandboxTransaction is a row of the sandbox provider's table of transactions.
+// SandboxTransaction is a transaction at the sandbox provider.
 type SandboxTransaction struct {
 	ID, PaymentID string
 	AmountCents   int64

@@ -1,5 +1,4 @@
-// Package model has the types for the engine's terms: sales, stock, orders, attempts and verdicts. It imports the
-// standard library only, and every other package may import it.
+// Package model has the types for the engine's terms: sales, stock, orders, attempts and verdicts.
 package model
 
 import (
@@ -9,15 +8,14 @@ import (
 	"time"
 )
 
-// SaleStatus is the operator's decision about a sale. Time and stock decide the rest, see State.
+// SaleStatus is the stored status of a sale. Time and stock decide the rest, see State.
 type SaleStatus string
 
 const (
 	SaleLive   SaleStatus = "live"
 	SalePaused SaleStatus = "paused"
 	SaleClosed SaleStatus = "closed"
-	// SaleShadow sells like a live sale, but only to the crowd of a rehearsal or of the strategy lab: no other buyer sees the
-	// sale, and it has no events. The sale's id, which never changes, says the same, see IsShadow. Nobody can pause it.
+	// SaleShadow is like SaleLive, but for a sale of a rehearsal or of the strategy lab, see IsShadow.
 	SaleShadow SaleStatus = "shadow"
 )
 
@@ -50,17 +48,17 @@ type Sale struct {
 	Mode               Mode
 	EntriesAt          time.Time // when entries open, zero: at once
 	CallSeconds        int       // how long a call lasts
-	Beacon             bool      // the order of a line or draw also follows from a public source of randomness
-	EntryWork          int64     // the most hashes that an entrant has to compute, twice as many under load; 0: none
-	WaitingList        bool      // units that come back after the sale was sold out, or drawn, go by call to those who wait
-	Campaign           Campaign  // the sale's campaign, always the same one; without an ID: none
-	Variant            string    // what is different in this sale of its campaign, for example the size
+	Beacon             bool      // the shuffled order also follows from a public source of randomness
+	EntryWork          int64     // the most hashes that an entrant usually has to compute; 0: none
+	WaitingList        bool      // units that come back after the sale has sold out, or was drawn, go by call to those who wait
+	Campaign           Campaign  // without an ID: none
+	Variant            string    // what distinguishes the sale in its campaign, for example the size
 	Place              int       // the sale's place in the list of the campaign's sales, from 0
 }
 
-// Campaign groups sales that open and close together and share a limit on each user's units.
+// Campaign groups sales that have the same start and end, and share a limit on each user's units.
 type Campaign struct {
-	ID                           string // in the form of a sale's id; no sale that buyers see has it
+	ID                           string // in the form of a sale's id
 	Title, Description, ImageURL string
 	LimitPerUser                 int // live units that one user may hold over all sales of the campaign
 }
@@ -76,15 +74,15 @@ type CommonLimit struct {
 // HasLine reports whether the sale has a line, or may get one.
 func (s Sale) HasLine() bool { return s.WaitingList || s.Mode == ModeLine || s.Mode == ModeDraw }
 
-// ModeField is a field of a sale, by its name in the API, that acts only in the sales of some modes: of the modes Always, of
-// those of WithList if the sale has a waiting list, and of those of InCampaign if it belongs to a campaign.
+// ModeField is a field of a sale that acts in some modes only: in those of Always, in those of WithList if the sale has a
+// waiting list, and in those of InCampaign if it belongs to a campaign. Name is its name in the API.
 type ModeField struct {
 	Name                         string
 	Value                        func(Sale) any
 	Always, WithList, InCampaign []Mode
 }
 
-// ModeFields are all fields of a sale that do not act in every mode. A line needs no waiting list to offer units that come back.
+// ModeFields are the fields of a sale that do not act in every mode. A line offers returned units without a waiting list.
 var ModeFields = []ModeField{
 	{"waiting_list", func(s Sale) any { return s.WaitingList }, []Mode{ModeRush, ModeDraw}, nil, nil},
 	{"beacon", func(s Sale) any { return s.Beacon }, []Mode{ModeLine, ModeDraw}, nil, nil},
@@ -99,20 +97,19 @@ func (f ModeField) ActsIn(s Sale) bool {
 		s.Campaign.ID != "" && slices.Contains(f.InCampaign, s.Mode)
 }
 
-// LineID returns the id of the sale to which the sale's line belongs. The sales of a campaign share one line. It belongs to a
-// sale with the campaign's id, which nobody can see or buy.
+// LineID returns the id of the sale that has this sale's line. The sales of a campaign share a line: that of a sale with the
+// campaign's id.
 func (s Sale) LineID() string { return cmp.Or(s.Campaign.ID, s.ID) }
 
-// IsCampaignLine reports whether this is not a sale for buyers, but the one to which the line of a campaign belongs, see LineID.
+// IsCampaignLine reports whether this sale is not for buyers, but has the line of a campaign.
 func (s Sale) IsCampaignLine() bool { return s.ID == s.Campaign.ID }
 
-// MaxShards is the most shards that a gate may have: enough for the nodes of a usual Redis Cluster, and few enough that
-// all shards can be asked when units run out.
+// MaxShards is the most shards that a gate may have: few enough that all can be asked when units run out.
 const MaxShards = 16
 
 func (s Sale) GateRef() GateRef { return GateRef{s.ID, s.Campaign.ID, max(s.Shards, 1)} }
 
-// Judge returns whether the sale sells at the instant now, by a store's clock: Accepted, NotStarted, Ended or Paused.
+// Judge returns whether the sale sells at the instant now: Accepted, NotStarted, Ended or Paused.
 func (s Sale) Judge(now time.Time) Verdict {
 	switch {
 	case s.Status == SaleClosed:
@@ -142,8 +139,7 @@ func (s Sale) State(now time.Time, available int64) SaleState {
 	return StateOpen
 }
 
-// CampaignState returns what a buyer sees of a campaign at the instant now: the first of open, upcoming, paused and sold_out that
-// one of the sales has, or else ended.
+// CampaignState returns the first of open, upcoming, paused and sold_out that one of the sales has, or else ended.
 func CampaignState(sales []Offer, now time.Time) SaleState {
 	states := StatesOf(sales, now)
 	for _, s := range []SaleState{StateOpen, StateUpcoming, StatePaused, StateSoldOut} {
@@ -162,7 +158,7 @@ func StatesOf(sales []Offer, now time.Time) []SaleState {
 	return states
 }
 
-// Stock is the conservation row of a sale: Available + Reserved + Called + Held + Paid = Quota, each at least 0.
+// Stock counts a sale's units: Available + Reserved + Called + Held + Paid = Quota, each at least 0.
 type Stock struct {
 	SaleID    string
 	Quota     int64
@@ -171,32 +167,32 @@ type Stock struct {
 	Called    int64 // units behind the calls under way
 	Held      int64 // units in pending orders
 	Paid      int64 // units in paid orders
-	Version   int64 // grows with every change of the row's units, Epoch or Lined, and whenever an operator changes the sale
+	Version   int64 // grows when the units, Epoch or Lined change, and when an operator changes the sale
 	Epoch     int64 // the generation of the sale's gate
 
-	GateVersion int64 // the Version after the newest change that the gate has to be told, see GateChange
-	WrongEpoch  int64 // a gate of this epoch or an older one admitted more units than the stock had, and must be replaced
-	Terms       int64 // changes whenever an operator changes the sale
+	GateVersion int64 // the Version up to which the gate needs the changes, see GateChange
+	WrongEpoch  int64 // open gates of this epoch or an older one must be replaced
+	Terms       int64 // changes when an operator changes the sale
 	Lined       Lined
-	// How many calls became orders, and how many lapsed without one. The share of the lapsed calls is the no-show rate.
+	// How many calls became orders, and how many ended by time.
 	SpentCalls, LapsedCalls int64
 }
 
-// Free returns the number of units that are in no live order. The API calls them available.
+// Free returns the number of units that are in no live order.
 func (s Stock) Free() int64 { return s.Available + s.Reserved + s.Called }
 
 // RefusalTime is how long an instance may refuse requests from memory after it has asked for a RefusalLease. It is shorter than
-// the second for which the lease keeps units from coming back, since that second is measured by another clock.
+// the second for which the database keeps units from coming back, since the two are measured by different clocks.
 const RefusalTime = 700 * time.Millisecond
 
-// RefusalLease allows an instance to refuse requests on a sold-out sale from memory. Two equal leases of a sale mean that
-// no order and no durable refusal was added between them.
+// RefusalLease allows an instance to refuse requests on a sold-out sale from memory. Between two equal leases of a sale, no
+// order and no durable refusal was added.
 type RefusalLease struct {
-	GateVersion int64 // of the stock row; grows whenever units come back
+	GateVersion int64 // of the stock row
 	Refusals    int64 // number of durable refusals
 }
 
-// Offer is a sale with its stock and line, as one read of the database returned them.
+// Offer is a sale with its stock and line.
 type Offer struct {
 	Sale
 	Stock Stock
@@ -209,9 +205,8 @@ type NewSale struct {
 	Quota int64
 }
 
-// CampaignChange is an operator's change of a campaign and of all its sales. Edit changes the campaign's texts and limit.
-// EditSale is called for each sale, and changes what SaleChange.Edit may change. If one of the two returns a verdict other than
-// Accepted, nothing is changed at all.
+// CampaignChange is an operator's change of a campaign and its sales. Edit changes the campaign's texts and limit, and EditSale
+// what SaleChange.Edit may change in each sale. If one of them returns another verdict than Accepted, nothing is changed.
 type CampaignChange struct {
 	CampaignID string
 	Actor      string
@@ -220,43 +215,43 @@ type CampaignChange struct {
 	EditSale   func(*Sale) Verdict
 }
 
-// SaleChange is an operator's change of a sale. Edit gets the sale as it is in the transaction, and changes its texts, times,
-// limit, status, length of calls and waiting list. If Edit returns a verdict other than Accepted, nothing is changed at all.
+// SaleChange is an operator's change of a sale. Edit gets the present sale, and may change its texts, times, limit, status,
+// length of calls and waiting list. If it returns another verdict than Accepted, nothing is changed.
 type SaleChange struct {
 	SaleID    string
 	Actor     string
 	Action    string // for the audit log
 	Edit      func(*Sale) Verdict
 	AddQuota  int64
-	MostQuota int64  // the largest quota that AddQuota may lead to; 0: any
-	IfQuota   *int64 // the quota that the sale must have before the change; nil: any
+	MostQuota int64  // the largest quota after AddQuota; 0: any
+	IfQuota   *int64 // the quota that the sale must have before; nil: any
 }
 
-// AuditEntry is an entry of the audit log: what the staff or a key did, or what the engine found, repaired or heard of a refund.
+// AuditEntry is an entry of the audit log.
 type AuditEntry struct {
 	At                    time.Time // by the database's clock
 	Actor, Action, Detail string
 }
 
-// Books are the sums of a sale that must agree, all read as of one instant of the database.
+// Books are sums of a sale that must agree, read as of one instant.
 type Books struct {
 	Stock       Stock
-	Orders      map[OrderStatus]int64 // number of orders by status; rejected attempts count as orders
-	Units       map[OrderStatus]int64 // units by status
-	BuyersUnits int64                 // live units over all users
-	CalledUnits int64                 // units over all calls
-	// For a sale in a campaign: the units over all users as counted for the campaign, the same as counted for its sales, and the
-	// number of users for whom the two counts differ. For the sale that has a campaign's line: its quota, the units that the
-	// campaign's sales have reserved, and 0. For any other sale the three are 0.
+	Orders      map[OrderStatus]int64 // by status; durable refusals count as rejected orders
+	Units       map[OrderStatus]int64 // by status of their orders
+	BuyersUnits int64                 // live units of all users
+	CalledUnits int64                 // units of all calls
+	// For a sale in a campaign: the units of all users as counted for the campaign, the same as counted for its sales, and the
+	// number of users for whom the two differ. For the sale with a campaign's line: its quota, the units that the sales have
+	// reserved, and 0.
 	CampaignUnits, CampaignSales, CampaignWrong int64
-	// If the sale has a line: the line's state; the number of its entries; the number of calls whose entry does not wait; and the
-	// number of orders that need a spent entry and have none. A campaign's line is in the books of the sale that has the line.
+	// The line, if the sale has one of its own, and the number of its entries; the number of calls whose entry does not wait; and
+	// the number of orders that lack the spent entry that they need.
 	Line                            Line
 	Entries, WrongCalls, WrongTurns int64
 }
 
-// Since describes what differs from earlier books although it must not change: the seal of the line, and that units which belong
-// to a line stay with the line. An empty list means that all is well.
+// Since describes what differs from earlier books and must not: the seal of the line, and that units of a line stay with the
+// line. An empty list means that all is well.
 func (b Books) Since(before Books) (list []string) {
 	was, is := before.Line, b.Line
 	if was.Root != "" && (was.Sealed != is.Sealed || was.Root != is.Root || was.Seed != "" && was.Seed != is.Seed) {

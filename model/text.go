@@ -6,9 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// Excerpt returns a text from outside, such as an answer or an error, in a form that every store and log takes: valid UTF-8 on
-// one line. A text with more characters than the number given is cut to that number, and then ends with …. Control characters and
-// invalid bytes become spaces. The number must be at least 1.
+// Excerpt returns a text from outside, such as an answer or an error, in valid UTF-8 without control characters: these and
+// invalid bytes become spaces. If the text is longer than "characters", which must be at least 1, it is cut to this length, and
+// ends with ….
 func Excerpt(text string, characters int) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || r == utf8.RuneError {

@@ -3,11 +3,10 @@ package model
 import "errors"
 
 // Verdict is the answer to a request that was understood and judged: Accepted, Queued, or a refusal code. A refusal is a value;
-// an error means that something broke. A refusal's string is the stable code that clients see in a problem document.
+// an error means that something broke.
 type Verdict string
 
-// Accepted, and refusals of an attempt in the order in which gate and database check for them. A closed sale has ended, even
-// before its start.
+// Accepted, and refusals of an attempt in the order in which they are checked. A closed sale has ended, even before its start.
 const (
 	Accepted     Verdict = "accepted"
 	NotFound     Verdict = "not_found"
@@ -18,11 +17,10 @@ const (
 	SoldOut      Verdict = "sold_out"
 )
 
-// Queued: the attempt was admitted, and its outcome is not known yet. Queued is neither a confirmation nor a refusal.
+// Queued: the gate knows the attempt, and its outcome is not known here yet.
 const Queued Verdict = "queued"
 
-// Other refusals: by the middleware, the handlers and the gate, of new accounts, of entries in a line and purchases by call, of
-// later steps of an order's life, and of operators' requests.
+// Other refusals.
 const (
 	BadRequest           Verdict = "bad_request"
 	Unauthenticated      Verdict = "unauthenticated"
@@ -53,28 +51,26 @@ const (
 	CallEnded            Verdict = "call_ended"
 )
 
-// Internal verdicts that buyers never get. Unsure: the gate can't tell whether the sale is sold out, because units could not be
-// brought from its other shards in time.
+// Verdicts on an attempt that buyers never get.
 const (
 	NoGate Verdict = "no_gate" // no open gate could judge the attempt
-	Unsure Verdict = "unsure"
+	Unsure Verdict = "unsure"  // units could not be brought from other shards in time
 )
 
-// Reasons of a rejected order that are not verdicts on an attempt. The attempt is refused for good; the buyer may try a new key.
+// Reasons of a rejected order that are not verdicts on an attempt.
 const (
-	ReasonLost   Verdict = "lost"   // the gate lost the queued attempt before it was settled
+	ReasonLost   Verdict = "lost"   // the attempt was lost before it was settled
 	ReasonFailed Verdict = "failed" // settling the attempt failed too often
 )
 
 var (
-	// ErrUnavailable: a store or service that the work needs does not answer, or too much work waits. Nothing was promised, and
-	// the caller may retry.
+	// ErrUnavailable: a store or service does not answer, or too much work waits. The caller may retry.
 	ErrUnavailable = errors.New("unavailable")
 	// ErrLostRace: another writer changed the stock row first; nothing was written.
 	ErrLostRace = errors.New("lost the race for the stock row")
-	// ErrBroken: the work can't succeed as it is, for example because the schema lacks a column.
+	// ErrBroken: the work can't succeed as it is.
 	ErrBroken = errors.New("broken")
-	// ErrApart: the work on several sales has to be done for each sale by itself.
+	// ErrApart: each of several sales has to be handled by itself.
 	ErrApart = errors.New("each sale has to be settled by itself")
 	// ErrBadCursor: the engine did not issue this page cursor.
 	ErrBadCursor = errors.New("bad cursor")
@@ -84,12 +80,12 @@ var (
 var (
 	// ErrBadNotice: the notice has no valid signature of the provider, or the signature is too old.
 	ErrBadNotice = errors.New("bad notice")
-	// ErrForeignNotice: the notice is about another account or mode, or in a form that the engine does not read.
+	// ErrForeignNotice: the notice is about another account or mode, or can't be read.
 	ErrForeignNotice = errors.New("foreign notice")
-	// ErrNotOpened: the provider does not open a payment, and would say so again to a request with the same idempotency key.
+	// ErrNotOpened: the provider has answered that it does not open a payment.
 	ErrNotOpened = errors.New("the provider does not open the payment")
-	// ErrPaymentRefused: the provider refuses a payment, for example because of its amount, and will not take it later either.
+	// ErrPaymentRefused: the provider does not take a payment, and will not take it later either.
 	ErrPaymentRefused = errors.New("the provider refuses the payment")
-	// ErrRefundRefused: the provider will not send this money back, however often it is asked.
+	// ErrRefundRefused: the provider will not send this money back.
 	ErrRefundRefused = errors.New("the provider refuses the refund")
 )

@@ -6,8 +6,7 @@ import (
 	"time"
 )
 
-// Waiter carries the outcome of an attempt to the buyer who waits. The Waiter travels with the attempt to the gate, and with the
-// entry to the settler. Whoever decides the attempt calls Tell; only the first answer counts. The methods are safe for concurrent
+// Waiter carries the outcome of an attempt to the buyer who waits. The first answer counts. The methods are safe for concurrent
 // use.
 type Waiter struct {
 	gone     <-chan struct{}
@@ -15,7 +14,7 @@ type Waiter struct {
 	answered atomic.Bool
 	hurried  atomic.Bool
 	admitted atomic.Bool
-	at       time.Time // time of the admission; set before the field admitted
+	at       time.Time // of the admission; set before "admitted"
 }
 
 type answer struct {
@@ -28,8 +27,7 @@ func NewWaiter(gone <-chan struct{}) *Waiter {
 	return &Waiter{gone: gone, answer: make(chan answer, 1)}
 }
 
-// Hurry ends the wait for the settler: the answer is Queued as soon as the gate has admitted the attempt, or at once if the gate
-// already has.
+// Hurry ends the wait for the settler: once the gate has admitted the attempt, the answer is Queued, unless there is another.
 func (b *Waiter) Hurry() {
 	b.hurried.Store(true)
 	b.queued()
@@ -37,7 +35,7 @@ func (b *Waiter) Hurry() {
 
 func (b *Waiter) Hurried() bool { return b.hurried.Load() }
 
-// Admit notes that the gate has admitted the attempt. It is called once, before a settler gets the entry.
+// Admit notes that the gate has admitted the attempt. It is called at most once, before a settler gets the entry.
 func (b *Waiter) Admit(now time.Time) {
 	b.at = now
 	b.admitted.Store(true)
@@ -50,7 +48,7 @@ func (b *Waiter) queued() {
 	}
 }
 
-// AdmittedAt returns when the gate admitted the attempt; ok is false if the gate has not admitted it.
+// AdmittedAt returns the time of Admit; ok is false before that.
 func (b *Waiter) AdmittedAt() (at time.Time, ok bool) {
 	if !b.admitted.Load() {
 		return at, false
@@ -58,8 +56,7 @@ func (b *Waiter) AdmittedAt() (at time.Time, ok bool) {
 	return b.at, true
 }
 
-// Tell gives the buyer the answer. The verdict Queued says that nobody has decided the attempt yet, or that the buyer finds the
-// outcome in the database.
+// Tell gives the buyer the answer, unless there is one already.
 func (b *Waiter) Tell(o Outcome, err error) {
 	if b.answered.CompareAndSwap(false, true) {
 		b.answer <- answer{o, err}
@@ -68,16 +65,15 @@ func (b *Waiter) Tell(o Outcome, err error) {
 
 func (b *Waiter) Answered() bool { return b.answered.Load() }
 
-// GiveUp ends the wait. The answer is Queued if the gate has admitted the attempt, and otherwise the error, although the gate may
-// still admit the attempt.
+// GiveUp ends the wait. Unless there is an answer, it is Queued if the gate has admitted the attempt, and otherwise the error.
 func (b *Waiter) GiveUp(err error) {
 	if b.Hurry(); !b.admitted.Load() {
 		b.Tell(Outcome{}, err)
 	}
 }
 
-// Told waits for the answer and returns it. If the buyer leaves before that, GiveUp ends the wait with context.Canceled. Told is
-// called at most once.
+// Told waits for the answer and returns it. If the buyer leaves before that, it gives up with context.Canceled. Told is called
+// at most once.
 func (b *Waiter) Told() (Outcome, error) {
 	select {
 	case a := <-b.answer:

@@ -13,12 +13,11 @@ import (
 // serves no other client meanwhile. Calls: the second one keeps Redis busy while the reply to the first is on its way.
 var admissionLimits = batch.Limits{Batch: 256, Queue: 8192, Calls: 2, Time: 2 * time.Second}
 
-// gatherTime is how long a call of the gate waits for more attempts while a settle is under way, if its first buyer waits for the
-// settler. The attempts that this call admits wait for the end of that settle in any case, and larger calls cost less.
+// gatherTime is how long a call of the gate waits for more attempts while a settle is under way, if its first buyer waits for
+// the settler. Its attempts usually have to wait for the end of that settle anyway, and larger calls cost less.
 const gatherTime = time.Millisecond
 
-// admission brings attempts to the gate. Attempts that gather while the calls of their node are under way share the next
-// call, whatever their sales. Each shard of a gate in several shards has calls of its own.
+// admission brings attempts to the gate, in batches by the keys of Gate.Batch.
 type admission struct {
 	needs    Needs
 	breakers *breakers // nil: no call is kept back
@@ -39,11 +38,10 @@ func (ad *admission) gather(first model.Attempt) time.Duration {
 	return gatherTime
 }
 
-// deduct returns the settled outcome of an attempt that the gate admits, or the gate's refusal. The other verdicts are Queued, if
-// the gate knew the attempt, or if the settler has not told its outcome while the buyer waited; NoGate, in which case deduct has
-// asked for a gate; and Unsure, if the database has to decide. deduct returns model.ErrUnavailable if too many attempts wait for
-// the gate or the strategy is closed. After any other error the attempt may have been admitted, unless ctx had ended before, or
-// the breaker kept the call back.
+// deduct returns the settled outcome of an attempt that the gate admits, or the gate's refusal. The verdict is Queued if the
+// outcome was not told while the buyer waited, or the gate knew the attempt; NoGate if no gate could judge, and then deduct has
+// asked for one; or Unsure. deduct returns model.ErrUnavailable if too many attempts wait or the strategy is closed. After
+// another error the attempt may have been admitted, unless ctx had ended before or the breaker kept the call back.
 func (ad *admission) deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	if err := ctx.Err(); err != nil {
 		return model.Outcome{}, err
@@ -62,10 +60,9 @@ func (ad *admission) deduct(ctx context.Context, a model.Attempt) (model.Outcome
 	return outcome, err
 }
 
-// admit sends a batch to the gate, unless the circuit breaker of its node keeps it back. The settler gets what the gate has just
-// admitted, and tells those buyers the outcomes. Buyers whose attempts the gate knew before get Queued; all others get the
-// gate's answers, or the error. The breaker counts a failure only if every attempt has failed, since damaged keys of a sale
-// fail only the attempts on that sale.
+// admit sends a batch to the gate, unless the circuit breaker of its node keeps it back. The settler gets the admitted attempts,
+// and tells their buyers the outcomes. Buyers whose attempts the gate knew get Queued, and the others the gate's answers or the
+// error. A call fails for the breaker if all its attempts fail: the damaged keys of one sale must not stop the others.
 func (ad *admission) admit(ctx context.Context, _ string, attempts []model.Attempt) ([]struct{}, error) {
 	ask := func() ([]model.Admission, error) {
 		answers := ad.needs.Gate.Admit(ctx, attempts)

@@ -13,16 +13,15 @@ import (
 )
 
 const (
-	// breakerTrips is how many calls in a row must fail before the breaker opens. Usually up to two calls of a node are under way
-	// (admissionLimits). If Redis hangs, the third begins when these have timed out, so buyers are delayed by up to two time-outs.
+	// breakerTrips is how many calls in a row must fail before the breaker opens.
 	breakerTrips = 3
-	// breakerRest is how long a breaker stays open before it lets one call through, to test Redis again.
+	// breakerRest is how long a breaker stays open before it lets one call through.
 	breakerRest = time.Second
-	// breakerNodes bounds the breakers, one for each node. Redis recommends at most 1000 nodes for a Cluster.
+	// breakerNodes bounds the breakers. Redis recommends at most 1000 nodes for a Cluster.
 	breakerNodes = 1000
 )
 
-// breakers are the circuit breakers before the nodes of Redis. If one node of a Cluster fails, the others stay in use.
+// breakers are the circuit breakers of the nodes of Redis, so that a failing node does not stop the others.
 type breakers struct {
 	byNode *otter.Cache[string, *breaker]
 	log    *slog.Logger
@@ -41,7 +40,7 @@ func (bs *breakers) of(node string) *breaker {
 	b, _ := bs.byNode.SetIfAbsent(node, gobreaker.NewCircuitBreaker[[]model.Admission](gobreaker.Settings{
 		Name: node, MaxRequests: 1, Timeout: breakerRest,
 		ReadyToTrip: func(c gobreaker.Counts) bool { return c.ConsecutiveFailures >= breakerTrips },
-		// A call that Close has cancelled does not count as a failure of Redis.
+		// A call that was cancelled does not count as a failure of Redis.
 		IsSuccessful: func(err error) bool { return err == nil || errors.Is(err, context.Canceled) },
 		OnStateChange: func(node string, from, to gobreaker.State) {
 			bs.log.Warn("the circuit breaker of Redis changed", "node", node, "from", from.String(), "to", to.String())
@@ -50,8 +49,8 @@ func (bs *breakers) of(node string) *breaker {
 	return b
 }
 
-// execute makes a call of a node, unless the node's breaker keeps the call back. In that case, kept reports true for the returned
-// error. If bs is nil, every call is made.
+// execute makes a call of a node. If the node's breaker keeps the call back, kept reports true for the error. If bs is nil,
+// there are no breakers.
 func (bs *breakers) execute(node string, call func() ([]model.Admission, error)) ([]model.Admission, error) {
 	if bs == nil {
 		return call()

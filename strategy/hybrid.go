@@ -27,13 +27,13 @@ var hybridLesson = model.Lesson{
 type Hybrid struct {
 	admission *admission
 	fallback  *batch.Batcher[model.Attempt, model.Outcome]
-	requests  *otter.Cache[string, *rate.Limiter] // the users' frequencies, see count
+	requests  *otter.Cache[string, *rate.Limiter] // by sale and user, see count
 }
 
-// localUsers bounds the frequencies in memory, one for each user of a sale. The cache evicts those used neither lately nor often.
+// localUsers bounds the counters of requests in memory, one for each user of a sale.
 const localUsers = 100_000
 
-// NewHybrid makes the strategy.
+// NewHybrid makes the strategy. The caller must close it.
 func NewHybrid(n Needs) *Hybrid {
 	return &Hybrid{
 		admission: newAdmission(n, newBreakers(n.Log)), fallback: newFallback(n),
@@ -41,10 +41,9 @@ func NewHybrid(n Needs) *Hybrid {
 	}
 }
 
-// Deduct admits the attempt at the gate, or takes its units in the database. It returns an order, a refusal, or Queued for an
-// attempt that the gate knew before, or that it admits now and that is not settled while the buyer waits. It returns
-// model.ErrUnavailable if too many attempts wait, if the strategy is closed, if neither store could take the attempt, or if an
-// attempt that Redis may have admitted was refused. It returns the error of ctx if ctx ends first.
+// Deduct admits the attempt at the gate, or takes its units in the database. It returns an order, a refusal, or Queued if the
+// gate knew the attempt, or if the outcome is not known while the buyer waits. The error wraps model.ErrUnavailable if too many
+// attempts wait, the strategy is closed, no store could take the attempt, or a refusal might be wrong (unlessAdmitted).
 func (h *Hybrid) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	outcome, err := h.admission.deduct(ctx, a)
 	switch {
@@ -52,7 +51,7 @@ func (h *Hybrid) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, er
 		return h.fallback.Do(ctx, a.SaleID, a)
 	case err == nil && outcome.Verdict == model.NoGate:
 		outcome, err = h.fallback.Do(ctx, a.SaleID, a)
-		// All refusals but these two are returned in any case: a sale that has ended, for example, may never have a gate again.
+		// Other refusals are returned in any case: a sale that has ended, for example, may get no gate any more.
 		over := outcome.Verdict != model.SoldOut && outcome.Verdict != model.LimitReached
 		return unlessAdmitted(outcome, err, a.Keyless || over)
 	case err == nil:
@@ -70,8 +69,8 @@ func (h *Hybrid) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, er
 	return unlessAdmitted(outcome, err, a.Keyless && !asked)
 }
 
-// count counts one request, while Redis, which counts for all instances, does not answer. ok is false if the request came too
-// soon; the next one is allowed after retryAfter at the latest.
+// count counts one request in memory, while Redis does not answer. ok is false if the request came too soon. retryAfter is the
+// pause in which one more request becomes allowed.
 func (h *Hybrid) count(a model.Attempt) (retryAfter time.Duration, ok bool) {
 	f := a.Frequency
 	if f.Limit <= 0 {
@@ -84,11 +83,10 @@ func (h *Hybrid) count(a model.Attempt) (retryAfter time.Duration, ok bool) {
 	return pause, limiter.Allow()
 }
 
-// unlessAdmitted returns the outcome that was found without the gate. But if "sure" is false, it replaces a refusal by
-// model.ErrUnavailable: Redis may have admitted the attempt although its reply was lost, or may have admitted an earlier try of
-// the same key, on this instance or another one. The entry of that admission is settled later, perhaps with units that were
-// released meanwhile, so the refusal might be wrong. An outcome that the database has stored under the attempt's id is final and
-// is always returned.
+// unlessAdmitted returns an outcome that was found without the gate. But if "sure" is false, it replaces a refusal by
+// model.ErrUnavailable: Redis may have admitted this try, whose reply was lost, or an earlier try of the same key. The settler
+// then decides later, so the refusal might be wrong. An outcome that the database has under the attempt's id is final, and is
+// returned.
 func unlessAdmitted(outcome model.Outcome, err error, sure bool) (model.Outcome, error) {
 	known := outcome.Order != nil || outcome.Verdict == model.IdempotencyMismatch
 	if err != nil || sure || known {
@@ -97,7 +95,7 @@ func unlessAdmitted(outcome model.Outcome, err error, sure bool) (model.Outcome,
 	return model.Outcome{}, fmt.Errorf("%w: %s, and perhaps admitted by Redis", model.ErrUnavailable, outcome.Verdict)
 }
 
-// Healthy returns an error if the circuit breaker of a Redis node is not closed. The database then sells the sales of that node.
+// Healthy returns an error if the circuit breaker of a Redis node is not closed.
 func (h *Hybrid) Healthy() error {
 	if !h.admission.breakers.closed() {
 		return errors.New("the circuit to Redis is not closed; the database sells alone")

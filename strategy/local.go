@@ -13,12 +13,11 @@ import (
 )
 
 const (
-	// shareAge is how long an instance may refuse from memory, without asking Redis, after the gate was seen to have too few units.
-	// Then it looks again, and finds units that were released or that a dead instance did not sell.
+	// shareAge is how long an instance may refuse from memory after the gate was seen to have too few units.
 	shareAge = 250 * time.Millisecond
-	// maxLooks bounds an attempt's looks at the gate. If others take the units each time, the gate itself judges the attempt.
+	// maxLooks bounds an attempt's looks at the gate. After that the gate itself judges the attempt.
 	maxLooks = 2
-	// shareSales bounds the sales for which an instance keeps a share. If a share was evicted, the gate is looked at again.
+	// shareSales bounds the sales for which an instance keeps a share.
 	shareSales = 10_000
 )
 
@@ -38,26 +37,26 @@ type Local struct {
 	*Redis
 	needs  Needs
 	shares *otter.Cache[string, *share]
-	looks  singleflight.Group // the looks at gates that are under way, by sale
+	looks  singleflight.Group // at gates, by sale
 }
 
-// share is the number of units of one sale that this instance may still ask the gate for.
+// share has the units of a sale for which this instance may still ask the gate.
 type share struct {
 	mu     sync.Mutex
 	units  int64
-	left   int64     // units left at the gate at the time lookAt; after a refusal, an upper bound
-	lookAt time.Time // when the gate was last looked at, or last refused for want of units
+	left   int64     // upper bound of the units left at the gate at lookAt
+	lookAt time.Time // of the last look at the gate, or of its last refusal as sold out
 }
 
-// NewLocal makes the strategy. An instance's share is the fraction Needs.LocalShare of the units left at the gate, rounded up,
-// and Needs.LocalBuffer units more, but at most all. The buffer saves a look at the gate for each of the last few units.
+// NewLocal makes the strategy. A share is the fraction Needs.LocalShare of the units left at the gate, rounded up, and
+// Needs.LocalBuffer more, but at most all. The buffer saves looks at the gate for the last few units.
 func NewLocal(n Needs) *Local {
 	return &Local{Redis: NewRedis(n), needs: n, shares: otter.Must(&otter.Options[string, *share]{MaximumSize: shareSales})}
 }
 
-// Deduct takes the units from the share, then at the gate as Redis.Deduct does, and returns them to the share if they were not
-// sold or after an error. If share and gate have too few and the sale sells now, an attempt without a buyer's own key gets
-// SoldOut from memory. An attempt with such a key asks the gate all the same, since it may repeat an attempt that was accepted.
+// Deduct takes the units from the share, then at the gate as Redis.Deduct does. It returns them to the share unless they were
+// sold. If share and gate have too few and the sale sells now, an attempt without a buyer's own key gets SoldOut from memory. An
+// attempt with such a key asks the gate, since it may repeat an accepted one.
 func (l *Local) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	s, _ := l.shares.ComputeIfAbsent(a.SaleID, func() (*share, bool) { return &share{}, false })
 	taken, exhausted := l.take(ctx, s, a)
@@ -82,8 +81,7 @@ func (l *Local) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, err
 }
 
 // take takes the attempt's units from the share, after a look at the gate if needed. taken is true if the share had them.
-// exhausted is true if less than shareAge ago the gate had too few units, by a look or by a refusal. If both results are false,
-// the gate has to judge the attempt.
+// exhausted is true if the gate had too few units less than shareAge ago. If both are false, the gate has to judge the attempt.
 func (l *Local) take(ctx context.Context, s *share, a model.Attempt) (taken, exhausted bool) {
 	n := int64(a.Quantity)
 	s.mu.Lock()
@@ -101,8 +99,8 @@ func (l *Local) take(ctx context.Context, s *share, a model.Attempt) (taken, exh
 	}
 }
 
-// look reads the number of units left at the gate and takes a new share. Callers at the same time share one look. ok is false if
-// the gate can't be read or is not open, or if ctx ends meanwhile. The caller holds s.mu, which look releases meanwhile.
+// look reads the number of units left at the gate, and takes a new share. Concurrent callers share a look. ok is false if the
+// gate can't be read or is not open, or if ctx ends. The caller holds s.mu, which look releases meanwhile.
 func (l *Local) look(ctx context.Context, s *share, gate model.GateRef) (ok bool) {
 	s.mu.Unlock()
 	defer s.mu.Lock()

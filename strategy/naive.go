@@ -16,13 +16,13 @@ var naiveLesson = model.Lesson{
 	Costs: "one read and one transaction that writes, without waiting for a lock: fast, and wrong.",
 }
 
-// Naive is the strategy that naiveLesson describes. Healthy reports no overselling: the operator has chosen the strategy.
+// Naive is the strategy that naiveLesson describes.
 type Naive struct {
 	stateless
 	needs Needs
 }
 
-// Deduct reads the stock, checks it and writes it. It returns an order or a refusal; an error is the database's.
+// Deduct reads the stock, checks it and writes it. It returns an order or a refusal.
 func (n *Naive) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	look, err := n.needs.Database.ReadStock(ctx, a)
 	if err != nil {

@@ -12,9 +12,9 @@ import (
 )
 
 const (
-	// optimisticTries bounds the tries of one attempt. An attempt that loses this many races gets 503.
+	// optimisticTries bounds the tries of one attempt.
 	optimisticTries = 64
-	// batchTries bounds the tries of a call of race by the fallback, against other instances' fallbacks and the settlers.
+	// batchTries bounds the tries of a batch of the fallback.
 	batchTries         = 64
 	optimisticPause    = time.Millisecond
 	optimisticMaxPause = 50 * time.Millisecond
@@ -35,7 +35,7 @@ type Optimistic struct {
 	needs Needs
 }
 
-// Deduct repeats the transaction until it commits, the attempt is refused, or race gives up. Its errors are those of race.
+// Deduct repeats the transaction until it commits, the attempt is refused, or race gives up.
 func (o *Optimistic) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	outcomes, err := race(ctx, o.needs, optimisticTries, a.SaleID, []model.Attempt{a})
 	if err != nil {
@@ -44,8 +44,8 @@ func (o *Optimistic) Deduct(ctx context.Context, a model.Attempt) (model.Outcome
 	return outcomes[0], nil
 }
 
-// race deducts attempts on one sale, and tries again after each lost race, with random pauses that grow. It returns an error that
-// wraps model.ErrUnavailable and model.ErrLostRace if all tries have lost, ctx's error if ctx ends, and any other error at once.
+// race deducts attempts on one sale, and tries again after each lost race. If all tries have lost, the error wraps
+// model.ErrUnavailable and model.ErrLostRace. Another error, or the end of ctx, ends the tries.
 func race(ctx context.Context, n Needs, tries uint, saleID string, attempts []model.Attempt) ([]model.Outcome, error) {
 	outcomes, err := backoff.Retry(ctx, func() ([]model.Outcome, error) {
 		outcomes, err := n.Database.Deduct(ctx, saleID, attempts)
@@ -63,8 +63,7 @@ func race(ctx context.Context, n Needs, tries uint, saleID string, attempts []mo
 	return outcomes, err
 }
 
-// jitter returns the random pauses between tries. The first are about as long as a transaction. The longest spread out all
-// attempts that a connection pool lets run at once.
+// jitter returns random pauses that grow. The first are about as long as a transaction.
 func jitter() backoff.BackOff {
 	return &backoff.ExponentialBackOff{
 		InitialInterval: optimisticPause, RandomizationFactor: 1, Multiplier: 1.5, MaxInterval: optimisticMaxPause,

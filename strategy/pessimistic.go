@@ -9,7 +9,7 @@ import (
 	"flashsale/model"
 )
 
-// pessimisticTimeout ends a transaction that waits for the row lock, or for anything else, longer than a buyer would wait.
+// pessimisticTimeout bounds a transaction, which may wait for the row lock.
 const pessimisticTimeout = 5 * time.Second
 
 var pessimisticLesson = model.Lesson{
@@ -29,7 +29,7 @@ type Pessimistic struct {
 	needs Needs
 }
 
-// Deduct returns an order or a refusal, or model.ErrUnavailable if the transaction does not end within pessimisticTimeout.
+// Deduct returns an order or a refusal, or model.ErrUnavailable if the transaction exceeds pessimisticTimeout.
 func (p *Pessimistic) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	limited, cancel := context.WithTimeout(ctx, pessimisticTimeout)
 	defer cancel()

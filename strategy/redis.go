@@ -18,16 +18,16 @@ var redisLesson = model.Lesson{
 
 // Redis is the strategy that redisLesson describes.
 type Redis struct {
-	stateless // the readiness check pings Redis by itself
+	stateless
 	admission *admission
 }
 
-// NewRedis makes the strategy.
+// NewRedis makes the strategy. The caller must close it.
 func NewRedis(n Needs) *Redis { return &Redis{admission: newAdmission(n, nil)} }
 
-// Deduct admits the attempt, and waits until it is settled. It returns an order, a refusal, or Queued for an attempt that the
-// gate knew before, or that it admits now and that is not settled while the buyer waits. It returns model.ErrUnavailable
-// if the gate can't judge or fails, if too many attempts wait, or if the strategy is closed; and ctx's error if ctx ends.
+// Deduct admits the attempt, and waits until it is settled. It returns an order, a refusal, or Queued if the gate knew the
+// attempt, or if the outcome is not known while the buyer waits. The error wraps model.ErrUnavailable if the gate can't judge or
+// fails, too many attempts wait, or the strategy is closed.
 func (r *Redis) Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error) {
 	outcome, err := r.admission.deduct(ctx, a)
 	switch {

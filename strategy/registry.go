@@ -1,12 +1,10 @@
-// Package strategy holds the strategies, which are ways to take units from stock. Each has its own file, and all have
-// the same method:
+// Package strategy holds the strategies, which are ways to take units from stock. Each has its own file, and this method:
 //
 //	Deduct(ctx, attempt) (model.Outcome, error)
 //
 // A refusal is an outcome. An error means that something broke; after model.ErrUnavailable the attempt may be tried again. The
-// strategies refuse in the same order: not_found, not_started, ended, paused, limit_reached, sold_out. Only Local may refuse as
-// sold_out from memory instead of limit_reached. A sale that was closed before its start has ended. Before these checks, an
-// attempt whose id is known to the store that judges it gets its outcome or Queued, or idempotency_mismatch for another quantity.
+// strategies refuse in this order: not_found, not_started, ended, paused, limit_reached, sold_out. But Local may refuse as
+// sold_out from memory. A sale that was closed before its start has ended.
 package strategy
 
 import (
@@ -21,43 +19,43 @@ import (
 // Gate is the part of the gate in Redis that strategies use.
 type Gate interface {
 	// Admit takes the units of attempts and queues the attempts, or refuses them. The answers are in the order of the attempts. The
-	// verdict is model.NoGate if no gate of the epoch LeastEpoch or a newer one is open, and model.Unsure if the database has to
-	// decide. After an error in an answer the attempt may have been admitted.
+	// verdict is model.NoGate if no open gate can judge, and model.Unsure if the database has to decide. After an error in an
+	// answer the attempt may have been admitted.
 	Admit(ctx context.Context, attempts []model.Attempt) []model.Admission
-	// Peek reads the present state of gates, in the order of the arguments. It returns an error only if none can be read.
+	// Peek reads the state of gates, in the order of the arguments. It returns an error only if none can be read.
 	Peek(ctx context.Context, gates ...model.GateRef) ([]model.GateState, error)
-	// Batch returns the key under which an attempt is batched. If the node is known, the batch is judged on one node.
+	// Batch returns the key under which an attempt is batched.
 	Batch(ctx context.Context, a model.Attempt) string
-	// Node returns the name of the Redis node that judges an attempt, or "" if there is one Redis only or the node is not known.
+	// Node returns the name of the Redis node that judges an attempt, or "" without a Cluster or if the node is not known.
 	Node(ctx context.Context, a model.Attempt) string
 }
 
 // Database is the part of the database that strategies use.
 type Database interface {
-	// Deduct writes orders for attempts on one sale, or refuses them. The outcomes are in the order of the attempts. Deduct
-	// returns model.ErrLostRace, and writes nothing, if another transaction has changed the stock row after Deduct read it.
+	// Deduct writes orders for attempts on one sale, or refuses them. The outcomes are in the order of the attempts. Deduct returns
+	// model.ErrLostRace, and has written nothing, if it has lost a race for the stock row.
 	Deduct(ctx context.Context, saleID string, attempts []model.Attempt) ([]model.Outcome, error)
-	// DeductLocked takes an attempt's units under a lock on the stock row and writes the order, or refuses the attempt.
+	// DeductLocked takes an attempt's units under a lock on the stock row, or refuses the attempt.
 	DeductLocked(ctx context.Context, a model.Attempt) (model.Outcome, error)
-	// ReadStock reads the sale and its stock, and also the outcome of an attempt that is known or that the sale refuses.
+	// ReadStock reads the sale and its stock, and also the outcome of an attempt that is known or refused.
 	ReadStock(ctx context.Context, a model.Attempt) (model.StockView, error)
-	// WriteStock writes an attempt's order and the stock computed from "look", even if it has changed since, or refuses the attempt.
+	// WriteStock writes an attempt's order and the stock computed from "look", even if it has changed since, or refuses.
 	WriteStock(ctx context.Context, a model.Attempt, look model.StockView) (model.Outcome, error)
 }
 
-// Control is the part of service.Gates that strategies use.
+// Control tells strategies about sales, and gets their requests for gates.
 type Control interface {
-	// Judge returns model.Accepted if the sale sells now according to the memory of this instance, or else a refusal.
+	// Judge returns model.Accepted if the sale sells now by the memory of this instance, or else a refusal.
 	Judge(saleID string) model.Verdict
-	// NeedGate asks for an open gate for a sale that has none, and does not wait for it.
+	// NeedGate asks for an open gate for a sale, and does not wait for it.
 	NeedGate(saleID string)
 }
 
-// Settler is the part of worker.Settler that strategies use.
+// Settler settles admitted attempts.
 type Settler interface {
-	// Add hands over entries that this instance has admitted. The settler tells their buyers the outcomes.
+	// Add hands over entries that this instance has just admitted. The settler tells their buyers the outcomes.
 	Add(admitted []model.Entry)
-	// Busy reports whether the settler writes a batch just now. What goes on beside that does not count.
+	// Busy reports whether the settler's writer has a batch under way.
 	Busy() bool
 }
 
@@ -69,18 +67,17 @@ type Needs struct {
 	Settler  Settler
 	Log      *slog.Logger
 	Now      func() time.Time
-	Batch    int           // most attempts in one call of a store; it only lowers the default limit; 0: the default
+	Batch    int           // most attempts in one call of a store, if that is less than the default; 0: the default
 	Lock     chan struct{} // of capacity 1; the lock of the strategy mutex
-	// LocalShare, a fraction of 1, and LocalBuffer, in units, set how much of what is left at the gate a Local takes as its share.
+	// LocalShare, a fraction of 1, and LocalBuffer, in units, set how large a share of Local is.
 	LocalShare  float64
 	LocalBuffer int64
 }
 
-// callsAlone is how many calls of one key of a Batcher are under way at once if each attempt has a call of its own: as
-// many as a Redis client has connections. The key is a node, a shard or a sale.
+// callsAlone is how many calls of one key of a Batcher may be under way at once if each attempt has a call of its own.
 const callsAlone = 64
 
-// batched returns l with batches of at most n.Batch attempts. If a batch has one attempt only, more calls run at once.
+// batched returns l with batches of at most n.Batch attempts, and with more calls if a batch has one attempt.
 func (n Needs) batched(l batch.Limits) batch.Limits {
 	if n.Batch > 0 {
 		l.Batch = min(l.Batch, n.Batch)
@@ -93,29 +90,29 @@ func (n Needs) batched(l batch.Limits) batch.Limits {
 
 // Strategy takes units from stock for attempts.
 type Strategy interface {
-	// Deduct takes an attempt's units, or refuses the attempt. With model.Accepted the outcome has the durable order. The verdict is
-	// model.Queued if a gate knew the attempt before, or admits it now and it is not settled while its buyer waits.
+	// Deduct takes an attempt's units, or refuses the attempt. With model.Accepted the outcome has the order. The verdict is
+	// model.Queued if a gate knows the attempt, and its outcome is not known while the buyer waits.
 	Deduct(ctx context.Context, a model.Attempt) (model.Outcome, error)
-	// Healthy returns an error that names what the strategy lacks, or nil.
+	// Healthy returns an error that says what the strategy lacks, or nil.
 	Healthy() error
-	// Close ends what the strategy has started, and waits until that has ended. A strategy with batches then refuses new attempts.
+	// Close ends what the strategy has started, and waits for that.
 	Close()
 }
 
-// stateless has the methods of a strategy that starts nothing. The checks of the stores report what such a strategy lacks.
+// stateless has a Healthy and a Close that do nothing.
 type stateless struct{}
 
 func (stateless) Healthy() error { return nil }
 func (stateless) Close()         {}
 
-// Kind describes a strategy: its name, how to make it, and what other packages have to know of it.
+// Kind describes a strategy.
 type Kind struct {
 	Name   string
 	Lesson model.Lesson
 	New    func(n Needs) Strategy
-	// UsesGate is true if Deduct admits at the gate, and counts the user's requests (Attempt.Frequency) there.
+	// UsesGate is true if Deduct asks the gate, which also counts the user's requests.
 	UsesGate bool
-	// NeedsRedis is true if Deduct returns model.ErrUnavailable while Redis is away.
+	// NeedsRedis is true if the strategy sells nothing while Redis is away.
 	NeedsRedis bool
 	Oversells  Oversells
 }

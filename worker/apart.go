@@ -12,27 +12,27 @@ import (
 	"flashsale/model"
 )
 
-// apart works on things, such as the overdue orders of a sale, each in a goroutine of its own, so that a thing whose work takes
-// long or fails hardly delays the others. A thing has at most one work at a time, and rests for a while after a failure.
+// apart works on things, such as the overdue orders of a sale, each in a goroutine of its own, so that one that takes long or
+// fails hardly delays the others. A thing has one work at a time, and rests after a failure.
 type apart struct {
-	patience       time.Duration                                      // how long the method do waits for the work; 0: not at all
-	rest, restMost time.Duration                                      // of a thing after a failure; doubled by each further failure in a row, up to restMost
-	fails, works   string                                             // log texts for failures, and for the next success
+	patience       time.Duration                                      // how long the method do waits for the work
+	rest, restMost time.Duration                                      // after a failure; doubled at each further one, up to restMost
+	fails, works   string                                             // log texts for failures and for the next success
 	broken         func(ctx context.Context, thing string, err error) // called at the first model.ErrBroken in a row; may be nil
 	log            *slog.Logger
 
-	taken    sync.Map // things that are worked on, or rest
+	taken    sync.Map // things that are worked on or rest
 	failures sync.Map // by thing that fails, its failures
 	running  sync.WaitGroup
 }
 
-// failures are the failures of a thing in a row.
+// failures are a thing's failures in a row.
 type failures struct {
 	times  int
 	broken bool // one of them was model.ErrBroken
 }
 
-// errRest is returned by work that can't be done now. The thing then rests, and no failure is counted.
+// errRest is returned by work that can't be done now: the thing rests, but no failure is counted.
 var errRest = errors.New("not now")
 
 // do works on a thing, unless the thing is worked on already, or rests. finished is true if the work has ended within patience,
@@ -66,10 +66,10 @@ func (a *apart) do(ctx context.Context, thing string, work func() error) (finish
 	}
 }
 
-// wait waits until no thing is worked on or rests. When the context that was given to do ends, no thing rests any longer.
+// wait waits until no thing is worked on or rests. No thing rests after the end of the context that do got.
 func (a *apart) wait() { a.running.Wait() }
 
-// busy lists the things that are worked on, or rest.
+// busy lists the things that are worked on or rest.
 func (a *apart) busy() (things []string) {
 	for thing := range a.taken.Range {
 		things = append(things, thing.(string))
@@ -78,10 +78,10 @@ func (a *apart) busy() (things []string) {
 	return things
 }
 
-// failed counts a failure, and returns how long the thing rests. Unless ctx has ended, it logs the first failure in a row and the
-// first model.ErrBroken in a row, and at the latter it also calls a.broken.
+// failed counts a failure, and returns how long the thing rests. Unless ctx has ended, it logs the first failure and the first
+// model.ErrBroken in a row, and calls a.broken at the latter.
 func (a *apart) failed(ctx context.Context, thing string, err error) time.Duration {
-	stored, _ := a.failures.Load(thing) // no other work of the thing runs, so nothing changes them now
+	stored, _ := a.failures.Load(thing) // no other work of the thing runs
 	before, _ := stored.(failures)
 	breaks := ctx.Err() == nil && !before.broken && errors.Is(err, model.ErrBroken)
 	a.failures.Store(thing, failures{before.times + 1, before.broken || breaks})

@@ -15,33 +15,31 @@ import (
 const (
 	// auditPeriod is the time between two rounds. With many sales it is longer (pace).
 	auditPeriod = time.Second
-	// auditLease is how many rounds a lease lasts, and so for how long the lease of a dead instance keeps others from the books.
+	// auditLease is how many rounds a lease lasts.
 	auditLease = 3
-	// driftsSeen is how many times in a row the same drift, or a wrong count of users' units, must be seen before the gate is
-	// replaced: a single sighting may fall between a commit and its acknowledgement.
+	// driftsSeen is how many times in a row a drift or a miscount must be seen before the gate is replaced: a single sighting may
+	// fall between a commit and its acknowledgement.
 	driftsSeen = 3
-	// booksEvery is how many rounds pass between two checks of a sale's books. A check reads all orders of the sale, so each round
-	// checks only a part of the sales. With many sales the number of rounds is doubled until at most about booksMost sales are
-	// checked in an auditPeriod; a round of four periods checks up to four times as many.
+	// booksEvery is how many rounds pass between two checks of a sale's books, since a check reads all its orders. With many sales
+	// the number of rounds is doubled until at most about booksMost sales are checked in an auditPeriod.
 	booksEvery = 30
 	booksMost  = 10
 )
 
-// Auditor checks the sales and their gates. Every instance compares the gates with the stock and has a gate that drifts replaced,
-// so this repair waits for no other instance; if several replace a gate, one of them wins. The sums over orders and buyers cost
-// more, so only the instance that holds a lease reads them.
+// Auditor checks the sales and their gates. Every instance compares gates with the stock and has drifting ones replaced, so that
+// this waits for no other instance. The sums over orders and buyers cost more, so the instance with the lease reads them.
 type Auditor struct {
 	Lease    Lease
 	Audits   *service.Auditor
 	AuditLog AuditLog
 	Catalog  *service.Catalog
-	Replace  func(saleID string, epoch int64, reason model.RebuildReason) // requests a new gate in place of the one of this epoch
+	Replace  func(saleID string, epoch int64, reason model.RebuildReason) // requests a gate of a newer epoch
 	Observe  observe.All
 	Log      *slog.Logger
 
 	drifts    map[string]sighting
-	lines     map[string]model.Books // by sale with a line, its books as they were last read
-	miscounts map[string]sighting    // by sale, how often in a row its gate of an epoch was seen to count users' units wrong
+	lines     map[string]model.Books // by sale with a line, its books as last read
+	miscounts map[string]sighting    // by sale, the sightings of wrong counts of users' units at its gate
 	round     int
 }
 
@@ -57,7 +55,7 @@ func (a *Auditor) Run(ctx context.Context) {
 }
 
 func (a *Auditor) step(ctx context.Context) error {
-	// An instance that has gates to compare and can't reach Redis returns here, and leaves the lease to an instance that can.
+	// An instance that can't read the gates returns here, and leaves the lease to others.
 	drifts, err := a.Audits.Drifts(ctx)
 	if err != nil {
 		return err
@@ -86,8 +84,8 @@ func (a *Auditor) step(ctx context.Context) error {
 }
 
 // booksDue reports whether a sale's books are checked in this round. live is the number of watched sales, divided by the
-// auditPeriods of a round. A sale is checked in every Nth round; its id says which. N is booksEvery, doubled while there are too
-// many sales. So a sale that is added does not change when the others are checked, unless N changes.
+// auditPeriods of a round. A sale is checked in every Nth round, as its id says. N is booksEvery, doubled while there are too
+// many sales.
 func booksDue(saleID string, round, live int) bool {
 	every := booksEvery
 	for live > every*booksMost {
@@ -96,7 +94,7 @@ func booksDue(saleID string, round, live int) bool {
 	return int(crc32.ChecksumIEEE([]byte(saleID)))%every == round%every
 }
 
-// judge requests a new gate when the same drift was seen driftsSeen times in a row, not counting rounds without a comparison.
+// judge requests a new gate when the same drift was seen driftsSeen times in a row. Rounds without a comparison do not count.
 func (a *Auditor) judge(saleID string, drift service.Drift) {
 	a.Observe.Note(observe.Event{Name: observe.Drifted, Label: saleID, N: drift.Units})
 	if drift.Units == 0 {
@@ -115,9 +113,8 @@ func (a *Auditor) judge(saleID string, drift service.Drift) {
 	a.drifts[saleID] = seen
 }
 
-// checkUnits requests a new gate when a sale's gate was seen driftsSeen times in a row to count users' units wrong. After a
-// sighting the sale is checked again in the next round, since the cause may be a release that has not reached the gate yet. A
-// sale that has ended is not checked.
+// checkUnits requests a new gate when a sale's gate was seen driftsSeen times in a row to count users' units wrong. A single
+// sighting may come from a release that has not reached the gate yet.
 func (a *Auditor) checkUnits(ctx context.Context, id string) error {
 	if a.Catalog.Judge(id) == model.Ended {
 		delete(a.miscounts, id)

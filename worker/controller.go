@@ -10,17 +10,17 @@ import (
 )
 
 const (
-	// refreshPeriod is how often this instance reads its catalog anew if no change is announced; longer with many sales (pace).
+	// refreshPeriod is how often the catalog is read anew if no change is announced; longer with many sales (pace).
 	refreshPeriod = 250 * time.Millisecond
-	// ensurePeriod is how often all gates are checked; longer with many sales (pace). An attempt without an open gate requests one.
+	// ensurePeriod is how often all gates are checked; longer with many sales (pace).
 	ensurePeriod = time.Second
-	// refusalPeriod is how often leases of refusals are renewed. It is well below model.RefusalTime.
+	// refusalPeriod is how often leases of refusals are renewed, well below model.RefusalTime.
 	refusalPeriod = 250 * time.Millisecond
-	// reportPeriod is how often this instance publishes its figures: well within leftAfter, so that sweeps see that it runs.
+	// reportPeriod is how often this instance publishes its figures, well below leftAfter.
 	reportPeriod = time.Second
 )
 
-// Controller keeps this instance's memory of the sales up to date and the gates of the sales installed.
+// Controller keeps this instance's memory of the sales up to date, and their gates installed.
 type Controller struct {
 	Catalog *service.Catalog
 	Gates   *service.Gates
@@ -40,7 +40,7 @@ func (c *Controller) Run(ctx context.Context) {
 	others.Wait()
 }
 
-// gates installs the gates that are requested, and checks all gates in each period. It logs the first failure in a row.
+// gates serves requests for gates, and checks all gates in each period. It logs the first failure in a row.
 func (c *Controller) gates(ctx context.Context) {
 	ticker := time.NewTicker(ensurePeriod)
 	defer ticker.Stop()

@@ -11,20 +11,20 @@ import (
 )
 
 const (
-	// deliverPeriod is how often the feed is looked at for events that endpoints lack.
+	// deliverPeriod is how often the deliverer looks for endpoints that lack events.
 	deliverPeriod = 250 * time.Millisecond
-	// forgetEvery is how many rounds of deliverPeriod pass between two deletions of old events: about a minute.
+	// forgetEvery is how many rounds pass between two deletions of old events: about a minute.
 	forgetEvery = 240
 )
 
-// Feed is what the deliverer needs of the service of endpoints.
+// Feed is the service of endpoints.
 type Feed interface {
 	Due(ctx context.Context) ([]model.Endpoint, error)
 	Deliver(ctx context.Context, id string) (pause time.Duration, more bool, err error)
 	Forget(ctx context.Context) error
 }
 
-// Deliverer sends events to the endpoints, to each in a goroutine of its own, so that a slow one does not delay the others.
+// Deliverer sends events to endpoints, to each in a goroutine of its own, so that a slow one does not delay the others.
 type Deliverer struct {
 	Feed   Feed
 	Events func(ctx context.Context) error // records the events of sales that begin, end or sell out
@@ -34,7 +34,7 @@ type Deliverer struct {
 	round     int
 }
 
-// Run delivers until ctx ends. Then the messages under way are broken off; they are sent again later, by any instance.
+// Run delivers until ctx ends, which also breaks off the messages under way.
 func (d *Deliverer) Run(ctx context.Context) {
 	every(ctx, "delivery of events", deliverPeriod, nil, d.Log, d.step)
 	d.endpoints.wait()
@@ -55,7 +55,7 @@ func (d *Deliverer) step(ctx context.Context) error {
 	return errors.Join(err, dueErr)
 }
 
-// send calls Deliver for an endpoint until nothing more can be sent now, for example after a failure, or until ctx ends.
+// send calls Deliver for an endpoint until nothing more can be sent now, or until ctx ends.
 func (d *Deliverer) send(ctx context.Context, id string) {
 	for more := true; more; {
 		var wait time.Duration

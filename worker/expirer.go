@@ -12,18 +12,18 @@ import (
 )
 
 const (
-	// expirePeriod is how often overdue orders are looked for, and so about how late orders expire at most if nothing is in the way.
+	// expirePeriod is how often overdue orders are looked for.
 	expirePeriod = 500 * time.Millisecond
-	// expireBatch is how many overdue orders one query returns at most. Those of one sale are expired in one transaction.
+	// expireBatch is how many overdue orders one query returns at most.
 	expireBatch = 256
-	// expireTimeout bounds a transaction. After that the sale rests, and another transaction tries to expire its orders.
+	// expireTimeout bounds a transaction.
 	expireTimeout = 3 * time.Second
 	// expirePatience is how long the expirer waits for the orders of one sale before it goes on with the next.
 	expirePatience = 100 * time.Millisecond
-	// clockStep is how far the database's clock may gain on this instance's between two readings. A larger gain counts as a step.
+	// clockStep is how far the database's clock may gain on this instance's between two readings. More is a step.
 	clockStep = 5 * time.Second
-	// expireRest is how long the expirer leaves a sale alone after its orders could not expire: longer than expirePeriod, so that
-	// the next query, which leaves this sale out, has room for others. Further failures in a row double it, up to expireRestMost.
+	// expireRest is how long a sale rests after its orders could not expire: longer than expirePeriod, so that the next query has
+	// room for other sales. Further failures in a row double it, up to expireRestMost.
 	expireRest     = 3 * expirePeriod / 2
 	expireRestMost = 8 * expirePeriod
 )
@@ -36,14 +36,14 @@ type Expiry interface {
 	AuditLog
 }
 
-// Expirer expires unpaid orders after deadline and grace, sale by sale, and releases their units. A sale with a locked stock row
-// or with wrong books hardly delays the others. Several instances may run it: each skips the orders that another has locked.
+// Expirer expires unpaid orders after deadline and grace, sale by sale, and releases their units. Several instances may run it:
+// each skips the orders that another has locked.
 type Expirer struct {
 	Store    Expiry
 	Released func(ctx context.Context, saleID string, releases []model.Release)
 	Observe  observe.All
 	Grace    time.Duration
-	Wake     <-chan struct{} // receives a value when orders may have become overdue; nil: no such signal
+	Wake     <-chan struct{} // has a value when orders may be overdue; may be nil
 	Now      func() time.Time
 	Log      *slog.Logger
 
@@ -76,9 +76,9 @@ func (e *Expirer) step(ctx context.Context) error {
 			due += len(bySale[saleID])
 			ended += e.wait(ctx, saleID, bySale[saleID])
 		}
-		if due < expireBatch || ended == 0 { // if no order of a full batch has expired here, other instances may hold them
+		if due < expireBatch || ended == 0 { // if none has ended, other instances may hold the orders
 			if ended == due && len(except) == 0 {
-				e.sales.allWell() // other instances may have expired the orders of a sale that failed here
+				e.sales.allWell() // others may have expired what failed here
 				e.Observe.Note(observe.Event{Name: observe.NothingOverdue})
 			}
 			return nil
@@ -86,15 +86,15 @@ func (e *Expirer) step(ctx context.Context) error {
 	}
 }
 
-// clock compares the database's clock with this machine's to find steps forward of the database's clock.
+// clock finds steps forward of the database's clock, by comparison with this machine's.
 type clock struct {
 	shown time.Time // the last reading of the database's clock
 	asked time.Time // this machine's time before that reading
 	step  model.ClockStep
 }
 
-// look reads the database's clock and detects a step. The time that has passed on this machine is measured from before the
-// previous query to after the answer of this one, so that a slow answer is not taken for a step.
+// look reads the database's clock and detects a step. The time on this machine is taken from before the previous query to after
+// the answer of this one, so that a slow answer does not look like a step.
 func (c *clock) look(ctx context.Context, database func(context.Context) (time.Time, error), here func() time.Time) error {
 	asked := here()
 	shown, err := database(ctx)
@@ -109,8 +109,8 @@ func (c *clock) look(ctx context.Context, database func(context.Context) (time.T
 	return nil
 }
 
-// wait expires orders of one sale and returns how many have expired within expirePatience. It returns 0 if the transaction fails
-// or finds no order to expire, or if the work takes longer; it then goes on in the background.
+// wait expires orders of one sale, and returns how many have expired within expirePatience. It returns 0 if that fails, finds no
+// order to expire, or takes longer. In the last case the work goes on in the background.
 func (e *Expirer) wait(ctx context.Context, saleID string, orderIDs []string) (ended int) {
 	var n int
 	finished := e.sales.do(ctx, saleID, func() error {
@@ -120,7 +120,7 @@ func (e *Expirer) wait(ctx context.Context, saleID string, orderIDs []string) (e
 		switch {
 		case err != nil:
 			return err
-		case len(releases) == 0: // orders locked or no longer pending, or instances refuse from memory: the books may be wrong or right
+		case len(releases) == 0: // orders locked or no longer pending, or units can't come back yet
 			return errRest
 		}
 		n = len(releases)
@@ -133,7 +133,7 @@ func (e *Expirer) wait(ctx context.Context, saleID string, orderIDs []string) (e
 	return n
 }
 
-// violated reports that the books of a sale seem to be wrong: the database has rejected releases.
+// violated reports that the books of a sale seem to be wrong, since the database has rejected releases.
 func (e *Expirer) violated(ctx context.Context, saleID string, err error) {
 	e.Observe.Note(observe.Event{Name: observe.Violated})
 	if err := e.Store.Log(ctx, "expirer", "violation", saleID, err.Error()); err != nil {

@@ -9,18 +9,18 @@ import (
 )
 
 const (
-	// callPeriod is how often the caller looks at each line, and so about how long a unit waits at most if an entrant wants it.
+	// callPeriod is how often the caller looks at each line.
 	callPeriod = 200 * time.Millisecond
-	// callLease is how long the lease of a dead instance keeps others from calling: too short to count as an outage (TendLine).
+	// callLease is how long the lease lasts: too short to count as an outage (TendLine).
 	callLease = 2 * time.Second
-	// linePatience is how long a loop waits for one line before it goes on with the next. The row of a line may be locked.
+	// linePatience is how long a loop waits for one line before it goes on with the next: a row may be locked.
 	linePatience = 100 * time.Millisecond
-	// lineRest is how long a line is left alone after a failure. It doubles with each further failure in a row, up to lineRestMost.
+	// lineRest is how long a line rests after a failure. Further failures in a row double it, up to lineRestMost.
 	lineRest     = 200 * time.Millisecond
 	lineRestMost = 2 * time.Second
 	// beaconPeriod is how often AskBeacon looks for lines that wait for a round.
 	beaconPeriod = time.Second
-	// beaconLease is how long the lease of a dead instance keeps others from asking the beacon.
+	// beaconLease is how long the lease of AskBeacon lasts.
 	beaconLease = 3 * time.Second
 )
 
@@ -31,18 +31,18 @@ type Lines struct {
 	Log    *slog.Logger
 }
 
-// Call seals lines, draws winners, calls entrants and ends calls until ctx ends.
+// Call looks after the lines that are due until ctx ends.
 func (l *Lines) Call(ctx context.Context) {
 	l.tend(ctx, "caller", callPeriod, callLease, l.Caller.Due, l.Caller.Tend)
 }
 
-// AskBeacon gets the rounds of the beacon for which lines wait, until ctx ends. It is a loop apart from Call, because a beacon
-// that does not answer must not hold up the calls.
+// AskBeacon asks for the rounds of the beacon for which lines wait, until ctx ends. It is apart from Call, so that a beacon that
+// does not answer holds up no calls.
 func (l *Lines) AskBeacon(ctx context.Context) {
 	l.tend(ctx, "beacon", beaconPeriod, beaconLease, l.Caller.DueRounds, l.Caller.AskForRound)
 }
 
-// tend looks after each line that is due, on the instance with the lease of this name. If no line is due, it asks no store.
+// tend looks after each line that is due, if this instance has the lease of this name.
 func (l *Lines) tend(
 	ctx context.Context, name string, period, lease time.Duration,
 	due func() (saleIDs []string), tend func(ctx context.Context, saleID string) error,

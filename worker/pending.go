@@ -10,16 +10,16 @@ import (
 // pending holds the entries that this instance is to settle. Those that wait are kept by sale, in the order in which they came.
 type pending struct {
 	mu      sync.Mutex
-	sales   []model.GateRef // with waiting entries, in the order in which they are served
+	sales   []model.GateRef // with waiting entries, the next one first
 	waiting map[model.GateRef][]model.Entry
-	length  int             // of all lists in waiting
-	most    int             // how many entries are held at most
+	length  int             // of the lists in waiting
+	most    int             // the bound of held
 	more    bool            // the streams may have more entries for this instance
-	room    chan struct{}   // receives a value when there may be more entries and there is room for them
-	held    map[string]bool // the orders' ids of all entries that were added and for which done was not called yet
-	empty   chan struct{}   // closed when held becomes empty; nil: nobody waits for that
-	late    *lateSales      // take leaves out these sales
-	signal  chan struct{}   // receives a value when entries may wait: wakes the writer
+	room    chan struct{}   // has a value when there may be more entries, and room for them
+	held    map[string]bool // by order's id, the entries between add and done
+	empty   chan struct{}   // closed when held becomes empty; nil: nobody waits
+	late    *lateSales      // sales that take leaves out
+	signal  chan struct{}   // has a value when entries may wait
 }
 
 func newPending() *pending {
@@ -29,7 +29,7 @@ func newPending() *pending {
 	}
 }
 
-// add appends the entries that are not held yet, and returns how many it has appended. Those beyond p.most stay in their streams.
+// add appends entries that are not held yet, as long as there is room, and returns how many it has appended.
 func (p *pending) add(entries []model.Entry) (added int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -54,13 +54,12 @@ func (p *pending) add(entries []model.Entry) (added int) {
 	return added
 }
 
-// saleBatch has entries of one sale.
 type saleBatch struct {
 	gate    model.GateRef
 	entries []model.Entry
 }
 
-// take returns waiting entries, "count" at most, which then no longer wait but are still held. Late sales are left out.
+// take returns at most "count" waiting entries, without those of late sales. They are still held.
 func (p *pending) take(count int) (batches []saleBatch) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -84,7 +83,7 @@ func (p *pending) take(count int) (batches []saleBatch) {
 			continue
 		}
 		p.waiting[gate] = all[n:]
-		kept = append(append(kept, p.sales[at+1:]...), gate) // the others are served first
+		kept = append(append(kept, p.sales[at+1:]...), gate) // the other sales come first
 		break
 	}
 	if p.sales = kept; len(kept) > 0 && len(batches) > 0 {
@@ -93,22 +92,21 @@ func (p *pending) take(count int) (batches []saleBatch) {
 	return batches
 }
 
-// expect notes whether the streams may have more entries for this instance, beside those that are held.
+// expect notes whether the streams may have more entries for this instance.
 func (p *pending) expect(more bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.more = more
 }
 
-// backlog reports whether more entries wait than "count".
 func (p *pending) backlog(count int) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.length > count
 }
 
-// done forgets entries that are deleted from their streams, or that this instance leaves there for now. If the streams may have
-// more entries and there is room for them, it wakes the sweep.
+// done forgets entries that are deleted from their streams, or that this instance leaves there. If the streams may have more
+// entries and there is room, it wakes the sweep.
 func (p *pending) done(entries []model.Entry) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -124,7 +122,7 @@ func (p *pending) done(entries []model.Entry) {
 	}
 }
 
-// drained waits until no entry is held. If ctx ends before that, it returns the error of ctx.
+// drained waits until no entry is held. If ctx ends before, it returns the error of ctx.
 func (p *pending) drained(ctx context.Context) error {
 	p.mu.Lock()
 	if len(p.held) == 0 {
@@ -148,7 +146,7 @@ func notify(signal chan struct{}) {
 	}
 }
 
-// lateSales counts, by sale, the batches under way that already take long.
+// lateSales counts, by sale, the batches under way that take long.
 type lateSales struct {
 	mu      sync.Mutex
 	batches map[model.GateRef]int

@@ -11,16 +11,16 @@ import (
 const (
 	reconcilePeriod = 5 * time.Second
 	reconcileBatch  = 100
-	// reconcileLease is about as long as a round lasts in which the provider never answers.
+	// reconcileLease is about as long as a round in which the provider does not answer.
 	reconcileLease = time.Minute
 )
 
-// Unreported is what the reconciler needs of the database.
+// Unreported lists open payments about which the provider has to be asked.
 type Unreported interface {
 	Unreported(ctx context.Context, provider string, limit int) ([]model.Payment, error)
 }
 
-// Reconciler asks the payment provider about open payments that it has not reported, on the instance that has the lease.
+// Reconciler asks the payment provider about open payments, on the instance that has the lease.
 type Reconciler struct {
 	Lease    Lease
 	Store    Unreported
@@ -42,6 +42,6 @@ func (r *Reconciler) step(ctx context.Context) error {
 	if mine, err := r.Lease(ctx, "reconciler", reconcileLease); err != nil || !mine {
 		return err
 	}
-	// Check plans the next look at a payment before it asks the provider, so a payment with trouble does not come first again.
+	// Check plans the next look at a payment before it asks, so a payment with trouble does not come first again.
 	return callForEach(ctx, due, r.Check)
 }

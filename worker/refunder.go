@@ -16,15 +16,15 @@ const (
 	refundBatch  = 100
 )
 
-// Refunds is what the refunder needs of the database.
+// Refunds has the money that is due for a refund.
 type Refunds interface {
 	RefundsDue(ctx context.Context, provider string, limit int) (list []model.Payment, all int, err error)
 	TryRefund(ctx context.Context, payment model.Payment) (mine bool, err error)
 	MarkRefunded(ctx context.Context, payment model.Payment) error
 }
 
-// Refunder asks the provider to send back money that no order keeps. The provider refunds a transaction only once, so a repeat
-// after a lost answer is safe. The pauses between the tries of a refund grow, so that refunds that fail hardly delay others.
+// Refunder asks the provider to send back money that is due for a refund. The pauses between the tries grow, so that refunds
+// that fail hardly delay others.
 type Refunder struct {
 	Store    Refunds
 	Provider string
@@ -32,7 +32,7 @@ type Refunder struct {
 	Observe  observe.All
 	Log      *slog.Logger
 
-	failing sync.Map // by the ids of payments whose refund fails: whether the provider refuses the refund
+	failing sync.Map // the refunds that fail, by payment's id: whether the provider refuses them
 }
 
 // Run refunds until ctx ends.
@@ -52,8 +52,8 @@ func (r *Refunder) step(ctx context.Context) error {
 	return callForEach(ctx, due, r.try)
 }
 
-// try asks the provider to send a payment's money back, unless another instance does so, or the refund is no longer due. It
-// returns errors of the database. After an error of the provider it calls fails, and the refund is tried again later.
+// try asks the provider to send a payment's money back, unless another instance does so or no refund is due. It returns errors
+// of the database, but not of the provider.
 func (r *Refunder) try(ctx context.Context, p model.Payment) error {
 	if mine, err := r.Store.TryRefund(ctx, p); err != nil || !mine {
 		return err
@@ -74,7 +74,7 @@ func (r *Refunder) try(ctx context.Context, p model.Payment) error {
 	return nil
 }
 
-// fails logs the first failure of a refund, and the first refusal by the provider, which may be the same.
+// fails logs the first failure and the first refusal of a refund.
 func (r *Refunder) fails(ctx context.Context, p model.Payment, err error) {
 	refused := errors.Is(err, model.ErrRefundRefused)
 	before, known := r.failing.Load(p.ID)

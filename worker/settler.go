@@ -17,35 +17,35 @@ import (
 )
 
 const (
-	// settleWriters is how many batches, without late ones, an instance settles at once while a backlog waits, and with a Queue how
-	// many consumers it runs. More of them make the database slower. Without a backlog there is one batch at a time: it is larger
-	// than each of two would be, and so costs less for each entry.
+	// settleWriters is how many batches an instance settles at once while a backlog waits, not counting late ones, and how many
+	// consumers of a Queue it runs. More would make the database slower. Without a backlog there is one batch at a time, since a
+	// larger batch costs less for each entry.
 	settleWriters = 2
-	// settleBatch is how many entries one transaction settles at most by default. Without a backlog, few batches get that large.
+	// settleBatch is how many entries one transaction settles at most by default.
 	settleBatch = 512
-	// ackMost is how many entries one call of the gate deletes from the streams at most: Lua's unpack takes fewer than 8,000 values.
+	// ackMost is how many entries one call of the gate deletes at most: Lua's unpack takes fewer than 8,000 values.
 	ackMost = 4 * settleBatch
-	// mostHeld is how many entries pending holds at most, some 2 KiB each. Others stay in their streams until there is room.
+	// mostHeld is how many entries pending holds at most, some 2 KiB each. Others stay in their streams.
 	mostHeld = 1 << 16
-	// sweepPeriod is how often all streams are searched for entries that were left behind, with few sales (pace).
+	// sweepPeriod is how often the streams are searched for entries that were left behind; longer with many sales (pace).
 	sweepPeriod = time.Second
 	// sweepMost is how many entries a sweep reads of each shard at most.
 	sweepMost = 4096
-	// leftAfter is the age at which an entry counts as left behind, if no running instance has it in memory: well above the usual
-	// time of a transaction, and well below the ten seconds in which queued attempts should end.
+	// leftAfter is the age at which an entry counts as left behind: well above the usual time of a transaction, and well below the
+	// ten seconds in which queued attempts should end.
 	leftAfter = 3 * time.Second
 	// brokenTries is the number of the try at which an entry that can't be settled is refused for good.
 	brokenTries = 5
-	// settleTimeout bounds a transaction. After that, another transaction tries to settle its entries.
+	// settleTimeout bounds a transaction.
 	settleTimeout = 3 * time.Second
-	// retryPause is the longest pause before the second try of a batch. Each further try doubles it, so that a sale whose rows stay
-	// locked does not always occupy a connection. Its bound is retryMost, so that a batch succeeds soon after the database is back.
+	// retryPause is the longest pause before the second try of a batch. Each further try doubles it up to retryMost, so that a sale
+	// whose rows stay locked does not always occupy a connection, and a batch succeeds soon after the database is back.
 	retryPause = 200 * time.Millisecond
 	retryMost  = 8 * retryPause
 	// mixedTimeout bounds a transaction that settles several sales. After that each sale is settled alone: a row may be locked.
 	mixedTimeout = 300 * time.Millisecond
 	// writerPatience is how long a writer waits for its batch before it goes on with other sales: well above the time of a commit,
-	// and so short that few buyers of other sales notice.
+	// and hardly noticed by buyers.
 	writerPatience = 100 * time.Millisecond
 )
 
@@ -71,32 +71,31 @@ type SettlerNeeds struct {
 	Ledger   Ledger
 	Live     func() []model.GateRef
 	Running  func(ctx context.Context, within time.Duration) []string // the instances that have reported within this time
-	Queue    Queue                                                    // carries new entries to any instance's settler; nil: an instance settles what it has admitted
-	Grace    time.Duration                                            // how long after its deadline an order expires; for a Queue that is a Delayer
+	Queue    Queue                                                    // nil: an instance settles what it has admitted
+	Grace    time.Duration                                            // how long after its deadline an order expires
 	Instance string
 	Batch    int                            // most entries in one transaction; 0: settleBatch
-	Linger   time.Duration                  // the wait for more entries if at most a batch waits: larger batches cost less
-	AckPause time.Duration                  // the pause after a call of the gate for fewer than Batch settled entries: larger calls cost less, too
-	Apart    func(entries []model.Entry)    // lets Wake find the buyers of entries that may not be settled from memory
-	Wake     func(map[string]model.Outcome) // tells outcomes to these buyers, by their orders' ids
-	Lost     func(gate model.GateRef)       // has a gate replaced that may lack an order: the stream with the order's entry was lost
+	Linger   time.Duration                  // the wait for more entries if at most a batch waits
+	AckPause time.Duration                  // the pause after a call that deletes fewer than Batch entries
+	Apart    func(entries []model.Entry)    // lets Wake find the buyers of these entries
+	Wake     func(map[string]model.Outcome) // tells outcomes to buyers, by their orders' ids
+	Lost     func(gate model.GateRef)       // has a gate replaced that may lack an order
 	Now      func() time.Time
 	Log      *slog.Logger
 }
 
-// Settler writes admitted attempts to the database in batches. The entries that arrive while one transaction runs are the next
-// batch. Without a Queue, the instance that has admitted an attempt usually settles it from memory. The stream has a copy of each
-// entry until the entry is settled, so that other instances settle it if this one dies.
+// Settler writes admitted attempts to the database in batches. The entries that arrive while one transaction runs wait for a
+// later one. The stream keeps each entry until it is settled, so that other instances can settle it if this one dies.
 type Settler struct {
 	SettlerNeeds
 	pending *pending
 	relay   *relay         // nil without a Queue
-	age     time.Duration  // leftAfter; tests set another one
-	busy    atomic.Bool    // the writer has a batch under way
-	acks    sync.WaitGroup // done when no settled entry waits, whether the calls of the gate succeeded or not
+	age     time.Duration  // leftAfter, except in tests
+	busy    atomic.Bool    // see Busy
+	acks    sync.WaitGroup // the goroutine of acknowledge
 
 	mu       sync.Mutex
-	broken   map[string]int  // by order's id, the failed tries of entries that can't be settled even alone
+	broken   map[string]int  // by order's id, the failed tries of entries that are broken even alone
 	settled  []model.Entry   // wait to be deleted from their streams
 	outcomes []model.Outcome // of the settled entries
 	acking   bool
@@ -114,7 +113,7 @@ func NewSettler(n SettlerNeeds) *Settler {
 	return s
 }
 
-// Add gives the settler entries that this instance has admitted. Those above mostHeld stay in their streams until there is room.
+// Add gives the settler entries that this instance has admitted. Those above mostHeld stay in their streams.
 func (s *Settler) Add(entries []model.Entry) {
 	if added := s.pending.add(entries); added < len(entries) {
 		s.Apart(entries)
@@ -133,9 +132,8 @@ func (s *Settler) Run(ctx context.Context) {
 	s.pending.late.under.Wait()
 }
 
-// sweep finds entries that were left behind, and adds those that this instance has to settle: entries of instances that do not
-// run any more, and its own entries that it does not have in memory, for example because Redis's reply was lost, there was no
-// room, a batch failed or the queue did not deliver them.
+// sweep adds entries that were left behind and that this instance has to settle: its own that it does not have in memory, for
+// example because Redis's reply was lost or a batch failed, and those of instances that do not run any more.
 func (s *Settler) sweep(ctx context.Context) error {
 	s.pending.expect(false)
 	entries, err := s.leftovers(ctx, s.age)
@@ -149,7 +147,7 @@ func (s *Settler) sweep(ctx context.Context) error {
 	return nil
 }
 
-// adopt adds those entries of the streams that this instance has to settle, as ours(e) says, and returns how many were new.
+// adopt adds those of the entries that are "ours", and returns how many were new.
 func (s *Settler) adopt(entries []model.Entry, ours func(e model.Entry) bool) (added int) {
 	entries = slices.DeleteFunc(entries, func(e model.Entry) bool { return !ours(e) })
 	for i := range entries {
@@ -158,8 +156,8 @@ func (s *Settler) adopt(entries []model.Entry, ours func(e model.Entry) bool) (a
 	return s.pending.add(entries)
 }
 
-// heir returns the instance that settles an entry: the one that has admitted the attempt, if it runs; or else a running one that
-// follows from the sale and the running instances' names, so that instances with the same list choose the same.
+// heir returns the instance that settles an entry: the one that has admitted the attempt if that runs, or else a running one.
+// Instances with the same list choose the same.
 func (s *Settler) heir(e model.Entry, running []string) (heir string) {
 	if e.Instance == s.Instance || slices.Contains(running, e.Instance) {
 		return e.Instance
@@ -173,9 +171,8 @@ func (s *Settler) heir(e model.Entry, running []string) (heir string) {
 	return heir
 }
 
-// leftovers returns the oldest entries of the streams that have at least this age. It logs unreadable ones, which were deleted,
-// and records them in the audit log. If two instances find such an entry at the same moment, both record it, since the
-// instance that has deleted it may die before it records that.
+// leftovers returns the oldest entries of the streams that have at least this age. It also logs the unreadable entries, which
+// were deleted, and records them in the audit log.
 func (s *Settler) leftovers(ctx context.Context, age time.Duration) ([]model.Entry, error) {
 	entries, bad, err := s.Stream.Leftovers(ctx, s.Live(), age, sweepMost)
 	for saleID, texts := range bad {
@@ -187,9 +184,9 @@ func (s *Settler) leftovers(ctx context.Context, age time.Duration) ([]model.Ent
 	return entries, err
 }
 
-// Drain settles the unsettled entries that this instance has admitted, as far as the streams can be read. After an error,
-// some may be left. Call Drain at a stop, after the last admission and before the stores are closed. With a Queue, Run must have
-// been called before: Drain ends Run's consumers, and settles the entries that they did not get.
+// Drain settles the unsettled entries that this instance has admitted, as far as the streams can be read. After an error some
+// may be left. Call it at a stop, after the last admission and before the stores are closed. With a Queue, Run must have been
+// called before: Drain ends its consumers.
 func (s *Settler) Drain(ctx context.Context) error {
 	if s.relay != nil {
 		s.relay.stop() // from now on, entries are settled without the broker
@@ -264,8 +261,7 @@ func (s *Settler) write(ctx context.Context) {
 func (s *Settler) Busy() bool { return s.busy.Load() }
 
 // turn settles one batch. Without a queue, entries of several sales share a transaction; if that fails, each sale is settled by
-// itself. A sale that takes long, for example because another session has locked the stock row, goes on in the background. turn
-// returns the errors of the other sales.
+// itself. A sale that takes long goes on in the background. turn returns the errors of the others.
 func (s *Settler) turn(ctx context.Context, batches []saleBatch) error {
 	if len(batches) > 1 && s.relay == nil && s.together(ctx, batches) {
 		return nil
@@ -304,8 +300,8 @@ func (s *Settler) dispatch(ctx context.Context, b saleBatch) error {
 	return s.settleSale(ctx, b.gate, b.entries)
 }
 
-// patiently settles a batch of a sale, and returns the error. If that takes longer than "patience", it returns nil, and the batch
-// goes on in the background. Until it ends, the sale is in "late", which keeps back further batches of the sale.
+// patiently settles a batch of a sale, and returns the error. If that takes longer than "patience", it returns nil, the batch
+// goes on in the background, and the sale is in "late" until the batch ends.
 func (s *Settler) patiently(
 	ctx context.Context, gate model.GateRef, patience time.Duration, late *lateSales, settle func() error,
 ) error {
@@ -332,8 +328,8 @@ func (s *Settler) warn(ctx context.Context, err error) {
 	}
 }
 
-// settleSale settles entries of one sale in the database, wakes their buyers, and has the entries deleted from the stream. If ctx
-// ends, the transaction under way is still finished. After an error some entries may not be settled, and stay in the stream.
+// settleSale settles entries of one sale, wakes their buyers, and has the entries deleted from the stream. If ctx ends, the
+// transaction under way is still finished. After an error some entries may not be settled, and stay in the stream.
 func (s *Settler) settleSale(ctx context.Context, gate model.GateRef, entries []model.Entry) error {
 	settled, outcomes, err := s.settle(ctx, gate, entries)
 	if errors.Is(err, model.ErrBroken) {
@@ -343,8 +339,8 @@ func (s *Settler) settleSale(ctx context.Context, gate model.GateRef, entries []
 	for _, e := range settled {
 		finished[e.ID] = true
 	}
-	// With an error a sweep finds those of the others that are still in their streams. Without one, the others are settled
-	// already, or were lost with Redis: their buyers have to look in the database.
+	// With an error, a sweep finds those of the others that are still in their streams. Otherwise the others have left the streams,
+	// and their buyers have to look in the database.
 	others := slices.DeleteFunc(slices.Clone(entries), func(e model.Entry) bool { return finished[e.ID] })
 	s.Apart(others)
 	for _, e := range others {
@@ -362,7 +358,7 @@ func (s *Settler) settleSale(ctx context.Context, gate model.GateRef, entries []
 	return nil
 }
 
-// finish wakes the buyers of settled entries, and has the entries deleted from their streams and forgotten.
+// finish wakes the buyers of settled entries, and has the entries deleted from their streams.
 func (s *Settler) finish(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) {
 	s.wake(ctx, entries, outcomes)
 	s.acknowledge(ctx, entries, outcomes)
@@ -371,8 +367,7 @@ func (s *Settler) finish(ctx context.Context, entries []model.Entry, outcomes []
 	}
 }
 
-// acknowledge deletes settled entries from their streams, in the background. Entries that gather during one call of the gate, and
-// the pause after it, share the next call.
+// acknowledge deletes settled entries from their streams, in the background. Entries that gather meanwhile share later calls.
 func (s *Settler) acknowledge(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -394,15 +389,15 @@ func (s *Settler) acknowledge(ctx context.Context, entries []model.Entry, outcom
 			if err != nil {
 				s.Log.Warn("settled entries can't be deleted from the stream yet", "entries", len(entries), "error", err)
 			}
-			s.pending.done(entries)     // not before, or a sweep would find them in their streams and settle them again
-			if len(entries) < s.Batch { // else there is a backlog, and sweeps would read entries that only wait to be deleted
+			s.pending.done(entries)     // not before, or a sweep would settle them again
+			if len(entries) < s.Batch { // otherwise there is a backlog
 				pause.For(ctx, s.AckPause)
 			}
 		}
 	})
 }
 
-// nextAcks removes and returns the entries of the next call, and their outcomes. If none wait, it notes that the goroutine ends.
+// nextAcks removes and returns the entries of the next call, and their outcomes; none if the goroutine has to end.
 func (s *Settler) nextAcks() ([]model.Entry, []model.Outcome) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -413,10 +408,10 @@ func (s *Settler) nextAcks() ([]model.Entry, []model.Outcome) {
 	return entries, outcomes
 }
 
-// settle tries until the entries are settled or found to be broken, or until ctx ends. Before each further try it asks the stream
-// which entries are still there: another instance may have settled some, and entries that were lost with Redis must not become
-// orders after their buyers were told of the loss. It returns the entries that it has settled, with their outcomes; or those of a
-// broken batch, with model.ErrBroken; or no entries, with an error only if ctx has ended.
+// settle tries until the entries are settled or found to be broken, or until ctx ends. Before each further try it asks the
+// stream which entries are still there: another instance may have settled some, and entries that were lost with Redis must not
+// become orders after their buyers were told of the loss. It returns the entries that it has settled, with their outcomes; or
+// those of a broken batch, with model.ErrBroken; or none, with an error if ctx has ended.
 func (s *Settler) settle(ctx context.Context, gate model.GateRef, entries []model.Entry) ([]model.Entry, []model.Outcome, error) {
 	for try := 0; ; try++ {
 		if try > 0 {
@@ -446,17 +441,16 @@ func (s *Settler) settle(ctx context.Context, gate model.GateRef, entries []mode
 	}
 }
 
-// retryAfter returns the pause before a further try of a batch; "try" is 1 for the second try. Sale and instance decide where the
-// pause lies between half of the longest one and the longest one, so that not all batches are tried at once.
+// retryAfter returns the pause before a further try of a batch; "try" is 1 for the second try. The pause is between half of the
+// longest one and the longest one, by sale and instance, so that not all batches are tried at once.
 func (s *Settler) retryAfter(gate model.GateRef, try int) time.Duration {
 	longest := min(retryPause<<min(try-1, 10), retryMost)
 	part := crc32.ChecksumIEEE([]byte(gate.SaleID + s.Instance))
 	return longest/2 + longest/2*time.Duration(part)/math.MaxUint32
 }
 
-// oneByOne settles each entry of a broken batch in a transaction of its own. An entry that is broken even alone stays in the
-// stream, where a sweep finds it; at the try brokenTries it is refused for good. done are the entries that were settled or
-// refused, with their outcomes. err joins the errors of the others.
+// oneByOne settles each entry of a broken batch by itself. An entry that is broken even alone stays in the stream for a sweep;
+// at the try brokenTries it is refused for good. done are the entries that were settled or refused, with their outcomes.
 func (s *Settler) oneByOne(ctx context.Context, gate model.GateRef, entries []model.Entry) (done []model.Entry, outcomes []model.Outcome, err error) {
 	for _, e := range entries {
 		settled, outcome, oneErr := s.settle(ctx, gate, []model.Entry{e})
@@ -485,7 +479,7 @@ func (s *Settler) tries(e model.Entry) int {
 	return s.broken[e.ID]
 }
 
-// wake tells the outcomes to the buyers here, and wakes those on other instances. Whoever misses a wake-up only waits longer.
+// wake tells the outcomes to the buyers here, and wakes those on other instances, as far as possible.
 func (s *Settler) wake(ctx context.Context, entries []model.Entry, outcomes []model.Outcome) {
 	byInstance := map[string]map[string]model.Outcome{}
 	for i, e := range entries {

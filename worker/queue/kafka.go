@@ -16,20 +16,20 @@ import (
 )
 
 const (
-	// partitions is how many partitions a new topic has, and so how many consumers can get messages. A sale uses one of them.
+	// partitions is how many partitions a new topic has, and so the most consumers that can get messages.
 	partitions = 12
-	// retention is how long a new topic keeps its messages or dead letters. The engine needs a message only for seconds.
+	// retention is how long a new topic keeps its messages or dead letters.
 	retention = 24 * time.Hour
 	// kafkaSession is how long a consumer may send no heartbeat before the broker removes it. By default brokers accept no less.
 	kafkaSession = 6 * time.Second
-	// kafkaSetup is how long it may take to find the brokers and make the topics.
+	// kafkaSetup bounds the search for the brokers and the making of topics.
 	kafkaSetup = 5 * time.Second
-	// kafkaCall bounds the requests that are finished although ctx has ended, and for which a stop waits.
+	// kafkaCall bounds requests that are finished although ctx has ended.
 	kafkaCall = time.Second
 )
 
-// Kafka is a worker.Queue on a Kafka topic. Messages are keyed by sale id, the producer is idempotent, and the consumers form one
-// group and commit the offsets of settled messages.
+// Kafka is a worker.Queue on a Kafka topic. Messages are keyed by sale. The consumers form one group, and commit the offsets of
+// settled messages.
 type Kafka struct {
 	brokers  []string
 	instance string
@@ -39,12 +39,12 @@ type Kafka struct {
 	ready    atomic.Bool // the topics exist
 }
 
-// NewKafka returns the queue of one instance. Brokers are given as host:port, and may start later.
+// NewKafka returns the queue of one instance. Brokers are given as host:port, and may start later. The caller must close it.
 func NewKafka(brokers []string, instance string, log *slog.Logger) (*Kafka, error) {
 	q := &Kafka{brokers: brokers, instance: instance, name: attempts, log: log}
 	var err error
-	// A cancelled publish may still reach the topic, although its entries are then settled without the queue. That is harmless: the
-	// database decides each attempt only once.
+	// A cancelled publish may still reach the topic, although its entries are then settled without the queue. That is harmless,
+	// since an attempt is decided once.
 	if q.producer, err = q.client(kgo.AllowIdempotentProduceCancellation()); err != nil {
 		return nil, err
 	}
@@ -84,7 +84,6 @@ func (q *Kafka) produce(ctx context.Context, records []*kgo.Record) error {
 	return nil
 }
 
-// makeTopics creates the topics that are missing.
 func (q *Kafka) makeTopics(ctx context.Context) error {
 	if q.ready.Load() {
 		return nil
@@ -112,7 +111,7 @@ func (q *Kafka) makeTopics(ctx context.Context) error {
 	return nil
 }
 
-// Consume implements worker.Queue. A rebalance waits until the batch that the consumer has polled is settled and committed.
+// Consume implements worker.Queue. A rebalance waits until the batch that was polled is settled and committed.
 func (q *Kafka) Consume(ctx context.Context, settle settleFunc) error {
 	if err := q.makeTopics(ctx); err != nil {
 		return err
@@ -128,7 +127,7 @@ func (q *Kafka) Consume(ctx context.Context, settle settleFunc) error {
 		client.AllowRebalance()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), kafkaCall)
 		defer cancel()
-		_ = client.LeaveGroupContext(ctx) // otherwise its partitions stay idle until its session times out
+		_ = client.LeaveGroupContext(ctx) // or its partitions stay idle until kafkaSession is over
 		client.Close()
 	}()
 	for {
@@ -146,7 +145,7 @@ func (q *Kafka) Consume(ctx context.Context, settle settleFunc) error {
 	}
 }
 
-// handle settles a batch of records, publishes unreadable ones to the dead-letter topic, and commits the batch.
+// handle settles a batch of records, makes unreadable ones dead letters, and commits the batch.
 func (q *Kafka) handle(ctx context.Context, client *kgo.Client, records []*kgo.Record, settle settleFunc) error {
 	_, dead, err := handOn(ctx, records, func(r *kgo.Record) []byte { return r.Value }, settle, q.log)
 	if err != nil {

@@ -10,18 +10,17 @@ import (
 	"flashsale/model"
 )
 
-// A message is one entry as text: the format version, then the fields of the entry, separated by single spaces. The idempotency
-// key comes last, so that it may contain spaces. The sale is not a field: its id is the first part of the order id.
+// A message is one entry as text: the format version and the fields of the entry, separated by single spaces. The idempotency
+// key comes last, since it may contain spaces. The sale's id is the first part of the order's id.
 const (
-	version = "3"
-	fields  = 10
-	// noCampaign stands for the campaign of a sale that has none.
+	version    = "3"
+	fields     = 10
 	noCampaign = "-"
-	// maxMessage is far above the longest message that encode produces, which has some hundreds of bytes.
+	// maxMessage is far above the length of a message of encode, which has some hundreds of bytes.
 	maxMessage = 4 << 10
 )
 
-// errUnreadable means that a message has another format version, or was not written by encode.
+// errUnreadable means that a message was not written by encode, or has another format version.
 var errUnreadable = errors.New("not an entry")
 
 func encode(e model.Entry) []byte {
@@ -31,7 +30,7 @@ func encode(e model.Entry) []byte {
 	}, " "))
 }
 
-// decode accepts exactly what encode produces from entries that the gate may have admitted, or returns errUnreadable.
+// decode accepts what encode makes of valid entries. For other messages it returns errUnreadable.
 func decode(message []byte) (model.Entry, error) {
 	if len(message) > maxMessage {
 		return model.Entry{}, errUnreadable
@@ -40,7 +39,7 @@ func decode(message []byte) (model.Entry, error) {
 	if len(field) < fields || !validStreamID(field[1]) {
 		return model.Entry{}, errUnreadable
 	}
-	// The errors are ignored: an invalid number parses as 0 or as a limit of its type, so encode(e) below differs from message.
+	// An invalid number parses as another number, so encode(e) below differs from the message.
 	epoch, _ := strconv.ParseInt(field[2], 10, 64)
 	shards, _ := strconv.Atoi(field[6])
 	quantity, _ := strconv.Atoi(field[8])
@@ -60,7 +59,7 @@ func decode(message []byte) (model.Entry, error) {
 	return e, nil
 }
 
-// validStreamID reports whether s is a stream id. Redis rejects a whole call if one of its ids is invalid.
+// validStreamID reports whether s is a stream id. Redis rejects a whole call with an invalid one.
 func validStreamID(s string) bool {
 	ms, seq, ok := strings.Cut(s, "-")
 	_, errMs := strconv.ParseUint(ms, 10, 64)

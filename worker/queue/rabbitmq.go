@@ -16,31 +16,29 @@ import (
 )
 
 const (
-	// amqpHeartbeat is the heartbeat timeout. The client closes the connection if the broker is silent for 1.5 times as long.
 	amqpHeartbeat = 3 * time.Second
 	// amqpSetup bounds the setup of a consumer's connection.
 	amqpSetup = 3 * time.Second
 	// amqpFarewell is how long the orderly close of a connection may take before the socket is closed.
 	amqpFarewell = time.Second
-	// prefetch is two batches, so that the next batch arrives while one is settled.
+	// prefetch is two batches, so that the next one arrives while one is settled.
 	prefetch = 2 * batchMost
-	// waitMargin is how much longer a wait queue lives than the last message in it.
+	// waitMargin is how much longer a wait queue lives than its last message.
 	waitMargin = time.Minute
 )
 
-// RabbitMQ is a worker.Queue on a durable queue. Messages are persistent, the broker confirms them to the publisher, and
-// consumers acknowledge them explicitly. Unreadable messages are rejected, so that RabbitMQ moves them to the dead-letter queue.
-// All queues have the default queue type of the virtual host.
+// RabbitMQ is a worker.Queue on a durable queue. Messages are persistent, and confirmed to the publisher. Unreadable messages
+// are rejected, so that RabbitMQ makes them dead letters. The queues have the default type of the virtual host.
 //
-// RabbitMQ is also a worker.Delayer: a delayed message stays in a wait queue, which has no consumers, until its time to live
-// ends. RabbitMQ then dead-letters the message to the wake queue.
+// RabbitMQ is also a worker.Delayer: a delayed message stays in a wait queue until its time to live ends, and is then
+// dead-lettered to the wake queue.
 type RabbitMQ struct {
 	url   string
 	name  string // of the main queue, and the prefix of the other queues' names
 	log   *slog.Logger
 	wakes chan struct{}
 
-	publisher chan *link // of capacity 1: whoever publishes takes the link out meanwhile; nil: not connected
+	publisher chan *link // of capacity 1; a caller takes the link out meanwhile; nil: not connected
 }
 
 // NewRabbitMQ returns the queue of one instance. It does not connect, so the broker may start later.
@@ -59,10 +57,10 @@ type link struct {
 	channel *amqp.Channel
 	socket  net.Conn
 	lost    chan *amqp.Error
-	refused chan amqp.Return // messages that the broker has returned, because it has no queue for them
+	refused chan amqp.Return // messages that the broker has returned
 }
 
-// dial connects and gives the link to "prepare". It fails, and closes the connection, if "prepare" fails or ctx ends meanwhile.
+// dial connects and gives the link to "prepare". If that fails or ctx ends meanwhile, dial closes the connection and fails.
 func (q *RabbitMQ) dial(ctx context.Context, prepare func(*link) error) (*link, error) {
 	l := &link{refused: make(chan amqp.Return, batchMost)}
 	letGo := func() bool { return true }
@@ -88,7 +86,7 @@ func (q *RabbitMQ) dial(ctx context.Context, prepare func(*link) error) (*link, 
 	return l, nil
 }
 
-// open opens the channel, creates the queues that are missing, and has the broker confirm messages.
+// open opens the channel, creates missing queues, and has the broker confirm messages.
 func (q *RabbitMQ) open(l *link) (err error) {
 	if l.channel, err = l.conn.Channel(); err != nil {
 		return err
@@ -107,7 +105,7 @@ func (q *RabbitMQ) open(l *link) (err error) {
 	return l.channel.Confirm(false)
 }
 
-// cutWith closes the socket when ctx ends, unless letGo was called before: most calls of the library observe no context.
+// cutWith closes the socket when ctx ends, unless letGo was called before. Many calls of the library observe no context.
 func (l *link) cutWith(ctx context.Context) (letGo func() bool) {
 	return context.AfterFunc(ctx, func() { _ = l.socket.Close() })
 }
@@ -121,8 +119,8 @@ func (l *link) close() {
 	_ = l.conn.Close() // the connection may be lost already
 }
 
-// publishing runs the function "call" on the publisher's connection, one caller at a time. It connects first if there is no open
-// connection, and closes the connection if the function fails. "doing" says in the error what the function does.
+// publishing runs "call" on the publisher's connection, one caller at a time. It connects if needed, and closes the connection
+// if the call fails. "doing" says in the error what the call does.
 func (q *RabbitMQ) publishing(ctx context.Context, doing string, call func(*link) error) (err error) {
 	var l *link
 	select {
@@ -146,7 +144,7 @@ func (q *RabbitMQ) publishing(ctx context.Context, doing string, call func(*link
 	return nil
 }
 
-// Publish implements worker.Queue. It takes at most batchMost entries, since l.refused has room for as many returns.
+// Publish implements worker.Queue. It takes at most batchMost entries, since l.refused has room for as many.
 func (q *RabbitMQ) Publish(ctx context.Context, _ string, entries []model.Entry) error {
 	return q.publishing(ctx, "publish to RabbitMQ", func(l *link) error {
 		confirms := make([]*amqp.DeferredConfirmation, len(entries))
@@ -163,7 +161,7 @@ func (q *RabbitMQ) Publish(ctx context.Context, _ string, entries []model.Entry)
 			}
 		}
 		select {
-		case r := <-l.refused: // the broker sends a return before the confirm of the same message
+		case r := <-l.refused: // a return comes before the confirm of its message
 			return fmt.Errorf("%w: %s", errNotTaken, r.ReplyText)
 		default:
 			return nil
@@ -200,7 +198,6 @@ func (q *RabbitMQ) Consume(ctx context.Context, settle settleFunc) error {
 		return err
 	}
 	// The library's channel of deliveries is unbuffered. Copy them to a buffered one, so that a batch has those that have arrived.
-	// The buffer holds as many as the broker sends ahead of an acknowledgement.
 	ready := make(chan amqp.Delivery, prefetch)
 	var copying sync.WaitGroup
 	copying.Go(func() {
@@ -238,7 +235,6 @@ func (q *RabbitMQ) Consume(ctx context.Context, settle settleFunc) error {
 	}
 }
 
-// lostError returns the reason why the deliveries ended.
 func (l *link) lostError() error {
 	select {
 	case reason := <-l.lost:
@@ -250,7 +246,7 @@ func (l *link) lostError() error {
 	return errors.New("consume from RabbitMQ: the queue is gone")
 }
 
-// handle settles a batch of deliveries, rejects the unreadable ones and acknowledges the others.
+// handle settles a batch of deliveries, rejects unreadable ones and acknowledges the others.
 func (q *RabbitMQ) handle(ctx context.Context, batch []amqp.Delivery, settle settleFunc) error {
 	settled, dead, err := handOn(ctx, batch, func(d amqp.Delivery) []byte { return d.Body }, settle, q.log)
 	if err != nil {
@@ -264,14 +260,14 @@ func (q *RabbitMQ) handle(ctx context.Context, batch []amqp.Delivery, settle set
 	if len(settled) == 0 {
 		return nil
 	}
-	if err := settled[len(settled)-1].Ack(true); err != nil { // this delivery and all before it
+	if err := settled[len(settled)-1].Ack(true); err != nil { // and those before
 		return fmt.Errorf("acknowledge to RabbitMQ: %w", err)
 	}
 	return nil
 }
 
-// Delay implements worker.Delayer. It declares the wait queue of this delay each time, which creates the queue, or extends its
-// life past the message that follows. A wait queue that is no longer used expires by itself.
+// Delay implements worker.Delayer. It declares the wait queue of this delay each time, which creates the queue or extends its
+// life. A wait queue that is no longer used expires.
 func (q *RabbitMQ) Delay(ctx context.Context, d time.Duration) error {
 	return q.publishing(ctx, "delay a wake-up by RabbitMQ", func(l *link) error {
 		name := q.name + ".wait." + strconv.FormatInt(d.Milliseconds(), 10)
@@ -289,7 +285,7 @@ func (q *RabbitMQ) Delay(ctx context.Context, d time.Duration) error {
 // Wakes implements worker.Delayer.
 func (q *RabbitMQ) Wakes() <-chan struct{} { return q.wakes }
 
-// Ping returns an error if the broker does not answer or lacks the main queue. If it has to connect, that creates missing queues.
+// Ping returns an error if the broker does not answer or lacks the main queue. If it connects, that creates missing queues.
 func (q *RabbitMQ) Ping(ctx context.Context) error {
 	return q.publishing(ctx, "ask RabbitMQ for the queue", func(l *link) error {
 		_, err := l.channel.QueueDeclarePassive(q.name, true, false, false, false, nil)
@@ -297,7 +293,7 @@ func (q *RabbitMQ) Ping(ctx context.Context) error {
 	})
 }
 
-// Reach returns an error if it can't connect to the broker. Unlike Ping, it creates no queues.
+// Reach returns an error if it can't connect to the broker. It creates no queues.
 func (q *RabbitMQ) Reach(ctx context.Context) error {
 	l, err := q.dial(ctx, func(*link) error { return nil })
 	l.close()

@@ -18,20 +18,20 @@ import (
 )
 
 const (
-	// listWait is how long a BLMOVE blocks on an empty list, and so how long a stop may wait for an idle consumer.
+	// listWait is how long a BLMOVE blocks on an empty list, and so about how long a stop waits for an idle consumer.
 	listWait = time.Second
-	// listTimeout bounds the calls by which a consumer takes or acknowledges messages, if Redis does not answer.
+	// listTimeout bounds the calls by which a consumer takes or acknowledges messages.
 	listTimeout = 2 * listWait
-	// A consumer renews its alive key every beatPeriod. The key expires after lifetime; the consumer then counts as dead.
+	// A consumer renews its alive key every beatPeriod. When the key has expired, the consumer counts as dead.
 	beatPeriod = time.Second
 	lifetime   = 5 * beatPeriod
-	// listTTL is how long unused lists are kept. Their entries are also in the streams until they are settled.
+	// listTTL is how long unused lists are kept.
 	listTTL = time.Hour
-	// deadTTL is how long dead letters are kept after the last one, so that somebody can look at them.
+	// deadTTL is how long dead letters are kept after the last one.
 	deadTTL = 7 * 24 * time.Hour
 )
 
-// All keys have the same hash tag: on a Redis Cluster, LMOVE needs both lists in one slot.
+// All keys have the same hash tag, since on a Redis Cluster LMOVE needs both lists in one slot.
 
 func listKey() string                 { return "fs:{queue}:attempts" }
 func deadListKey() string             { return "fs:{queue}:dead" }
@@ -40,8 +40,7 @@ func takenKey(consumer string) string { return "fs:{queue}:taken:" + consumer }
 func aliveKey(consumer string) string { return "fs:{queue}:alive:" + consumer }
 
 // RedisList is a worker.Queue on a Redis list. Publish pushes messages on the left. Each consumer moves messages from the right
-// end to a list of its own, and deletes that list when the messages are settled. The messages of a dead consumer, which a plain
-// BRPOP would lose, are moved back to the queue.
+// end to a list of its own, which it deletes when they are settled. The messages of a dead consumer are moved back.
 type RedisList struct {
 	client    redis.UniversalClient
 	instance  string
@@ -79,7 +78,7 @@ func (q *RedisList) Consume(ctx context.Context, settle settleFunc) error {
 	var heart sync.WaitGroup
 	heart.Go(func() {
 		for pause.For(beating, beatPeriod) {
-			_ = q.beat(beating, me) // if Redis is away, the consumer's own calls fail too, and Consume returns their error
+			_ = q.beat(beating, me) // if Redis is away, the calls of Consume fail, too
 		}
 	})
 	defer func() {
@@ -87,7 +86,7 @@ func (q *RedisList) Consume(ctx context.Context, settle settleFunc) error {
 		heart.Wait()
 		leaving, cancel := context.WithTimeout(context.WithoutCancel(ctx), listWait)
 		defer cancel()
-		if err := q.giveBack(leaving, me); err != nil { // if Redis does not answer, another consumer moves the messages later
+		if err := q.giveBack(leaving, me); err != nil { // another consumer moves the messages later
 			q.log.Debug("a consumer of the list stops", "error", err)
 		}
 	}()
@@ -110,8 +109,8 @@ func (q *RedisList) Consume(ctx context.Context, settle settleFunc) error {
 	return nil
 }
 
-// take moves up to batchMost waiting messages to the consumer's own list and returns that list, the oldest message first. It
-// waits up to listWait for a message, and returns none if none comes.
+// take moves up to batchMost messages to the consumer's own list and returns that list, the oldest message first. It waits up to
+// listWait for a message, and may return none.
 func (q *RedisList) take(ctx context.Context, me string) ([]string, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
@@ -129,14 +128,14 @@ func (q *RedisList) take(ctx context.Context, me string) ([]string, error) {
 		pipe.LMove(ctx, listKey(), takenKey(me), "RIGHT", "LEFT")
 	}
 	pipe.Expire(ctx, takenKey(me), listTTL)
-	taken := pipe.LRange(ctx, takenKey(me), 0, -1) // the whole list: a move may be done although its reply was lost
+	taken := pipe.LRange(ctx, takenKey(me), 0, -1) // all: a move may be done although its reply was lost
 	_, _ = pipe.Exec(ctx)                          // redis.Nil if another consumer was faster; taken has its own error
 	messages, err := taken.Result()
 	slices.Reverse(messages)
 	return messages, err
 }
 
-// done deletes the consumer's own list and keeps the unreadable messages as dead letters.
+// done deletes the consumer's own list, and keeps the unreadable messages as dead letters.
 func (q *RedisList) done(ctx context.Context, me string, dead []string) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), listTimeout)
 	defer cancel()
@@ -173,8 +172,8 @@ func (q *RedisList) beat(ctx context.Context, me string) error {
 	return nil
 }
 
-// giveBack moves the messages of a consumer that is dead or has ended back to the right end of the queue in their original order,
-// so that they are taken next, and forgets the consumer.
+// giveBack moves the messages of a consumer back to the right end of the queue in their original order, so that they are taken
+// next, and forgets the consumer.
 func (q *RedisList) giveBack(ctx context.Context, consumer string) error {
 	for { // until the list is empty
 		err := q.client.LMove(ctx, takenKey(consumer), listKey(), "LEFT", "RIGHT").Err()
