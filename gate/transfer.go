@@ -107,9 +107,9 @@ func (g *Gate) again(ctx context.Context, b *shardBatch, places []int) (short []
 	return short
 }
 
-// bring moves units from the other shards to the shard home, the fullest first, until enough were taken or no more are there. It
-// goes on when ctx ends, since units that were taken and not given would be missing until the gate is replaced. If it can't take
-// units from a shard, it still gives home those that were taken before, and returns the error.
+// bring moves units from the other shards to one shard, whose place is "home", the fullest first, until enough were taken or no
+// more are there. It goes on when ctx ends, since units that were taken and not given would be missing until the gate is replaced.
+// If it can't take units from a shard, it returns the error after giving those that were taken before.
 func (g *Gate) bring(ctx context.Context, tags []string, shards []shard, home int, wanted int64) error {
 	ctx = context.WithoutCancel(ctx)
 	epoch, missing, brought := shards[home].Epoch, wanted-shards[home].Left, int64(0)

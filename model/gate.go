@@ -22,7 +22,7 @@ func GateRefs(sales []Offer) []GateRef {
 
 // GateState is the state of a sale's gate in Redis.
 type GateState struct {
-	Away     bool // the gate, or a shard, can't be read reliably; the other fields mean nothing
+	Away     bool // the gate, or a shard, can't be read reliably; then Open is false, and the other fields mean nothing
 	Exists   bool
 	Open     bool
 	Epoch    int64

@@ -82,7 +82,7 @@ type ModeField struct {
 	Always, WithList, InCampaign []Mode
 }
 
-// ModeFields are the fields of a sale that do not act in every mode. A line offers returned units without a waiting list.
+// ModeFields are the fields of a sale that do not act in every sale.
 var ModeFields = []ModeField{
 	{"waiting_list", func(s Sale) any { return s.WaitingList }, []Mode{ModeRush, ModeDraw}, nil, nil},
 	{"beacon", func(s Sale) any { return s.Beacon }, []Mode{ModeLine, ModeDraw}, nil, nil},

@@ -67,9 +67,9 @@ type Payments struct {
 
 // Start opens a payment for a user's pending order, unless one is open already, and returns it with the page on which it is paid.
 // A free order is paid without the provider, unless the provider takes free orders. The verdict is Accepted; NotFound if the
-// order's id was never issued to this user or the sale was erased; NotPayable if the order is not pending or its time to pay is
-// over; or PaymentRefused if the provider will not take the payment. The error wraps model.ErrUnavailable if the provider does
-// not open the payment now, or if another click has opened it in another way.
+// order's id was never issued to this user; NotPayable if there is no such order, it is not pending, or its time to pay is over; or
+// PaymentRefused if the provider will not take the payment. The error wraps model.ErrUnavailable if the provider does not open the
+// payment now, or if another call has opened it at the same time.
 func (p *Payments) Start(ctx context.Context, userID, orderID string) (payment model.Payment, page string, verdict model.Verdict, err error) {
 	if !p.IDs.Issued(userID, orderID) {
 		return payment, "", model.NotFound, nil

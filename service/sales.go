@@ -137,9 +137,8 @@ type SalePatch struct {
 	IfQuota     *int64     `json:"if_quota"` // the quota that must hold before the change, so that a repeated request adds nothing
 }
 
-// Patch changes a sale. The verdict is Accepted; NotFound; QuotaChanged if the quota isn't IfQuota; Ended if the sale has ended
-// and can't have the change any more; EntriesClosed if the line or the draw is too far advanced for the change; or BadRequest
-// with the first invalid field.
+// Patch changes a sale. The verdict is Accepted; NotFound; QuotaChanged if the quota isn't IfQuota; Ended or EntriesClosed if
+// the sale, or its line, is too far advanced for the change; or BadRequest with the first invalid field.
 func (s *Sales) Patch(ctx context.Context, id string, p SalePatch, actor string) (offer model.Offer, verdict model.Verdict, invalid *Invalid, err error) {
 	if invalid := Outside("add_quota", p.AddQuota, 0, maxQuota); invalid != nil {
 		return offer, model.BadRequest, invalid, nil

@@ -4,7 +4,7 @@
 //
 // A refusal is an outcome. An error means that something broke; after model.ErrUnavailable the attempt may be tried again. The
 // strategies refuse in this order: not_found, not_started, ended, paused, limit_reached, sold_out. But Local may refuse as
-// sold_out from memory. A sale that was closed before its start has ended.
+// sold_out from memory. A sale that was closed counts as ended, even before its start.
 package strategy
 
 import (

@@ -21,6 +21,9 @@ func MySQL(address string) (u *url.URL, hosts []string, err error) {
 	if scheme != "mysql" || end < 0 {
 		return nil, nil, errForm
 	}
+	if strings.Contains(rest[end:], "@") { // otherwise a part of the password would pass for a parameter
+		return nil, nil, errors.New("want / ? # and @ in a password as %2F %3F %23 %40")
+	}
 	at := strings.LastIndex(rest[:end], "@") + 1
 	for host := range strings.SplitSeq(rest[at:end], ",") {
 		parsed, err := url.Parse(scheme + "://" + rest[:at] + host + rest[end:])

@@ -26,7 +26,7 @@ func TestMySQL(t *testing.T) {
 	}
 	for _, address := range []string{
 		"", "mysql://", "mysql://u:p@h", "mysql://u:p@h/", "postgres://u:p@h/d", "mysql://u:p@/d", "mysql://u:p@a,,b/d", "mysql://u:p@a,b,/d",
-		"mysql://u:p@h:x/d", "mysql://u:p@a:1:2/d", "mysql://u:p@h/d?socket=/run/s", "mysql://u:p@a,A:1,a/d",
+		"mysql://u:p@h:x/d", "mysql://u:p@a:1:2/d", "mysql://u:p@h/d?socket=/run/s", "mysql://u:p@a,A:1,a/d", "mysql://u:1/2?p@h/d", "mysql://u:p?q@h/d",
 		"mysql://u:p@a,b/d?socket=/run/s", "mysql://u:p@:3306/d", "mysql://u:p@" + strings.Repeat("a,", 16) + "b/d",
 	} {
 		if _, hosts, err := MySQL(address); err == nil {

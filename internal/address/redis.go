@@ -47,7 +47,7 @@ func Redis(address string) (single *redis.Options, several *redis.UniversalOptio
 		return nil, several, err
 	}
 	u, err := url.Parse(address)
-	if err != nil || u.Scheme != "redis" && u.Scheme != "rediss" || u.Host == "" || !redisPath.MatchString(u.Path) {
+	if err != nil || u.Scheme != "redis" && u.Scheme != "rediss" || u.Host == "" || !redisPath.MatchString(u.Path) || strings.Contains(u.RawQuery, "@") {
 		return nil, nil, errRedis
 	}
 	single, err = redis.ParseURL(address)

@@ -253,6 +253,8 @@ func TestErrorsKeepSecrets(t *testing.T) {
 		{"--database=postgres://user:" + secret + "@host/db"},
 		{"--redis=redis://:" + secret + "@host:x/0"},
 		{"--redis=http://:" + secret + "@host/0"},
+		{"--redis=redis://user:1/2?" + secret + "@host:6379/0"},
+		{"--database=mysql://user:1/2?" + secret + "@host/db"},
 		{"--redis=redis://user:" + secret + "@a:1,b"},
 		{"--redis=redis+sentinel://user:" + secret + "@a:1"},
 		{"--redis=redis://host:1", "--redis-replicas=redis://user:" + secret + "@a:1,b"},

@@ -18,8 +18,8 @@ func (l Listener) Accept() (net.Conn, error) {
 // Conn is a TCP connection whose client can leave unnoticed while a handler works.
 //
 // To notice that the client leaves, net/http starts a goroutine for each request, which reads one byte ahead. That takes up to a
-// tenth of a purchase's CPU time, and a purchase need not notice. So a read of one byte gets nothing at first. A reader whose
-// buffer has room for just one byte reads again.
+// tenth of a purchase's CPU time, and a purchase need not notice. So the first of two reads of one byte in a row gets
+// nothing, which ends that goroutine. Another reader, whose buffer has room for just one byte, reads again and gets the byte.
 type Conn struct {
 	*net.TCPConn
 	asked bool // the last read was of one byte, and was skipped
