@@ -107,6 +107,7 @@ func TestCampaignHasWhatASaleHas(t *testing.T) {
 	sheet := s.operator().get(adminCampaigns + "/" + made.ID + "/orders.csv").want(http.StatusOK)
 	check.Same(t, "name of the sheet", sheet.header.Get("Content-Disposition"), `attachment; filename="orders-`+made.ID+`.csv"`)
 	check.Same(t, "rows of the sheet", strings.Count(string(sheet.body), "\n"), 4)
+	check.Same(t, "the sizes that were bought", []int{strings.Count(string(sheet.body), ",Runner,40,"), strings.Count(string(sheet.body), ",Runner,41,")}, []int{2, 1})
 
 	available := map[string]int64{}
 	live := s.operator().listen(adminCampaigns + "/" + made.ID + "/live")

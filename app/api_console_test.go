@@ -294,8 +294,8 @@ func checkSheet(operator *client, saleID string, orders int, annsPaid string) {
 	if err != nil || len(rows) != orders+1 {
 		t.Fatalf("%d rows of %d orders, %v", len(rows), orders, err)
 	}
-	head := "\ufefforder_id,order_number,user_id,status,quantity,amount,currency,created_at,expires_at,paid_at,reason"
-	if strings.Join(rows[0], ",") != head || !strings.Contains(string(a.body), "\n"+annsPaid+","+model.OrderNumber(annsPaid)+",ann,paid,3,29.70,CNY,") {
+	head := "\ufefforder_id,order_number,title,variant,user_id,status,quantity,amount,currency,created_at,expires_at,paid_at,reason"
+	if strings.Join(rows[0], ",") != head || !strings.Contains(string(a.body), "\n"+annsPaid+","+model.OrderNumber(annsPaid)+",Teapot,,ann,paid,3,29.70,CNY,") {
 		t.Errorf("the sheet %s", a.body)
 	}
 	if a := operator.get(url + "?status=paid&q=ann"); strings.Count(string(a.body), "\n") != 2 {

@@ -71,12 +71,12 @@ func TestExportOrders(t *testing.T) {
 			rows := check.Must(csv.NewReader(sheet.Body).ReadAll())
 			check.Same(t, "rows", len(rows), n+1)
 			check.Same(t, "head", strings.Join(rows[0], ","),
-				"\ufefforder_id,order_number,user_id,status,quantity,amount,currency,created_at,expires_at,paid_at,reason")
+				"\ufefforder_id,order_number,title,variant,user_id,status,quantity,amount,currency,created_at,expires_at,paid_at,reason")
 			for i, row := range rows[1:] {
-				check.Same(t, "ids", []string{row[0], row[2]}, []string{fmt.Sprint("O", i), fmt.Sprint("'-user", i)})
+				check.Same(t, "ids", []string{row[0], row[4]}, []string{fmt.Sprint("O", i), fmt.Sprint("'-user", i)})
 			}
 			if n > 0 {
-				check.Same(t, "first row", strings.Join(rows[1][3:], ","),
+				check.Same(t, "first row", strings.Join(rows[1][5:], ","),
 					"paid,2,19.80,CNY,2027-01-15T08:00:00.000Z,2027-01-15T08:01:00.000Z,2027-01-15T08:00:01.000Z,")
 			}
 			for _, f := range l.asked {

@@ -202,7 +202,7 @@ func (s *Streams) part(saleID string, one *stream) {
 	}
 }
 
-// send writes the newest event to the client, unless the client has it. An earlier call that is still running writes it instead.
+// send writes the newest event to the client, unless the client has it. If an earlier call is still running, that call does it.
 // If the client does not take the event in time, or no sale can be read, send closes the connection, which ends serve.
 func (one *stream) send() {
 	if one.calls.Add(1) > 1 {

@@ -2,6 +2,7 @@ package handler
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/csv"
 	"errors"
@@ -52,7 +53,7 @@ func (o *Orders) list(c *gin.Context) {
 }
 
 func (o *Orders) listOfSales(c *gin.Context) {
-	f, _, ok := o.ofSales(c)
+	f, _, _, ok := o.ofSales(c)
 	if !ok {
 		return
 	}
@@ -62,27 +63,30 @@ func (o *Orders) listOfSales(c *gin.Context) {
 	})
 }
 
-// ofSales returns a filter for the route's sales and the query's status, and the id of the route's sale or campaign. If ok is
+// ofSales returns a filter for the route's sales and the query's status, these sales, and the id of the sale or campaign. If ok is
 // false, ofSales has ended the request.
-func (o *Orders) ofSales(c *gin.Context) (f model.OrderFilter, id string, ok bool) {
-	sales, id, ok := o.sales(c)
-	if !ok {
-		return f, id, false
+func (o *Orders) ofSales(c *gin.Context) (f model.OrderFilter, sales []model.Offer, id string, ok bool) {
+	if sales, id, ok = o.sales(c); !ok {
+		return f, sales, id, false
 	}
 	status := model.OrderStatus(c.Query("status"))
 	if status != "" && !slices.Contains(model.StoredStatuses, status) {
 		refuseInvalid(c, &service.Invalid{Field: "status", Reason: notAChoice, Value: "pending, paid, cancelled, expired, refunded"})
-		return f, id, false
+		return f, sales, id, false
 	}
-	return model.OrderFilter{SaleIDs: each(sales, func(o model.Offer) string { return o.ID }), Status: status}, id, true
+	return model.OrderFilter{SaleIDs: each(sales, func(o model.Offer) string { return o.ID }), Status: status}, sales, id, true
 }
 
 // export sends the orders of a sale or a campaign as CSV, page by page, since there may be a million. It breaks off when the
 // sender of the request may no longer see orders.
 func (o *Orders) export(c *gin.Context) {
-	f, id, ok := o.ofSales(c)
+	f, sales, id, ok := o.ofSales(c)
 	if !ok {
 		return
+	}
+	offers := map[string]model.Offer{}
+	for _, offer := range sales {
+		offers[offer.ID] = offer
 	}
 	ctx, cancel := context.WithTimeout(c.Request.Context(), exportLimit)
 	defer cancel()
@@ -101,12 +105,12 @@ func (o *Orders) export(c *gin.Context) {
 			return
 		case err == nil && first:
 			page.WriteString(byteOrderMark)
-			_ = sheet.Write([]string{"order_id", "order_number", "user_id", "status", "quantity", "amount", "currency", "created_at", "expires_at", "paid_at", "reason"})
+			_ = sheet.Write([]string{"order_id", "order_number", "title", "variant", "user_id", "status", "quantity", "amount", "currency", "created_at", "expires_at", "paid_at", "reason"})
 		case err == nil && !o.Consoles.stillLooks(c):
 			err = middleware.Refusal{Verdict: model.Unauthenticated}
 		}
 		if err == nil {
-			_ = sheet.WriteAll(each(list, orderCells))
+			_ = sheet.WriteAll(each(list, func(order model.Order) []string { return orderCells(order, offers[order.SaleID].Sale) }))
 			_, err = page.WriteTo(out)
 		}
 		if err != nil {
@@ -117,9 +121,9 @@ func (o *Orders) export(c *gin.Context) {
 	}
 }
 
-func orderCells(o model.Order) []string {
+func orderCells(o model.Order, of model.Sale) []string {
 	cells := []string{
-		o.ID, model.OrderNumber(o.ID), o.UserID, string(o.Status), strconv.Itoa(o.Quantity), model.Amount(o.AmountCents, o.Currency), o.Currency,
+		o.ID, model.OrderNumber(o.ID), cmp.Or(of.Campaign.Title, of.Title), of.Variant, o.UserID, string(o.Status), strconv.Itoa(o.Quantity), model.Amount(o.AmountCents, o.Currency), o.Currency,
 		cellTime(o.CreatedAt), cellTime(o.ExpiresAt), cellTime(o.PaidAt), string(o.Reason),
 	}
 	for i, cell := range cells {
