@@ -78,14 +78,6 @@ func TestStepsOfEachMode(t *testing.T) {
 	t.Parallel()
 	unpaid, paid := texts{"#yours-title": "Yours until", "#yours-pay": "Pay", "#unpaid": "1 to pay"}, texts{"#yours-title": "Paid. It is yours"}
 	entered, called := texts{"#place-title": "You are entered"}, texts{"#place-title": "It is your turn", "#place-clock": "left, until"}
-	soon := fields{"starts_at": time.Now().Add(time.Hour), "ends_at": time.Now().Add(2 * time.Hour), "limit_per_user": 1}
-	in := func(mode string) fields {
-		changes := fields{"mode": mode}
-		for name, value := range soon {
-			changes[name] = value
-		}
-		return changes
-	}
 	for name, way := range map[string]func(*walk){
 		"rush": func(k *walk) {
 			page := "/sales/" + k.s.sale(nil)
@@ -143,7 +135,9 @@ func TestStepsOfEachMode(t *testing.T) {
 			k.step(paid)
 		},
 		"campaign in line": func(k *walk) {
-			id, sales := k.s.campaign(in("line"))
+			id, sales := k.s.campaign(fields{
+				"mode": "line", "limit_per_user": 1, "starts_at": time.Now().Add(time.Hour), "ends_at": time.Now().Add(2 * time.Hour),
+			})
 			k.begins("/campaigns/" + id)
 			k.presses("Enter the line")
 			k.step(entered)
