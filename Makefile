@@ -29,7 +29,7 @@ test: hello servers build/axe.min.js ## Run all tests; they start MariaDB, Redis
 
 hello:
 	@echo "All tests, three parts at a time; each package and each row of the drill is shown when it ends."
-	@echo "The first run on a machine installs packages and compiles: about ten minutes on two cores. Later runs take about six."
+	@echo "The first run on a machine installs packages and compiles: about twelve minutes on two cores. Later runs take about nine."
 
 race: servers ## Run the packages that start goroutines with the race detector
 	@tools/test-servers.sh race
