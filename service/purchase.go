@@ -103,8 +103,8 @@ func (p *Purchases) Purchase(ctx context.Context, r Request) (outcome model.Outc
 		}
 	}
 	began := p.Waiters.now()
-	limited := &limit{Context: ctx, at: began.Add(purchaseLimit), now: p.Waiters.now}
-	defer limited.end()
+	limited, end := endingAt(ctx, began.Add(purchaseLimit), p.Waiters.now)
+	defer end()
 	if offer == nil {
 		found, ok, err := p.Catalog.Sale(limited, r.SaleID)
 		switch {
@@ -267,6 +267,12 @@ func (p *Purchases) replay(ctx context.Context, a model.Attempt, otherwise model
 		known.Verdict = order.Reason
 	}
 	return a.Replay(known), nil
+}
+
+// endingAt returns a context that ends at a time, and a function that releases what the context uses.
+func endingAt(ctx context.Context, at time.Time, now func() time.Time) (context.Context, func()) {
+	l := &limit{Context: ctx, at: at, now: now}
+	return l, l.end
 }
 
 // limit is a context that ends at the time "at". It makes a timer only when Done is called; end releases the timer.
