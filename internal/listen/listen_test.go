@@ -77,26 +77,34 @@ func TestServer(t *testing.T) {
 		answered(body)
 		all.WriteString(request(body))
 	}
-	for _, part := range append(strings.SplitAfter(request("single"), ""), all.String()) {
+	sizes := func() (ahead, least int) {
+		noting.mu.Lock()
+		defer noting.mu.Unlock()
+		least = 1 << 20
+		for _, size := range noting.sizes {
+			if size == 1 {
+				ahead++
+			} else {
+				least = min(least, size)
+			}
+		}
+		return ahead, least
+	}
+	for _, part := range strings.SplitAfter(request("single"), "") {
 		_, err = io.WriteString(conn, part)
 		check.NoError(t, err)
 	}
 	answered("single")
+	// The read ahead of the newest request may still be to come. Of requests that come together, not each has one.
+	if ahead, _ := sizes(); ahead != len(bodies) && ahead != len(bodies)+1 {
+		t.Errorf("%d reads ahead for %d requests", ahead, len(bodies)+1)
+	}
+	_, err = io.WriteString(conn, all.String())
+	check.NoError(t, err)
 	for _, body := range bodies {
 		answered(body)
 	}
-	noting.mu.Lock()
-	defer noting.mu.Unlock()
-	ahead, least := 0, 1<<20
-	for _, size := range noting.sizes {
-		if size == 1 {
-			ahead++
-		} else {
-			least = min(least, size)
-		}
-	}
-	check.Same(t, "reads ahead", ahead, 2*len(bodies)+1)
-	if least < 512 {
+	if _, least := sizes(); least < 512 {
 		t.Errorf("the server reads into %d bytes: a read for a request may be one of a single byte", least)
 	}
 }
