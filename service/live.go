@@ -117,8 +117,10 @@ func (l *Live) look(ctx context.Context, saleID string, f SaleFigures) SaleFigur
 	}
 	if id := f.Offer.LineID(); id == f.Offer.ID {
 		f.Line = f.Offer.Stock
-	} else if line, ok := l.offer(ctx, id); ok {
-		f.Line = line.Stock
+	} else if f.Offer.Stock.Lined == model.InLine { // a campaign in a rush has no such sale
+		if line, ok := l.offer(ctx, id); ok {
+			f.Line = line.Stock
+		}
 	}
 	peeking, cancel := context.WithTimeout(ctx, liveCall)
 	gates, err := l.gate.Peek(peeking, f.Offer.GateRef())
