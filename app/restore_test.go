@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -36,12 +37,17 @@ func TestRestoredDatabase(t *testing.T) {
 				s.balanced(saleID)
 			}
 			buy("kept-", before)
-			s.stop()
+			stop := func() {
+				t.Helper()
+				s.stop()
+				check.Eventually(t, "the last connection is closed", func() bool {
+					_, err := os.Stat(file + "-wal")
+					return errors.Is(err, os.ErrNotExist)
+				})
+			}
+			stop()
 			backup, err := os.ReadFile(file)
 			check.NoError(t, err)
-			if wal, err := os.Stat(file + "-wal"); err == nil && wal.Size() > 0 {
-				t.Fatal("the backup is incomplete")
-			}
 
 			s = open()
 			if tc.newer {
@@ -50,7 +56,7 @@ func TestRestoredDatabase(t *testing.T) {
 				s.eventually("the gate is replaced", func() bool { return s.audit(saleID).Gate.Epoch > epoch })
 			}
 			buy("gone-", after)
-			s.stop()
+			stop()
 			check.NoError(t, os.WriteFile(file, backup, 0o600))
 			if tc.emptied {
 				redis.Restart()

@@ -194,10 +194,18 @@ func (s *Store) Observed(observers ...observe.Observer) *Store {
 }
 
 // Close cancels look-ups that take longer than closeGrace, and closes the pools. No method may be called after it.
+//
+// If the context of a transaction has ended, database/sql rolls it back in a goroutine of its own, and closes its connection only
+// then. Close waits up to closeGrace for that: SQLite moves its log into the database's file when the last connection closes.
 func (s *Store) Close() error {
 	s.lookUps.Close(closeGrace)
 	s.lined.Close(closeGrace)
-	return errors.Join(s.readers.Close(), s.writers.Close())
+	err := errors.Join(s.readers.Close(), s.writers.Close())
+	waiting, cancel := context.WithTimeout(context.Background(), closeGrace)
+	defer cancel()
+	for s.readers.Stats().OpenConnections+s.writers.Stats().OpenConnections > 0 && pause.For(waiting, time.Millisecond) {
+	}
+	return err
 }
 
 // Pools returns the connection pools by their use: "all" on MySQL, "write" and "read" on SQLite.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/url"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -20,6 +21,7 @@ import (
 	"flashsale/model"
 	"flashsale/test/kit"
 	"flashsale/test/kit/check"
+	"flashsale/test/kit/pace"
 )
 
 // refusesToOpen checks that an address is refused, and that the error hides the password hunter2.
@@ -362,6 +364,27 @@ func TestClosedStoreAnswersWithAnError(t *testing.T) {
 		if got, ok, err := other.Order(t.Context(), "any"); ok || !errors.Is(err, model.ErrUnavailable) {
 			t.Errorf("a closed store reads the order %+v, %t, %v", got, ok, err)
 		}
+	})
+}
+
+// Who copies the file of a stopped server has everything, also if a connection was in use when the store was closed.
+func TestCloseWaitsForConnections(t *testing.T) {
+	pace.Try(t, func(t *pace.Trial) {
+		address := kit.SQLite(t)
+		d := openStore(t, address, 1)
+		check.NoError(t, d.MigrateUp(t.Context()))
+		conn, err := d.writers.Conn(t.Context())
+		check.NoError(t, err)
+		var using sync.WaitGroup
+		using.Go(func() {
+			_ = d.writers.PingContext(t.Context()) // waits for the only connection until Close begins
+			_ = conn.Close()
+		})
+		check.NoError(t, d.Close())
+		if log, err := os.Stat(strings.TrimPrefix(address, "sqlite:") + "-wal"); err == nil {
+			pace.Errorf(t, "there is a log of %d bytes beside the file", log.Size())
+		}
+		using.Wait()
 	})
 }
 
