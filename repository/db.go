@@ -195,15 +195,22 @@ func (s *Store) Observed(observers ...observe.Observer) *Store {
 
 // Close cancels look-ups that take longer than closeGrace, and closes the pools. No method may be called after it.
 //
-// If the context of a transaction has ended, database/sql rolls it back in a goroutine of its own, and closes its connection only
-// then. Close waits up to closeGrace for that: SQLite moves its log into the database's file when the last connection closes.
-func (s *Store) Close() error {
+// Close waits up to closeGrace for connections in use: if the context of a transaction has ended, database/sql rolls it back in a
+// goroutine of its own, and closes its connection only then. At last Close moves SQLite's log into the database's file. The last
+// connection would do that as well, but not if two are closed at once, or if the connection's last statement was interrupted. If
+// it fails, the next start does it.
+func (s *Store) Close() (err error) {
 	s.lookUps.Close(closeGrace)
 	s.lined.Close(closeGrace)
-	err := errors.Join(s.readers.Close(), s.writers.Close())
 	waiting, cancel := context.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
-	for s.readers.Stats().OpenConnections+s.writers.Stats().OpenConnections > 0 && pause.For(waiting, time.Millisecond) {
+	for _, pool := range []*sql.DB{s.readers, s.writers} {
+		if s.sqlite && pool == s.writers {
+			_, _ = pool.ExecContext(waiting, "PRAGMA wal_checkpoint(TRUNCATE)")
+		}
+		err = errors.Join(err, pool.Close())
+		for pool.Stats().OpenConnections > 0 && pause.For(waiting, time.Millisecond) {
+		}
 	}
 	return err
 }
