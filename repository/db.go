@@ -195,24 +195,20 @@ func (s *Store) Observed(observers ...observe.Observer) *Store {
 
 // Close cancels look-ups that take longer than closeGrace, and closes the pools. No method may be called after it.
 //
-// Close waits up to closeGrace for connections in use: if the context of a transaction has ended, database/sql rolls it back in a
-// goroutine of its own, and closes its connection only then. At last Close moves SQLite's log into the database's file. The last
-// connection would do that as well, but not if two are closed at once, or if the connection's last statement was interrupted. If
-// it fails, the next start does it.
-func (s *Store) Close() (err error) {
+// Close also moves SQLite's log into the database's file, which takes up to logGrace while connections are in use: if the
+// context of a transaction has ended, database/sql rolls it back in a goroutine of its own, which nothing waits for. The last
+// connection would move the log as well, but not if two are closed at once, or if its last statement was interrupted. If Close
+// fails to move it, the next start does.
+func (s *Store) Close() error {
 	s.lookUps.Close(closeGrace)
 	s.lined.Close(closeGrace)
-	waiting, cancel := context.WithTimeout(context.Background(), closeGrace)
-	defer cancel()
-	for _, pool := range []*sql.DB{s.readers, s.writers} {
-		if s.sqlite && pool == s.writers {
-			_, _ = pool.ExecContext(waiting, "PRAGMA wal_checkpoint(TRUNCATE)")
-		}
-		err = errors.Join(err, pool.Close())
-		for pool.Stats().OpenConnections > 0 && pause.For(waiting, time.Millisecond) {
-		}
+	err := s.readers.Close()
+	if s.sqlite {
+		waiting, cancel := context.WithTimeout(context.Background(), logGrace)
+		defer cancel()
+		_, _ = s.writers.ExecContext(waiting, "PRAGMA wal_checkpoint(TRUNCATE)")
 	}
-	return err
+	return errors.Join(err, s.writers.Close())
 }
 
 // Pools returns the connection pools by their use: "all" on MySQL, "write" and "read" on SQLite.

@@ -63,8 +63,8 @@ func (s *Store) knownOutcomes(db *gorm.DB, attempts []model.Attempt) (map[string
 // Two may run at a time, so that one that hangs does not delay everybody.
 var lookUpLimits = batch.Limits{Batch: sqliteParameters / 2, Queue: 8192, Calls: 2, Time: statementSeconds * time.Second}
 
-// closeGrace is how long Close waits for each kind of look-ups before it cancels them, and for connections that are in use.
-const closeGrace = time.Second
+// Close waits closeGrace for each kind of look-ups before it cancels them, and logGrace for SQLite's log.
+const closeGrace, logGrace = time.Second, 5 * time.Second
 
 // Order reads an order, or a rejected order if its id has a durable refusal; ok is false if there is neither. Look-ups share
 // statements. A statement starts after its look-ups have arrived, so they see what was committed before. The error wraps
