@@ -39,8 +39,9 @@ type parts struct {
 const twoWaits = "WAITS=1ms 4ms"
 
 // partsAlone measures the processor time of the parts of a purchase: a request of the control, the two waits of a request,
-// and the calls of the gate and the database for batches of some sizes. Their sums bound what can be reached on this machine, however the parts
-// are put together.
+// and the calls of the gate and the database for batches of some sizes. Their sums bound what can be reached on this machine,
+// however the parts are put together. It also measures how long settles take one after another, which bounds the tail of the
+// waits, and, by the benchmarks of package handler, what the stages of a refusal add to a request.
 func partsAlone(inProcess bool) func(t *testing.T, b *run, r *Result) {
 	return func(t *testing.T, b *run, r *Result) {
 		p := parts{engine: start(t, r, inProcess), ids: model.NewOrderIDs([]byte("bench"))}
@@ -79,6 +80,12 @@ func partsAlone(inProcess bool) func(t *testing.T, b *run, r *Result) {
 				"without Redis %s; so at most %.2f of the control confirmed, %.2f without Redis, and %.0f orders/s settled",
 				shape.size, shape.sales, request, waits, admit, settle, deduct, confirmed, request/(request+waits/2+deduct.sum()), whole/settle.sum())
 		}
+		for _, size := range []int{10, 50} {
+			r.note("batches of %d, settled one after another: %s", size, p.tail(size))
+		}
+		refusal := output(t, "go", "test", profile, "-run=^$", "-bench=^Benchmark(SoldOut|BareGin)$", "flashsale/handler")
+		stages := (nanoseconds(refusal, "SoldOut") - nanoseconds(refusal, "BareGin")) / 1e3
+		r.note("a refusal from memory adds %.1f µs of CPU to a request of the control, without HTTP; so at most %.2f of the control", stages, request/(request+stages))
 		r.Unit, r.Measured = "of the control", fmt.Sprintf("at most %.2f of the control, with batches of 500", slices.Max(r.Values))
 	}
 }
@@ -111,7 +118,7 @@ func (p *parts) connect(inProcess bool) {
 // costs are the processor time of an order, in µs: of this process, of MariaDB and of Redis.
 type costs [3]float64
 
-func (c costs) sum() float64 { return c[0] + c[1] + c[2] }
+func (c costs) sum() float64 { return sum(c[:]) }
 
 func (c costs) String() string {
 	return fmt.Sprintf("%.1f (Go %.1f, MariaDB %.1f, Redis %.1f)", c.sum(), c[0], c[1], c[2])
@@ -122,7 +129,6 @@ func (c costs) String() string {
 // several calls at once only one would succeed.
 func (p *parts) costs(size int, sales []string) (admit, settle, deduct costs) {
 	p.t.Helper()
-	ctx := p.t.Context()
 	entries := make([][]model.Entry, partsOrders/size)
 	each := func(lines int, do func(attempts []model.Attempt, entries *[]model.Entry) error) (used costs) {
 		batches := make([][]model.Attempt, len(entries))
@@ -141,28 +147,69 @@ func (p *parts) costs(size int, sales []string) (admit, settle, deduct costs) {
 		}
 		return used
 	}
-	admit = each(partsLines, func(attempts []model.Attempt, entries *[]model.Entry) error {
-		for _, answer := range p.gate.Admit(ctx, attempts) {
-			if answer.Entry == nil {
-				return fmt.Errorf("not admitted: %+v", answer)
-			}
-			*entries = append(*entries, *answer.Entry)
-		}
-		return nil
-	})
-	settle = each(partsLines, func(_ []model.Attempt, entries *[]model.Entry) error {
-		outcomes, err := p.db.SettleSales(ctx, *entries)
-		if err == nil {
-			_, err = p.gate.Settled(ctx, *entries, outcomes)
-		}
+	admit = each(partsLines, func(attempts []model.Attempt, entries *[]model.Entry) (err error) {
+		*entries, err = p.admit(attempts)
 		return err
 	})
+	settle = each(partsLines, func(_ []model.Attempt, entries *[]model.Entry) error { return p.settle(*entries) })
 	sales = sales[:1]
 	deduct = each(1, func(attempts []model.Attempt, _ *[]model.Entry) error {
-		_, err := p.db.Deduct(ctx, sales[0], attempts)
+		_, err := p.db.Deduct(p.t.Context(), sales[0], attempts)
 		return err
 	})
 	return admit, settle, deduct
+}
+
+func (p *parts) admit(attempts []model.Attempt) (entries []model.Entry, err error) {
+	for _, answer := range p.gate.Admit(p.t.Context(), attempts) {
+		if answer.Entry == nil {
+			return nil, fmt.Errorf("not admitted: %+v", answer)
+		}
+		entries = append(entries, *answer.Entry)
+	}
+	return entries, nil
+}
+
+func (p *parts) settle(entries []model.Entry) error {
+	outcomes, err := p.db.SettleSales(p.t.Context(), entries)
+	if err == nil {
+		_, err = p.gate.Settled(p.t.Context(), entries, outcomes)
+	}
+	return err
+}
+
+// tail settles batches of one sale one after another, as the settler does, and tells how long one settle takes, and two in turn:
+// a buyer waits for the settle that is under way, and then for his own.
+func (p *parts) tail(size int) string {
+	p.t.Helper()
+	var one, two []float64
+	for i := range partsOrders / size {
+		entries, err := p.admit(p.attempts(size, p.sales[:1]))
+		check.NoError(p.t, err)
+		begun := time.Now()
+		check.NoError(p.t, p.settle(entries))
+		if one = append(one, float64(time.Since(begun))/float64(time.Millisecond)); i > 0 {
+			two = append(two, one[i-1]+one[i])
+		}
+	}
+	times := func(list []float64) string {
+		slices.Sort(list)
+		mean, late := sum(list)/float64(len(list)), list[len(list)*99/100]
+		return fmt.Sprintf("%.1f ms, %.1f at p99, which is %.2f x the mean", mean, late, late/mean)
+	}
+	return "one takes " + times(one) + "; two in turn take " + times(two)
+}
+
+// nanoseconds returns the time of one operation of a benchmark in the output of go test.
+func nanoseconds(output, benchmark string) float64 {
+	return total(output, `Benchmark`+benchmark+`\S*\s+\d+`)
+}
+
+func sum(list []float64) (all float64) {
+	for _, n := range list {
+		all += n
+	}
+	return all
 }
 
 func (p *parts) attempts(n int, sales []string) []model.Attempt {
