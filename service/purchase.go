@@ -63,9 +63,9 @@ type Preference struct {
 	Wait  time.Duration
 }
 
-// fromMemory refuses a request from this instance's memory; ok is false if the stores have to decide. A request with a key may
-// repeat one that succeeded, so memory refuses it only if the sale is sold out and the order's id is certainly new. On a sale
-// with a waiting list, memory refuses a request as sold out only under a refusal lease.
+// fromMemory refuses a request from this instance's memory; ok is false if the stores have to decide. A request with a key may be
+// a repetition of one that succeeded. So memory refuses it only if the sale is sold out and the order's id is certainly new. On a
+// sale with a waiting list, memory refuses a request as sold out only under a refusal lease.
 func (p *Purchases) fromMemory(r Request, offer *model.Offer) (verdict model.Verdict, ok bool) {
 	verdict = model.BadRequest
 	if r.Quantity >= 1 && r.Quantity <= offer.LimitPerUser {
