@@ -7,8 +7,8 @@ import (
 )
 
 // Strangers charges a refused request to the limits, unless the sender has shown a valid signature, key or token of the staff. It
-// stands before the stages that check these. Outcome: that of the next stages, or that of the first limit that does not let the
-// request pass.
+// stands before the stages that check these. The answer is that of the next stages or, if a limit refuses the request as well, that
+// of the first such limit.
 func Strangers(limits ...gin.HandlerFunc) gin.HandlerFunc {
 	return func(c *gin.Context) {
 		c.Next()
