@@ -83,7 +83,7 @@ func partsAlone(inProcess bool) func(t *testing.T, b *run, r *Result) {
 		for _, size := range []int{10, 50} {
 			r.note("batches of %d, settled one after another: %s", size, p.tail(size))
 		}
-		refusal := output(t, "go", "test", profile, "-run=^$", "-bench=^Benchmark(SoldOut|BareGin)$", "flashsale/handler")
+		refusal := output(t, "go", "test", "-C", "../..", profile, "-run=^$", "-bench=^Benchmark(SoldOut|BareGin)$", "flashsale/handler")
 		stages := (nanoseconds(refusal, "SoldOut") - nanoseconds(refusal, "BareGin")) / 1e3
 		r.note("a refusal from memory adds %.1f µs of CPU to a request of the control, without HTTP; so at most %.2f of the control", stages, request/(request+stages))
 		r.Unit, r.Measured = "of the control", fmt.Sprintf("at most %.2f of the control, with batches of 500", slices.Max(r.Values))
