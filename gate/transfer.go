@@ -26,9 +26,9 @@ const (
 )
 
 // bringUnits looks at all shards for those attempts of a batch that their own shard has refused as sold out. If the gate has
-// enough units for an attempt, bringUnits moves them to this shard. Then it has the attempts judged again. If that fails, or
-// needs more than TransferTime or transferTries looks, their verdict is model.Unsure. After an error any attempt of the batch
-// may have been admitted.
+// enough units for an attempt, bringUnits moves them to this shard. Then it has the attempts judged again. Their verdict is
+// model.Unsure if the gate is not open, if the move fails, or if more than TransferTime or transferTries looks are needed. If the
+// new judgement fails, bringUnits returns the error, and any attempt of the batch may have been admitted.
 func (g *Gate) bringUnits(ctx context.Context, b *shardBatch) error {
 	var short []int // indexes of the attempts that this shard refused as sold out
 	for i, o := range b.answers {

@@ -77,7 +77,7 @@ type lineFiguresView struct {
 	Entries     int64       `json:"entries"`
 	Waiting     int64       `json:"waiting"` // an upper bound: some may have left
 	Serving     int64       `json:"serving"`
-	Reserved    int64       `json:"reserved"` // units of the sale in no call
+	Reserved    int64       `json:"reserved"` // units of the sale in no call; in a campaign also those behind calls, which are for no single sale
 	Called      int64       `json:"called"`   // units behind calls
 	Spent       int64       `json:"spent"`    // calls that became orders
 	Lapsed      int64       `json:"lapsed"`   // calls that ended by time, without an order

@@ -250,8 +250,8 @@ type Books struct {
 	Entries, WrongCalls, WrongTurns int64
 }
 
-// Since describes what differs from earlier books and must not: the seal of the line, and that units of a line stay with the
-// line. An empty list means that all is well.
+// Since describes what must not change and differs from earlier books: the seal of the line, once the line has a root, and that
+// the units belong to the line, once they do. An empty list means that all is well.
 func (b Books) Since(before Books) (list []string) {
 	was, is := before.Line, b.Line
 	if was.Root != "" && (was.Sealed != is.Sealed || was.Root != is.Root || was.Seed != "" && was.Seed != is.Seed) {
