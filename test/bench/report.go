@@ -268,8 +268,11 @@ func (r *Report) markdown(charts map[string]lab.BarChart) string {
 	b.WriteString("\nA growing row has one figure for each size. Its cost is the control's rate divided by the row's, compared with the first\n" +
 		"size, or with one sale if the control is an engine with one sale.\n\n")
 	writeTable(&b, growing)
-	for _, run := range slices.Sorted(maps.Keys(runs)) {
-		fmt.Fprintf(&b, "\nMeasured by a run of their own on %s:\n%s.\n", run, strings.Join(runs[run], "; "))
+	for i, run := range slices.Sorted(maps.Keys(runs)) {
+		if i == 0 {
+			b.WriteByte('\n')
+		}
+		fmt.Fprintf(&b, "- Measured by a run of their own on %s: %s.\n", run, strings.Join(runs[run], "; "))
 	}
 	for _, name := range slices.Sorted(maps.Keys(charts)) {
 		fmt.Fprintf(&b, "\n![%s](%s)\n", charts[name].Label, name)

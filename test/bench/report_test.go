@@ -114,7 +114,7 @@ func TestReport(t *testing.T) {
 	check.Same(t, "rows", names, []string{"lost", "growth: connections, <sold out>", "growth: buyers, sold out", "new"})
 	check.Same(t, "the replaced row is void", again.Results[0].Void, "")
 	check.Done(again.write(folder))
-	own := "Measured by a run of their own on 1 January 0001, 00:00 UTC, on " + again.Machine.String() + ", with 9 of 1 s; :\nlost; new.\n"
+	own := "\n- Measured by a run of their own on 1 January 0001, 00:00 UTC, on " + again.Machine.String() + ", with 9 of 1 s; : lost; new.\n"
 	if text := read("performance.md"); !strings.Contains(text, own) {
 		t.Errorf("%q is not in\n%s", own, text)
 	}
