@@ -390,6 +390,7 @@ func TestCampaignInput(t *testing.T) {
 		{fields{"sales": size(fields{"price_cents": -1})}, "sales[1].price_cents"},
 		{fields{"ends_at": time.Now().Add(-time.Second)}, "ends_at"},
 		{fields{"currency": "yuan"}, "currency"},
+		{fields{"mode": ""}, "mode"},
 	} {
 		got := s.operator().call("POST", adminCampaigns, newCampaign(2, tc.changes)).refused(http.StatusBadRequest, "bad_request")
 		check.Same(t, fmt.Sprint("field of ", tc.changes), got.Field, tc.field)

@@ -76,6 +76,9 @@ func (s *Campaigns) create(c *gin.Context) {
 	} else if !decode(c, maxOperatorBodyBytes, &body) {
 		return
 	}
+	if !body.hasMode(c) {
+		return
+	}
 	sales := each(body.Sales, func(v variantBody) model.NewSale { return v.of(body.sale()) })
 	campaign := model.Campaign{Title: body.Title, Description: body.Description, ImageURL: body.ImageURL, LimitPerUser: body.LimitPerUser}
 	view := func(list []model.Offer) (any, string) {

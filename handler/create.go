@@ -44,6 +44,14 @@ func (b termsBody) sale() model.Sale {
 	}
 }
 
+// hasMode refuses terms without a mode, which the service would take for those of the usual mode.
+func (b termsBody) hasMode(c *gin.Context) bool {
+	if b.Mode == "" {
+		refuseInvalid(c, &service.Invalid{Field: "mode", Reason: service.BadMode})
+	}
+	return b.Mode != ""
+}
+
 // create makes a thing, such as a sale, by the function insert, and answers with its view. With an Idempotency-Key, the id of the
 // thing follows from the operator, the kind and the key; otherwise insert gets an empty id. The function repeated finds the thing
 // that an earlier request made under the id. It returns Accepted, NotFound, or IdempotencyMismatch if the thing differs now.

@@ -76,8 +76,7 @@ func (s *Sales) create(c *gin.Context) {
 	if !decode(c, maxOperatorBodyBytes, &body) {
 		return
 	}
-	if body.Mode == "" { // the service would take this for the usual mode
-		refuseInvalid(c, &service.Invalid{Field: "mode", Reason: service.BadMode})
+	if !body.hasMode(c) {
 		return
 	}
 	sale := body.sale()

@@ -181,6 +181,9 @@ func readRows(raw []byte) (rows []sheetRow, decimal string, invalid *service.Inv
 		if errors.Is(err, io.EOF) {
 			return rows, decimal, nil
 		}
+		if wrong := (*csv.ParseError)(nil); errors.As(err, &wrong) { // it counts the lines of the sheet alone
+			wrong.StartLine, wrong.Line = wrong.StartLine+above, wrong.Line+above
+		}
 		if err != nil {
 			return nil, "", &service.Invalid{Reason: notCSV, Value: err.Error()}
 		}

@@ -68,6 +68,8 @@ func TestSheetsOfSpreadsheets(t *testing.T) {
 			t.Errorf("%q: %+v, want the field %q", sheet, invalid, field)
 		}
 	}
+	invalid := readSheet([]byte("sep=;\n"+with(";")+";;\"42;2;29,90\n"), &campaignBody{})
+	check.Same(t, "a quotation mark is not closed", invalid.Value, "parse error on line 5, column 15: extraneous or missing \" in quoted-field")
 }
 
 // Amounts have the digits of their currency. What could mean another amount to somebody is refused.

@@ -82,6 +82,16 @@ func not(groups ...func(string) bool) func(string) bool {
 func main() {
 	race := flag.Bool("race", false, "run the parts whose goroutines share memory, with the race detector")
 	flag.Parse()
+	for _, name := range flag.Args() {
+		if !slices.ContainsFunc(parts, func(p part) bool { return p.name == name }) {
+			fmt.Fprintf(os.Stderr, "there is no part %q; PARTS may name", name)
+			for _, p := range parts {
+				fmt.Fprint(os.Stderr, " ", p.name)
+			}
+			fmt.Fprintln(os.Stderr)
+			os.Exit(1)
+		}
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	ok := run(ctx, os.Stdout, chosen(*race, flag.Args()), *race)
 	stop()
