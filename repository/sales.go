@@ -16,7 +16,7 @@ import (
 
 // offerColumns are the columns of a sale with its campaign, stock and line. A query adds the clock behind the last comma.
 const offerColumns = `sales.id, code, sales.title, sales.description, sales.image_url, price_cents, original_price_cents, currency,
-	sales.limit_per_user, pay_timeout_seconds, starts_at_ms, ends_at_ms, status, revision, shards,
+	sales.limit_per_user, pay_timeout_seconds, starts_at_ms, ends_at_ms, status, revision, shards, stock_shown,
 	campaign_id, variant, place, campaigns.title, campaigns.description, campaigns.image_url, campaigns.limit_per_user,
 	COALESCE(mode, 'rush'), entries_at_ms, call_seconds, waiting_list, commitment, root, seed,
 	CASE WHEN root = '' OR beacon_round > 0 AND seed = '' THEN '' ELSE secret END,
@@ -35,7 +35,7 @@ const salesWithStock = `sales JOIN stock ON stock.sale_id = sales.id LEFT JOIN s
 func offerFields(o *model.Offer) []any {
 	return append([]any{
 		&o.ID, &o.Code, &o.Title, &o.Description, &o.ImageURL, &o.PriceCents, &o.OriginalPriceCents, &o.Currency,
-		&o.LimitPerUser, &o.PayTimeoutSeconds, millis(&o.StartsAt), millis(&o.EndsAt), &o.Status, &o.Revision, &o.Shards,
+		&o.LimitPerUser, &o.PayTimeoutSeconds, millis(&o.StartsAt), millis(&o.EndsAt), &o.Status, &o.Revision, &o.Shards, &o.StockShown,
 		optional(&o.Campaign.ID), &o.Variant, &o.Place, optional(&o.Campaign.Title), optional(&o.Campaign.Description),
 		optional(&o.Campaign.ImageURL), optional(&o.Campaign.LimitPerUser), &o.Mode, millis(&o.EntriesAt), optional(&o.CallSeconds),
 		optional(&o.WaitingList), optional(&o.Line.Commitment), optional(&o.Line.Root), optional(&o.Line.Seed), optional(&o.Line.Secret),
@@ -178,11 +178,11 @@ func (s *Store) createSale(tx *gorm.DB, sale model.Sale, quota int64, actor stri
 		return fmt.Errorf("create sale: %s does not fit the status %s", sale.ID, sale.Status)
 	}
 	creating := do(`INSERT INTO sales (id, code, title, description, image_url, price_cents, original_price_cents, currency,
-		limit_per_user, pay_timeout_seconds, starts_at_ms, ends_at_ms, status, revision, shards, campaign_id, variant, place, created_at_ms)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, NULLIF(?, ''), ?, ?, `+s.nowMillis()+`)`,
+		limit_per_user, pay_timeout_seconds, starts_at_ms, ends_at_ms, status, revision, shards, stock_shown, campaign_id, variant, place, created_at_ms)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, NULLIF(?, ''), ?, ?, `+s.nowMillis()+`)`,
 		sale.ID, sale.Code, sale.Title, sale.Description, sale.ImageURL, sale.PriceCents, sale.OriginalPriceCents,
 		sale.Currency, sale.LimitPerUser, sale.PayTimeoutSeconds, sale.StartsAt.UnixMilli(), sale.EndsAt.UnixMilli(),
-		string(cmp.Or(sale.Status, model.SaleLive)), max(sale.Shards, 1), sale.Campaign.ID, sale.Variant, sale.Place)
+		string(cmp.Or(sale.Status, model.SaleLive)), max(sale.Shards, 1), string(cmp.Or(sale.StockShown, model.StockExact)), sale.Campaign.ID, sale.Variant, sale.Place)
 	open, reserved, lined := quota, int64(0), model.Unlined
 	switch {
 	case sale.Mode == model.ModeLine || sale.Mode == model.ModeDraw:
@@ -250,8 +250,9 @@ func (s *Store) changeSale(tx *gorm.DB, campaignID string, change model.SaleChan
 	}
 	sale.Revision++
 	return offer, model.Accepted, wrap("change sale", s.run(tx, do(`UPDATE sales SET title = ?, description = ?, image_url = ?,
-		limit_per_user = ?, starts_at_ms = ?, ends_at_ms = ?, status = ?, revision = ? WHERE id = ?`,
-		sale.Title, sale.Description, sale.ImageURL, sale.LimitPerUser, sale.StartsAt.UnixMilli(), sale.EndsAt.UnixMilli(),
+		stock_shown = ?, limit_per_user = ?, starts_at_ms = ?, ends_at_ms = ?, status = ?, revision = ? WHERE id = ?`,
+		sale.Title, sale.Description, sale.ImageURL, string(cmp.Or(sale.StockShown, model.StockExact)),
+		sale.LimitPerUser, sale.StartsAt.UnixMilli(), sale.EndsAt.UnixMilli(),
 		string(sale.Status), sale.Revision, sale.ID), s.logging(change.Actor, change.Action, sale.ID, changes(before, offer))))
 }
 
@@ -265,6 +266,7 @@ func changes(before, after model.Offer) string {
 	}
 	note("status", before.Status, after.Status)
 	note("quota", before.Stock.Quota, after.Stock.Quota)
+	note("stock_shown", before.StockShown, after.StockShown)
 	note("limit_per_user", before.LimitPerUser, after.LimitPerUser)
 	note("starts_at", instant(before.StartsAt), instant(after.StartsAt))
 	note("ends_at", instant(before.EndsAt), instant(after.EndsAt))

@@ -80,6 +80,7 @@ var actions = []action{
 	patch("call_seconds", func(_ *actionSale, p *SalePatch) { p.CallSeconds = new(7200) }),
 	patch("waiting_list, on", func(_ *actionSale, p *SalePatch) { p.WaitingList = new(true) }),
 	patch("waiting_list, off", func(_ *actionSale, p *SalePatch) { p.WaitingList = new(false) }),
+	patch("stock_shown", func(_ *actionSale, p *SalePatch) { p.StockShown = new(model.StockFew) }),
 	patch("add_quota", func(_ *actionSale, p *SalePatch) { p.AddQuota = 1 }),
 	{"pause", func(s *actionSale) (model.Verdict, error) { return s.status(model.SalePaused), nil }},
 	{"resume", func(s *actionSale) (model.Verdict, error) { return s.status(model.SaleLive), nil }},

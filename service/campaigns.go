@@ -157,18 +157,19 @@ func besides(others []model.Offer, sale model.NewSale) model.NewSale {
 	first := others[0].Sale
 	sale.StartsAt, sale.EndsAt, sale.Shards, sale.Currency = first.StartsAt, first.EndsAt, first.Shards, first.Currency
 	sale.Mode, sale.CallSeconds, sale.EntriesAt = first.Mode, first.CallSeconds, first.EntriesAt
-	sale.Beacon, sale.EntryWork = first.Beacon, first.EntryWork
+	sale.Beacon, sale.EntryWork, sale.StockShown = first.Beacon, first.EntryWork, first.StockShown
 	return inCampaign(first.Campaign, []model.NewSale{sale})[0]
 }
 
 // CampaignPatch is what an operator changes of a campaign, with the names of the API; nil leaves a field as it is.
 type CampaignPatch struct {
-	Title        *string    `json:"title"`
-	Description  *string    `json:"description"`
-	ImageURL     *string    `json:"image_url"`
-	StartsAt     *time.Time `json:"starts_at"`
-	EndsAt       *time.Time `json:"ends_at"`
-	LimitPerUser *int       `json:"limit_per_user"`
+	Title        *string           `json:"title"`
+	Description  *string           `json:"description"`
+	ImageURL     *string           `json:"image_url"`
+	StartsAt     *time.Time        `json:"starts_at"`
+	EndsAt       *time.Time        `json:"ends_at"`
+	LimitPerUser *int              `json:"limit_per_user"`
+	StockShown   *model.StockShown `json:"stock_shown"`
 }
 
 // Patch changes a campaign and all its sales, and returns the sales. The verdict is Accepted; NotFound; Ended if the campaign has
@@ -192,6 +193,7 @@ func (s *Campaigns) Patch(ctx context.Context, id string, p CampaignPatch, actor
 			return verdictOf(validateCampaign(changed))
 		},
 		EditSale: func(sale *model.Sale) model.Verdict {
+			before := *sale
 			if p.Title != nil {
 				sale.Title = changed.Title + betweenTitles + sale.Variant
 			}
@@ -199,10 +201,11 @@ func (s *Campaigns) Patch(ctx context.Context, id string, p CampaignPatch, actor
 			set(&sale.ImageURL, p.ImageURL)
 			set(&sale.StartsAt, p.StartsAt)
 			set(&sale.EndsAt, p.EndsAt)
+			set(&sale.StockShown, p.StockShown)
 			if sale.IsCampaignLine() {
 				sale.Title, sale.LimitPerUser = changed.Title, changed.LimitPerUser
 			}
-			return verdictOf(validate(*sale))
+			return verdictOf(cmp.Or(outOfMode(before, *sale), validate(*sale)))
 		},
 	})
 	return list, verdict, invalid, err

@@ -88,9 +88,9 @@ func wish(sale model.Sale) model.Sale {
 	return sale
 }
 
-// completed sets the mode, and in a sale with a line the seconds of a call, if the operator has not set them.
+// completed sets the mode, what is shown of the stock, and in a sale with a line the seconds of a call, if the operator has not set them.
 func completed(sale model.Sale) model.Sale {
-	sale.Mode = cmp.Or(sale.Mode, model.ModeRush)
+	sale.Mode, sale.StockShown = cmp.Or(sale.Mode, model.ModeRush), cmp.Or(sale.StockShown, model.StockExact)
 	if sale.HasLine() {
 		sale.CallSeconds = cmp.Or(sale.CallSeconds, defaultCallSeconds)
 	}
@@ -151,6 +151,7 @@ func (s *Sales) Patch(ctx context.Context, id string, p SalePatch, actor string)
 		set(&sale.StartsAt, p.StartsAt)
 		set(&sale.EndsAt, p.EndsAt)
 		set(&sale.LimitPerUser, p.LimitPerUser)
+		set(&sale.StockShown, p.StockShown)
 		set(&sale.EntriesAt, p.EntriesAt)
 		set(&sale.CallSeconds, p.CallSeconds)
 		set(&sale.WaitingList, p.WaitingList)
@@ -168,6 +169,7 @@ func (s *Sales) Patch(ctx context.Context, id string, p SalePatch, actor string)
 			ofCampaign("entries_at", p.EntriesAt != nil && !whole),
 			ofCampaign("call_seconds", p.CallSeconds != nil && !whole),
 			ofCampaign("waiting_list", p.WaitingList != nil),
+			ofCampaign("stock_shown", p.StockShown != nil),
 			Invalid{Field: "add_quota", Reason: OfOneSale}.If(p.AddQuota > 0 && whole),
 		); invalid != nil {
 			return model.BadRequest
@@ -297,6 +299,7 @@ func Payable(sale model.Sale, takes func(currency string) (amounts model.AmountR
 // validate returns the first invalid field of a sale, or nil.
 func validate(sale model.Sale) *Invalid {
 	return cmp.Or(
+		Invalid{Field: "stock_shown", Reason: BadStockShown}.If(!slices.Contains(model.StocksShown, completed(sale).StockShown)),
 		validateTexts(sale.Title, sale.Description, sale.ImageURL, maxTitle),
 		Invalid{Field: "starts_at", Reason: BadYear, Min: minYear, Max: maxYear}.If(!era(sale.StartsAt)),
 		Invalid{Field: "ends_at", Reason: BadYear, Min: minYear, Max: maxYear}.If(!era(sale.EndsAt)),

@@ -29,6 +29,7 @@ const fields = {
   currency: { read: currency, write: String },
   limit_per_user: { read: (typed) => whole(typed, 1, mostEach), write: String },
   pay_timeout_seconds: { read: (typed) => whole(typed, 1, mostMinutes) * 60, write: (seconds) => String(seconds / 60) },
+  stock_shown: { read: String, write: String },
   parts: { read: (typed) => whole(typed, 1, mostParts), write: String },
   starts_at: { read: moment, write: local },
   ends_at: { read: moment, write: local },
@@ -108,7 +109,9 @@ function nested(flat) {
 }
 
 function usual(existing) {
-  return existing ? {} : { ...usualLine, currency: "CNY", limit_per_user: 1, pay_timeout_seconds: 1800, parts: 1, ...usualTimes() };
+  return existing
+    ? { stock_shown: existing.sales[0].stock_shown }
+    : { ...usualLine, currency: "CNY", limit_per_user: 1, pay_timeout_seconds: 1800, stock_shown: "exact", parts: 1, ...usualTimes() };
 }
 
 const { open, drafted, keep } = formOf({

@@ -6,7 +6,7 @@ import { at, show } from "./dom.js";
 import { money, number, say } from "./i18n.js";
 import { orderOf } from "./order.js";
 import { change, joinCampaign } from "./sale.js";
-import { stateOf } from "./sale-words.js";
+import { leftOf, stateOf } from "./sale-words.js";
 import { priceOf, whole as sum } from "./whole.js";
 
 const list = at("variants");
@@ -74,7 +74,8 @@ function draw(sales, busy) {
     find("input").disabled = over && sale.id !== id && !orderOf(sale.id);
     find(".price").textContent = money(sale.price_cents, sale.currency);
     show(find(".price"), !alike);
-    say(find(".left"), over || state === "paused" ? `state_${state}` : "some_left", { left: number(sale.available) });
+    const left = over || state === "paused" ? null : leftOf(sale, "some_left");
+    say(find(".left"), ...(left ?? [`state_${state}`]));
   }
   const chosen = sales.filter((sale) => sale.id === id);
   drawPrice(chosen.length > 0 ? chosen : sales);

@@ -12,7 +12,7 @@ const longestTitle = 200;
 // ofCampaign are the fields that a sale of a campaign takes from the campaign, or does not have. ofItsLine are the only fields
 // that can be changed in the sale that has the campaign's line.
 const ofItsLine = ["entries_at", "call_seconds"];
-const ofCampaign = ["title", "starts_at", "ends_at", "waiting_list", ...ofItsLine];
+const ofCampaign = ["title", "starts_at", "ends_at", "waiting_list", "stock_shown", ...ofItsLine];
 
 const fields = {
   title: { read: (typed) => title(typed, longestTitle), write: String },
@@ -26,13 +26,14 @@ const fields = {
   parts: { read: (typed) => whole(typed, 1, mostParts), write: String },
   starts_at: { read: moment, write: local },
   ends_at: { read: moment, write: local },
+  stock_shown: { read: String, write: String },
   ...ofLine,
   waiting_list: { read: (typed) => typed === "true", write: String },
 };
 
 function usual(existing) {
   const missing = { ...usualLine, waiting_list: false };
-  return existing ? missing : { ...missing, currency: "CNY", limit_per_user: 1, pay_timeout_seconds: 1800, parts: 1, ...usualTimes() };
+  return existing ? missing : { ...missing, currency: "CNY", limit_per_user: 1, pay_timeout_seconds: 1800, stock_shown: "exact", parts: 1, ...usualTimes() };
 }
 
 export const { open, drafted } = formOf({

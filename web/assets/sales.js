@@ -3,8 +3,9 @@
 import "./page.js";
 import { look } from "./api.js";
 import { everySecond, now, sync } from "./clock.js";
-import { at, show } from "./dom.js";
-import { duration, money, number, say } from "./i18n.js";
+import { at, fillBar, show } from "./dom.js";
+import { duration, money, say, sayOr } from "./i18n.js";
+import { leftOf } from "./sale-words.js";
 import { priceOf, whole } from "./whole.js";
 
 // period is how often the figures are fetched while the page is visible, in milliseconds. A stream for each sale would
@@ -89,12 +90,11 @@ function draw(sale) {
   } else {
     say(find(".state"), `state_${state}`);
   }
-  say(find(".left"), "left", { left: number(sale.available), quota: number(sale.quota) });
+  sayOr(find(".left"), leftOf(sale));
   if (sale.count) {
     say(find(".count"), "variants", { n: sale.count });
   }
-  find("progress").max = sale.quota;
-  find("progress").value = sale.available;
+  fillBar(find("progress"), sale);
 }
 
 // arrange shows as many cards as are to be shown.

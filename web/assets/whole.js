@@ -5,11 +5,13 @@ import { money } from "./i18n.js";
 // inviting are the states of sales, the most inviting one first. A campaign has the first of these that one of its sales has.
 const inviting = ["open", "upcoming", "paused", "sold_out", "ended"];
 
-// whole returns the sums of sales and their common state, as {available, quota, state}. stateOf returns the state of a sale.
+// whole returns the sums of sales, which are undefined if the sales hide their stock, with the best that they then say of it, and
+// their common state, as {available, quota, stock, state}. stateOf returns the state of a sale.
 export function whole(sales, stateOf) {
   const states = sales.map(stateOf);
-  const sum = (name) => sales.reduce((n, sale) => n + sale[name], 0);
-  return { available: sum("available"), quota: sum("quota"), state: inviting.find((state) => states.includes(state)) };
+  const sum = (name) => (sales[0][name] === undefined ? undefined : sales.reduce((n, sale) => n + sale[name], 0));
+  const stock = ["plenty", "few"].find((said) => sales.some((sale) => sale.stock === said));
+  return { available: sum("available"), quota: sum("quota"), stock, state: inviting.find((state) => states.includes(state)) };
 }
 
 // priceOf returns the price of sales, or the lowest and the highest price.
