@@ -79,3 +79,42 @@ func TestHiddenStock(t *testing.T) {
 	draw := fields{"title": "Draw", "quota": 3, "mode": "draw", "stock_shown": "none"}
 	s.operator().call("POST", adminSales, newSale(draw)).refused(http.StatusBadRequest, "bad_request")
 }
+
+// Until the start an operator changes all terms of a sale, and buyers pay what they were shown then.
+func TestTermsUntilTheStart(t *testing.T) {
+	t.Parallel()
+	s := usual(t)
+	saleID := s.createSale(fields{"starts_at": time.Now().Add(time.Hour / 2)}).ID
+	terms := fields{"price_cents": 1250, "original_price_cents": 0, "currency": "JPY", "pay_timeout_seconds": 60, "quota": 4}
+	changed := s.patchSale(saleID, terms)
+	check.Same(t, "the terms", []any{changed.PriceCents, changed.OriginalPriceCents, changed.Currency, changed.PayTimeoutSeconds, changed.Quota, changed.Available},
+		[]any{int64(1250), int64(0), "JPY", 60, int64(4), int64(4)})
+	if books := s.balanced(saleID); books.Gate.Left != 4 {
+		t.Errorf("the gate has %d units", books.Gate.Left)
+	}
+	s.patch(saleID, fields{"quota": 5, "add_quota": 1}).refused(http.StatusBadRequest, "bad_request")
+	s.patch(saleID, fields{"currency": "ABC"}).refused(http.StatusBadRequest, "bad_request")
+	s.patch(saleID, fields{"beacon": true}).refused(http.StatusBadRequest, "bad_request")
+	s.patchSale(saleID, fields{"starts_at": time.Now()})
+	order := s.buyer("ann").buy(saleID, 2)
+	check.Same(t, "the order", []any{order.AmountCents, order.Currency}, []any{int64(2500), "JPY"})
+	for name, value := range terms.changed(fields{"price_cents": 1, "original_price_cents": 9, "currency": "EUR", "pay_timeout_seconds": 61, "quota": 3}) {
+		s.patch(saleID, fields{name: value}).refused(http.StatusConflict, "started")
+	}
+	s.patchSale(saleID, fields{"quota": 6})
+	s.wantStock(saleID, stock{available: 4, held: 2})
+
+	campaign := s.createCampaign(2, fields{"starts_at": time.Now().Add(time.Hour / 2)})
+	url, size := adminCampaigns+"/"+campaign.ID, campaign.Sales[0].ID
+	s.operator().call("PATCH", url, fields{"currency": "EUR", "pay_timeout_seconds": 61}).want(http.StatusOK)
+	s.patchSale(size, fields{"price_cents": 5, "quota": 1})
+	for _, sale := range s.campaign(campaign.ID).Sales {
+		check.Same(t, "a sale of the campaign", []any{sale.Currency, sale.PayTimeoutSeconds, sale.Quota == 1}, []any{"EUR", 61, sale.ID == size})
+	}
+	for _, name := range []string{"currency", "pay_timeout_seconds", "stock_shown"} {
+		value := map[string]any{"currency": "CNY", "pay_timeout_seconds": 60, "stock_shown": "few"}[name]
+		s.patch(size, fields{name: value}).refused(http.StatusBadRequest, "bad_request")
+	}
+	s.operator().call("PATCH", url, fields{"starts_at": time.Now()}).want(http.StatusOK)
+	s.operator().call("PATCH", url, fields{"currency": "CNY"}).refused(http.StatusConflict, "started")
+}

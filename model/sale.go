@@ -65,6 +65,7 @@ type Sale struct {
 	EntryWork          int64     // the most hashes that an entrant usually has to compute; 0: none
 	WaitingList        bool      // units that come back after the sale has sold out, or was drawn, go by call to those who wait
 	StockShown         StockShown
+	Started            bool     // an operator has changed the sale after its start, which may have been moved since
 	Campaign           Campaign // without an ID: none
 	Variant            string   // what distinguishes the sale in its campaign, for example the size
 	Place              int      // the sale's place in the list of the campaign's sales, from 0
@@ -243,14 +244,15 @@ type CampaignChange struct {
 	EditSale   func(*Sale) Verdict
 }
 
-// SaleChange is an operator's change of a sale. Edit gets the present sale, and may change its texts, times, limit, status, shown
-// stock, length of calls and waiting list. If it returns another verdict than Accepted, nothing is changed.
+// SaleChange is an operator's change of a sale. Edit gets the present sale, and may change its texts, times, limit, status, terms
+// and what is particular to its mode, but not the mode. If it returns another verdict than Accepted, nothing is changed.
 type SaleChange struct {
 	SaleID    string
 	Actor     string
 	Action    string // for the audit log
 	Edit      func(*Sale) Verdict
 	AddQuota  int64
+	Quota     int64  // the quota after the change, in place of AddQuota; 0: none is given
 	MostQuota int64  // the largest quota after AddQuota; 0: any
 	IfQuota   *int64 // the quota that the sale must have before; nil: any
 }

@@ -231,6 +231,12 @@ func TestPatch(t *testing.T) {
 		"the gate is not told": {o.ID, SalePatch{CampaignPatch: CampaignPatch{Title: &title}, AddQuota: 7}, errAway, model.Accepted, nil, retitled},
 		"fewer units":          {o.ID, SalePatch{AddQuota: -1}, nil, model.BadRequest, badQuota, model.Sale{}},
 		"too many units":       {o.ID, SalePatch{AddQuota: maxQuota + 1}, nil, model.BadRequest, badQuota, model.Sale{}},
+		"two kinds of quota":   {o.ID, SalePatch{Quota: new(int64(5)), AddQuota: 1}, nil, model.BadRequest, &Invalid{Field: "add_quota", Reason: OutOfRange}, model.Sale{}},
+		"no units":             {o.ID, SalePatch{Quota: new(int64)}, nil, model.BadRequest, &Invalid{Field: "quota", Reason: OutOfRange, Min: 1, Max: maxQuota}, model.Sale{}},
+		"no such currency": {
+			o.ID, SalePatch{CampaignPatch: CampaignPatch{Currency: new("ABC")}}, nil, model.BadRequest,
+			&Invalid{Field: "currency", Reason: BadCurrency, Value: "ABC"}, model.Sale{},
+		},
 		"no such stock": {
 			o.ID, SalePatch{CampaignPatch: CampaignPatch{StockShown: new(model.StockShown("many"))}}, nil, model.BadRequest,
 			&Invalid{Field: "stock_shown", Reason: BadStockShown}, model.Sale{},

@@ -2,8 +2,8 @@
 
 import { at, show } from "./dom.js";
 import {
-  checkPrices, checkTimes, copyOf, currency, description, local, moment, mostEach, mostMinutes, mostParts, mostUnits, ofLine, picture,
-  prices, title, usualLine, usualTimes, whole,
+  checkPrices, checkTimes, copyOf, currency, description, hasStarted, local, moment, mostEach, mostMinutes, mostParts, mostUnits, ofLine, picture,
+  prices, title, untilStart, usualLine, usualTimes, whole,
 } from "./fields.js";
 import { formOf } from "./form.js";
 import { say } from "./i18n.js";
@@ -109,9 +109,11 @@ function nested(flat) {
 }
 
 function usual(existing) {
-  return existing
-    ? { stock_shown: existing.sales[0].stock_shown }
-    : { ...usualLine, currency: "CNY", limit_per_user: 1, pay_timeout_seconds: 1800, stock_shown: "exact", parts: 1, ...usualTimes() };
+  if (existing) {
+    const [{ pay_timeout_seconds, stock_shown }] = existing.sales;
+    return { pay_timeout_seconds, stock_shown };
+  }
+  return { ...usualLine, currency: "CNY", limit_per_user: 1, pay_timeout_seconds: 1800, stock_shown: "exact", parts: 1, ...usualTimes() };
 }
 
 const { open, drafted, keep } = formOf({
@@ -120,7 +122,8 @@ const { open, drafted, keep } = formOf({
   usual,
   address: (campaign) => (campaign ? ["PATCH", `/admin/campaigns/${campaign.id}`] : ["POST", "/admin/campaigns"]),
   words: { create: "new_campaign", edit: "edit_campaign", send: "create_campaign", save: "save" },
-  fits: (name) => !(name in ofLine), // the fields of the line are changed on the line's page
+  // The fields of the line are changed on the line's page.
+  fits: (name, campaign) => !(name in ofLine) && !(untilStart.includes(name) && hasStarted(campaign)),
   inCampaign: () => true,
   check: (all, fine, campaign) => [
     ...checkTimes(all, fine, campaign), ...[...rows.children].flatMap((_, i) => checkPrices(all, fine, `sales[${i}].`)),

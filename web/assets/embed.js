@@ -244,9 +244,9 @@ class FlashSale extends HTMLElement {
     this.#draw();
   }
 
-  #hear({ available, quota, stock, state, now: time }) {
+  #hear({ available, quota, stock, state, revision, now: time }) {
     check(Date.parse(time));
-    if (state !== this.#sale.state || (state === "upcoming" && now() >= Date.parse(this.#sale.starts_at))) {
+    if (state !== this.#sale.state || revision > this.#sale.revision || (state === "upcoming" && now() >= Date.parse(this.#sale.starts_at))) {
       this.#readSoon();
     }
     Object.assign(this.#sale, { available, quota, stock, state });

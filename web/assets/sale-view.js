@@ -4,7 +4,8 @@ import { session } from "./api.js";
 import { at, enable, fill, fillBar, show } from "./dom.js";
 import { number, say, sayOr } from "./i18n.js";
 import { payable } from "./order.js";
-import { buttonOf, clockOf, leftOf, orderWords, payOf } from "./sale-words.js";
+import { buttonOf, clockOf, leftOf, orderWords, payOf, payWithinOf } from "./sale-words.js";
+import { drawPrice } from "./whole.js";
 
 const goodNews = ["started", "back", "back_some", "cancelled"];
 
@@ -14,6 +15,8 @@ export const quantity = (sale) => (sale.limit_per_user > 1 ? Number(at("quantity
 // drawSale draws all of the page.
 export function drawSale(view) {
   const { sale, state, stage, order } = view;
+  drawPrice(at("price"), [sale]);
+  sayOr(at("within"), payWithinOf(sale));
   fillBar(at("stock"), sale);
   sayOr(at("left"), leftOf(sale));
   at("state").dataset.state = state;

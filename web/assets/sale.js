@@ -314,9 +314,9 @@ function stocks(list, time) {
   if (!sale) {
     return;
   }
-  for (const { id: of, available, quota, stock, state: said } of list) {
+  for (const { id: of, available, quota, stock, state: said, revision } of list) {
     const known = sales.get(of);
-    if (said !== known?.state || (said === "upcoming" && now() >= starts())) {
+    if (said !== known?.state || revision > known.revision || (said === "upcoming" && now() >= starts())) {
       readSoon();
     }
     if (known) {

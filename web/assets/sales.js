@@ -4,9 +4,9 @@ import "./page.js";
 import { look } from "./api.js";
 import { everySecond, now, sync } from "./clock.js";
 import { at, fillBar, show } from "./dom.js";
-import { duration, money, say, sayOr } from "./i18n.js";
+import { duration, say, sayOr } from "./i18n.js";
 import { leftOf } from "./sale-words.js";
-import { priceOf, whole } from "./whole.js";
+import { drawPrice, whole } from "./whole.js";
 
 // period is how often the figures are fetched while the page is visible, in milliseconds. A stream for each sale would
 // take more connections than a browser has.
@@ -49,8 +49,7 @@ function campaignOf(id, sales) {
     id,
     path: `/campaigns/${id}`,
     title: first.title.slice(0, -` · ${first.variant}`.length),
-    price: priceOf(sales),
-    original_price_cents: 0,
+    sales,
     count: sales.length,
   };
 }
@@ -65,10 +64,6 @@ function cardOf(sale) {
   card.dataset.id = sale.id;
   find("a").href = sale.path;
   find("a").textContent = sale.title;
-  find(".price strong").textContent = sale.price ?? priceOf([sale]);
-  if (sale.original_price_cents > sale.price_cents) {
-    find(".price s").textContent = money(sale.original_price_cents, sale.currency);
-  }
   if (sale.image_url) {
     find("img").dataset.instead = find("img").src;
     find("img").src = sale.image_url;
@@ -90,6 +85,7 @@ function draw(sale) {
   } else {
     say(find(".state"), `state_${state}`);
   }
+  drawPrice(find(".price"), sale.sales ?? [sale]);
   sayOr(find(".left"), leftOf(sale));
   if (sale.count) {
     say(find(".count"), "variants", { n: sale.count });

@@ -1,5 +1,6 @@
 // The sales of a campaign taken together.
 
+import { show } from "./dom.js";
 import { money } from "./i18n.js";
 
 // inviting are the states of sales, the most inviting one first. A campaign has the first of these that one of its sales has.
@@ -20,4 +21,14 @@ export function priceOf(sales) {
   const cents = sales.map((sale) => sale.price_cents);
   const [least, most] = [Math.min(...cents), Math.max(...cents)];
   return least === most ? money(least, currency) : `${money(least, currency)} – ${money(most, currency)}`;
+}
+
+// drawPrice shows the price of sales in the elements of a place, and their original price if it is the same for all.
+export function drawPrice(place, sales) {
+  const [{ price_cents: cents, original_price_cents: before, currency }] = sales;
+  const reduced = before > cents && sales.every((sale) => sale.price_cents === cents && sale.original_price_cents === before);
+  place.querySelector("strong").textContent = priceOf(sales);
+  place.querySelector("s").textContent = money(before, currency);
+  show(place.querySelector("s"), reduced);
+  show(place.querySelector(".unseen"), reduced);
 }
