@@ -215,7 +215,7 @@ func TestLineInput(t *testing.T) {
 		check.Same(t, "field", got.Field, field)
 	}
 	for _, field := range model.ModeFields {
-		values := fields{"waiting_list": true, "beacon": true, "entries_at": time.Now().Add(-time.Hour), "entry_work": 1000, "call_seconds": 90}
+		values := fields{"waiting_list": true, "beacon": true, "entries_at": time.Now().Add(-time.Hour), "entry_work": 1000, "call_seconds": 90, "stock_shown": "few"}
 		if got := values[field.Name]; got == nil {
 			t.Errorf("no value of %s", field.Name)
 		}

@@ -51,10 +51,11 @@ type sale struct {
 // operatorSale is a sale as operators see it.
 type operatorSale struct {
 	sale
-	Status string `json:"status"`
-	Shards int    `json:"parts"`
-	Held   int64  `json:"held"`
-	Paid   int64  `json:"paid"`
+	Status     string `json:"status"`
+	StockShown string `json:"stock_shown"`
+	Shards     int    `json:"parts"`
+	Held       int64  `json:"held"`
+	Paid       int64  `json:"paid"`
 }
 
 type order struct {

@@ -12,26 +12,27 @@ import (
 
 // termsBody has the fields that new sales and new campaigns have in common, as operators write them.
 type termsBody struct {
-	Title             string     `json:"title"`
-	Description       string     `json:"description"`
-	ImageURL          string     `json:"image_url"`
-	Currency          string     `json:"currency"`
-	StartsAt          time.Time  `json:"starts_at"`
-	EndsAt            time.Time  `json:"ends_at"`
-	LimitPerUser      int        `json:"limit_per_user"`
-	PayTimeoutSeconds int        `json:"pay_timeout_seconds"`
-	Shards            int        `json:"parts"`
-	Mode              model.Mode `json:"mode"`
-	EntriesAt         time.Time  `json:"entries_at"`
-	CallSeconds       int        `json:"call_seconds"`
-	Beacon            bool       `json:"beacon"`
-	EntryWork         int64      `json:"entry_work"`
+	Title             string           `json:"title"`
+	Description       string           `json:"description"`
+	ImageURL          string           `json:"image_url"`
+	Currency          string           `json:"currency"`
+	StartsAt          time.Time        `json:"starts_at"`
+	EndsAt            time.Time        `json:"ends_at"`
+	LimitPerUser      int              `json:"limit_per_user"`
+	PayTimeoutSeconds int              `json:"pay_timeout_seconds"`
+	StockShown        model.StockShown `json:"stock_shown"`
+	Shards            int              `json:"parts"`
+	Mode              model.Mode       `json:"mode"`
+	EntriesAt         time.Time        `json:"entries_at"`
+	CallSeconds       int              `json:"call_seconds"`
+	Beacon            bool             `json:"beacon"`
+	EntryWork         int64            `json:"entry_work"`
 }
 
 // usualTerms returns terms with the defaults of fields that operators leave out.
 func usualTerms() termsBody {
 	return termsBody{
-		Currency: "CNY", LimitPerUser: 1, PayTimeoutSeconds: 30 * 60, Shards: 1, Mode: model.ModeRush,
+		Currency: "CNY", LimitPerUser: 1, PayTimeoutSeconds: 30 * 60, StockShown: model.StockExact, Shards: 1, Mode: model.ModeRush,
 	}
 }
 
@@ -40,7 +41,7 @@ func (b termsBody) sale() model.Sale {
 	return model.Sale{
 		Title: b.Title, Description: b.Description, ImageURL: b.ImageURL, Currency: b.Currency, StartsAt: b.StartsAt, EndsAt: b.EndsAt,
 		LimitPerUser: b.LimitPerUser, PayTimeoutSeconds: b.PayTimeoutSeconds, Shards: b.Shards, Mode: b.Mode, EntriesAt: b.EntriesAt,
-		CallSeconds: b.CallSeconds, Beacon: b.Beacon, EntryWork: b.EntryWork,
+		CallSeconds: b.CallSeconds, Beacon: b.Beacon, EntryWork: b.EntryWork, StockShown: b.StockShown,
 	}
 }
 

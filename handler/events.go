@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"net"
@@ -305,28 +306,27 @@ func (s *Streams) read(ctx context.Context, id string) []model.Offer {
 
 // stockView is the stock of a sale in an event. It has the time in a sale's event, and the sale's id in a campaign's event.
 type stockView struct {
-	ID        string          `json:"id,omitempty"`
-	Available int64           `json:"available"`
-	Quota     int64           `json:"quota"`
-	State     model.SaleState `json:"state"`
-	Revision  int64           `json:"revision"`
-	Now       *stamp          `json:"now,omitempty"`
+	ID string `json:"id,omitempty"`
+	stockFigures
+	State    model.SaleState `json:"state"`
+	Revision int64           `json:"revision"`
+	Now      *stamp          `json:"now,omitempty"`
 }
 
 func eventOf(id string, sales []model.Offer, now time.Time) *stockEvent {
 	stocks := each(sales, func(o model.Offer) stockView {
-		return stockView{ID: o.ID, Available: o.Stock.Free(), Quota: o.Stock.Quota, State: o.State(now, o.Stock.Free()), Revision: o.Revision}
+		return stockView{ID: o.ID, stockFigures: stockFor(o, o.StockShown), State: o.State(now, o.Stock.Free()), Revision: o.Revision}
 	})
-	event, first, name := &stockEvent{}, sales[0], "stocks"
+	// The id follows from what buyers see alone, so that it tells them no more.
+	raw, _ := json.Marshal(stocks) // texts, times and numbers always encode
+	sum := sha256.Sum256(raw)
+	event, first, name := &stockEvent{id: hex.EncodeToString(sum[:8])}, sales[0], "stocks"
 	var view any = gin.H{"sales": stocks, "now": stamp(now)}
 	if first.ID == id {
 		one := stocks[0]
-		event.id = fmt.Sprintf("%d-%d-%s", one.Available, one.Quota, one.State)
 		one.ID, one.Now = "", optional(now)
 		name, view = "stock", one
 	} else {
-		sum := sha256.Sum256(fmt.Append(nil, stocks))
-		event.id = hex.EncodeToString(sum[:8])
 		for _, o := range sales[1:] {
 			first.Stock.Reserved += o.Stock.Free() // so that viewLine shows the units that are left in all sales
 		}

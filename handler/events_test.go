@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -26,6 +25,44 @@ func TestUntilTurn(t *testing.T) {
 		-time.Second: time.Second, 0: time.Hour, time.Hour - time.Second: time.Second, time.Hour: heartbeat, 99 * time.Hour: heartbeat,
 	} {
 		check.Same(t, fmt.Sprint(now, " after the start"), untilTurn(offer, start.Add(now)), want)
+	}
+}
+
+type stockFields struct {
+	Available, Quota int64
+	Stock            string
+	State            model.SaleState
+	Now              time.Time
+}
+
+func figuresOf(e event) string {
+	var got stockFields
+	check.Done(json.Unmarshal([]byte(e.data), &got))
+	return fmt.Sprintf("%d-%d-%s%s", got.Available, got.Quota, got.State, got.Stock)
+}
+
+// A sale that hides its stock sends an event only when what buyers see changes, and no event has a number of units.
+func TestEventsHideTheStock(t *testing.T) {
+	for shown, want := range map[model.StockShown][]string{
+		model.StockFew:  {"0-0-openplenty", "0-0-openfew", "0-0-sold_out"},
+		model.StockNone: {"0-0-open", "0-0-sold_out"},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := newRadio(t)
+			r.offer.StockShown, r.offer.Stock.Quota, r.offer.Stock.Available = shown, 100, 100
+			r.refresh()
+			l := r.listen()
+			for _, left := range []int64{99, 50, 11, 10, 9, 1, 0} {
+				passes(eventPause)
+				r.sells(left)
+			}
+			passes(eventPause)
+			var got []string
+			for _, e := range l.heard() {
+				got = append(got, figuresOf(e))
+			}
+			check.Same(t, "events of a sale that shows "+string(shown), got, want)
+		})
 	}
 }
 
@@ -71,11 +108,7 @@ func TestEventsSayWhatIsLeft(t *testing.T) {
 		check := func(available, quota int64, state model.SaleState) {
 			t.Helper()
 			e := l.one()
-			var got struct {
-				Available, Quota int64
-				State            model.SaleState
-				Now              time.Time
-			}
+			var got stockFields
 			check.Done(json.Unmarshal([]byte(e.data), &got))
 			figures := fmt.Sprint(available, quota, state)
 			check.Same(t, "event", e.name, "stock")
@@ -173,7 +206,7 @@ func TestEventsAreConflated(t *testing.T) {
 			}
 			last = e.at
 		}
-		if len(all) != 3 || !strings.HasPrefix(all[len(all)-1].id, "1-100-") {
+		if len(all) != 3 || figuresOf(all[len(all)-1]) != "1-100-open" {
 			t.Errorf("heard %v, want three events in half a second, the last of one unit", all)
 		}
 	})
@@ -234,17 +267,17 @@ func TestEventsTurn(t *testing.T) {
 		r.refresh()
 		l := r.listen()
 		passes(time.Minute - eventPause/2)
-		if all := l.heard(); len(all) != 4 || !strings.HasSuffix(all[3].id, "upcoming") { // with the heartbeats
+		if all := l.heard(); len(all) != 4 || figuresOf(all[3]) != "5-5-upcoming" { // with the heartbeats
 			t.Fatalf("heard %v", all)
 		}
 		r.sells(3)
-		check.Same(t, "before the start", l.one().id, "3-5-upcoming")
+		check.Same(t, "before the start", figuresOf(l.one()), "3-5-upcoming")
 		passes(eventPause / 2)
-		check.Same(t, "at the start", l.one().id, "3-5-open")
+		check.Same(t, "at the start", figuresOf(l.one()), "3-5-open")
 		passes(time.Until(r.offer.EndsAt))
 		all := l.heard()
-		if end := all[len(all)-1]; end.id != "3-5-ended" || end.at.Sub(r.offer.EndsAt).Abs() > time.Second {
-			t.Errorf("%s at %s, want the end at %s", end.id, end.at, r.offer.EndsAt)
+		if end := all[len(all)-1]; figuresOf(end) != "3-5-ended" || end.at.Sub(r.offer.EndsAt).Abs() > time.Second {
+			t.Errorf("%s at %s, want the end at %s", end.data, end.at, r.offer.EndsAt)
 		}
 	})
 }

@@ -34,13 +34,13 @@ type lineView struct {
 	Signature  string      `json:"signature,omitempty"`
 	FirstAt    *stamp      `json:"first_at,omitempty"` // when the first entry came
 	Serving    int64       `json:"serving"`
-	Left       int64       `json:"left"` // units in no pending or paid order
+	Left       *int64      `json:"left,omitempty"` // units in no pending or paid order
 }
 
 func viewLine(o model.Offer, state model.SaleState) lineView {
 	v := lineView{
 		Mode: o.Mode, Phase: o.Line.Phase, Entries: o.Line.Entries, Root: o.Line.Root, Secret: o.Line.Secret, Seed: o.Line.Seed,
-		Commitment: o.Line.Commitment, Serving: o.Line.Serving, Left: o.Stock.Free(),
+		Commitment: o.Line.Commitment, Serving: o.Line.Serving, Left: stockFor(o, o.StockShown).Available,
 		Round: o.Line.Round, Randomness: o.Line.Randomness, Signature: o.Line.Signature, FirstAt: optional(o.Line.FirstAt),
 	}
 	if o.Mode != model.ModeRush && o.Line.Phase != model.PhaseEntering {

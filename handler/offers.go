@@ -60,39 +60,52 @@ func found(c *gin.Context, ok bool, err error) bool {
 	return ok && err == nil
 }
 
+// stockFigures are what buyers see of a sale's stock, see model.StockShown, and what the staff sees, which is always exact.
+type stockFigures struct {
+	Available *int64 `json:"available,omitempty"`
+	Quota     *int64 `json:"quota,omitempty"`
+	Scarcity  string `json:"stock,omitempty"`
+}
+
+func stockFor(o model.Offer, shown model.StockShown) stockFigures {
+	if shown == model.StockFew || shown == model.StockNone {
+		return stockFigures{Scarcity: o.Scarcity()}
+	}
+	return stockFigures{Available: new(o.Stock.Free()), Quota: &o.Stock.Quota}
+}
+
 type saleView struct {
-	ID                 string          `json:"id"`
-	Title              string          `json:"title"`
-	Description        string          `json:"description"`
-	ImageURL           string          `json:"image_url"`
-	PriceCents         int64           `json:"price_cents"`
-	OriginalPriceCents int64           `json:"original_price_cents"`
-	Currency           string          `json:"currency"`
-	Quota              int64           `json:"quota"`
-	Available          int64           `json:"available"`
-	State              model.SaleState `json:"state"`
-	Revision           int64           `json:"revision"`
-	StartsAt           stamp           `json:"starts_at"`
-	EndsAt             stamp           `json:"ends_at"`
-	LimitPerUser       int             `json:"limit_per_user"`
-	PayTimeoutSeconds  int             `json:"pay_timeout_seconds"`
-	ShortURL           string          `json:"short_url"`
-	Mode               model.Mode      `json:"mode"`
-	EntriesAt          *stamp          `json:"entries_at,omitempty"`
-	CallSeconds        int             `json:"call_seconds,omitempty"`
-	WaitingList        bool            `json:"waiting_list,omitempty"`
-	Beacon             bool            `json:"beacon,omitempty"`
-	EntryWork          int64           `json:"entry_work,omitempty"`
-	CampaignID         string          `json:"campaign_id,omitempty"`
-	Variant            string          `json:"variant,omitempty"`
-	InLine             bool            `json:"in_line,omitempty"` // units go only to those whose turn it is
+	ID                 string `json:"id"`
+	Title              string `json:"title"`
+	Description        string `json:"description"`
+	ImageURL           string `json:"image_url"`
+	PriceCents         int64  `json:"price_cents"`
+	OriginalPriceCents int64  `json:"original_price_cents"`
+	Currency           string `json:"currency"`
+	stockFigures
+	State             model.SaleState `json:"state"`
+	Revision          int64           `json:"revision"`
+	StartsAt          stamp           `json:"starts_at"`
+	EndsAt            stamp           `json:"ends_at"`
+	LimitPerUser      int             `json:"limit_per_user"`
+	PayTimeoutSeconds int             `json:"pay_timeout_seconds"`
+	ShortURL          string          `json:"short_url"`
+	Mode              model.Mode      `json:"mode"`
+	EntriesAt         *stamp          `json:"entries_at,omitempty"`
+	CallSeconds       int             `json:"call_seconds,omitempty"`
+	WaitingList       bool            `json:"waiting_list,omitempty"`
+	Beacon            bool            `json:"beacon,omitempty"`
+	EntryWork         int64           `json:"entry_work,omitempty"`
+	CampaignID        string          `json:"campaign_id,omitempty"`
+	Variant           string          `json:"variant,omitempty"`
+	InLine            bool            `json:"in_line,omitempty"` // units go only to those whose turn it is
 }
 
 func (f *Offers) saleView(o model.Offer) saleView {
 	return saleView{
 		ID: o.ID, Title: o.Title, Description: o.Description, ImageURL: o.ImageURL,
 		PriceCents: o.PriceCents, OriginalPriceCents: o.OriginalPriceCents, Currency: o.Currency,
-		Quota: o.Stock.Quota, Available: o.Stock.Free(), State: o.State(f.Catalog.Now(), o.Stock.Free()), Revision: o.Revision,
+		stockFigures: stockFor(o, o.StockShown), State: o.State(f.Catalog.Now(), o.Stock.Free()), Revision: o.Revision,
 		StartsAt: stamp(o.StartsAt), EndsAt: stamp(o.EndsAt), LimitPerUser: o.LimitPerUser,
 		PayTimeoutSeconds: o.PayTimeoutSeconds, ShortURL: f.PublicURL() + "/s/" + o.Code,
 		Mode: o.Mode, EntriesAt: optional(o.EntriesAt), CallSeconds: o.CallSeconds, WaitingList: o.WaitingList,
@@ -104,14 +117,17 @@ func (f *Offers) saleView(o model.Offer) saleView {
 // operatorSaleView adds what buyers do not see. Before the start, Status says whether the sale is paused, while State does not.
 type operatorSaleView struct {
 	saleView
-	Status model.SaleStatus `json:"status"`
-	Shards int              `json:"parts"`
-	Held   int64            `json:"held"`
-	Paid   int64            `json:"paid"`
+	Status     model.SaleStatus `json:"status"`
+	StockShown model.StockShown `json:"stock_shown"`
+	Shards     int              `json:"parts"`
+	Held       int64            `json:"held"`
+	Paid       int64            `json:"paid"`
 }
 
 func (f *Offers) operatorSaleView(o model.Offer) operatorSaleView {
-	return operatorSaleView{f.saleView(o), o.Status, o.Shards, o.Stock.Held, o.Stock.Paid}
+	view := f.saleView(o)
+	view.stockFigures = stockFor(o, model.StockExact)
+	return operatorSaleView{view, o.Status, o.StockShown, o.Shards, o.Stock.Held, o.Stock.Paid}
 }
 
 // campaignView is a campaign with its sales. S is saleView for buyers and operatorSaleView for the staff.

@@ -109,8 +109,8 @@ func TestProblemsDescribeEveryVerdict(t *testing.T) {
 		404: {"not_found"},
 		405: {"method_not_allowed"},
 		409: {
-			"amount_mismatch", "call_ended", "ended", "entries_closed", "failed", "lab_running", "limit_reached", "lost", "name_taken", "no_line", "not_cancellable",
-			"not_payable", "not_refundable", "not_started", "not_your_turn", "paused", "payment_refused", "quota_changed", "refund_due", "sale_open", "sold_out", "too_many",
+			"amount_mismatch", "call_ended", "ended", "entered", "entries_closed", "failed", "lab_running", "limit_reached", "lost", "name_taken", "no_line", "not_cancellable",
+			"not_payable", "not_refundable", "not_started", "not_your_turn", "paused", "payment_refused", "quota_changed", "refund_due", "sale_open", "sold_out", "started", "too_many",
 		},
 		413: {"too_large"},
 		415: {"unsupported_media_type"},

@@ -43,7 +43,7 @@ type amount struct {
 
 // The first ofCampaign columns are those of the campaign. The last ofLine of these columns are about the campaign's line.
 const (
-	ofCampaign = 13
+	ofCampaign = 14
 	ofLine     = 4
 )
 
@@ -58,6 +58,7 @@ func cells(b *campaignBody, v *variantBody) []cell {
 		{"ends_at", &b.EndsAt},
 		{"campaign_limit", &b.LimitPerUser},
 		{"pay_timeout_seconds", &b.PayTimeoutSeconds},
+		{"stock_shown", &b.StockShown},
 		{"mode", &b.Mode},
 		{"entries_at", &b.EntriesAt},
 		{"call_seconds", &b.CallSeconds},
@@ -84,6 +85,8 @@ func (c cell) parse(text, decimal string) (wrong service.Reason) {
 			text = text[1:]
 		}
 		*value = text
+	case *model.StockShown:
+		*value = model.StockShown(text)
 	case *model.Mode:
 		*value = model.Mode(text)
 	case *bool:
@@ -297,7 +300,7 @@ func (s *Campaigns) export(c *gin.Context) {
 func campaignOf(o model.Offer) (campaignBody, variantBody) {
 	campaign := campaignBody{termsBody: termsBody{
 		Title: o.Campaign.Title, Description: o.Campaign.Description, ImageURL: o.Campaign.ImageURL, Currency: o.Currency,
-		StartsAt: o.StartsAt, EndsAt: o.EndsAt, LimitPerUser: o.Campaign.LimitPerUser, PayTimeoutSeconds: o.PayTimeoutSeconds,
+		StartsAt: o.StartsAt, EndsAt: o.EndsAt, LimitPerUser: o.Campaign.LimitPerUser, PayTimeoutSeconds: o.PayTimeoutSeconds, StockShown: o.StockShown,
 		Mode: o.Mode, EntriesAt: o.EntriesAt, CallSeconds: o.CallSeconds, Beacon: o.Beacon, EntryWork: o.EntryWork,
 	}}
 	return campaign, variantBody{

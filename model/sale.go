@@ -30,6 +30,19 @@ const (
 	StateEnded    SaleState = "ended"
 )
 
+// StockShown says what buyers see of a sale's stock, besides the sale's state.
+type StockShown string
+
+// The values of StockShown.
+const (
+	StockExact StockShown = "exact" // the quota and the available units
+	StockFew   StockShown = "few"   // whether there is plenty or little left
+	StockNone  StockShown = "none"
+)
+
+// StocksShown are all values of StockShown.
+var StocksShown = []StockShown{StockExact, StockFew, StockNone}
+
 // Sale offers a quota of units of one product, at one price, in a timed window.
 type Sale struct {
 	ID                 string // opaque, IDLength characters of base32
@@ -51,9 +64,11 @@ type Sale struct {
 	Beacon             bool      // the shuffled order also follows from a public source of randomness
 	EntryWork          int64     // the most hashes that an entrant usually has to compute; 0: none
 	WaitingList        bool      // units that come back after the sale has sold out, or was drawn, go by call to those who wait
-	Campaign           Campaign  // without an ID: none
-	Variant            string    // what distinguishes the sale in its campaign, for example the size
-	Place              int       // the sale's place in the list of the campaign's sales, from 0
+	StockShown         StockShown
+	Started            bool     // an operator has changed the sale after its start, which may have been moved since
+	Campaign           Campaign // without an ID: none
+	Variant            string   // what distinguishes the sale in its campaign, for example the size
+	Place              int      // the sale's place in the list of the campaign's sales, from 0
 }
 
 // Campaign groups sales that have the same start and end, and share a limit on each user's units.
@@ -85,6 +100,8 @@ type ModeField struct {
 // ModeFields are the fields of a sale that do not act in every sale.
 var ModeFields = []ModeField{
 	{"waiting_list", func(s Sale) any { return s.WaitingList }, []Mode{ModeRush, ModeDraw}, nil, nil},
+	// The proof of a draw has the number of its units, so a draw does not hide them.
+	{"stock_shown", func(s Sale) any { return s.StockShown }, []Mode{ModeRush, ModeLine}, nil, nil},
 	{"beacon", func(s Sale) any { return s.Beacon }, []Mode{ModeLine, ModeDraw}, nil, nil},
 	{"entries_at", func(s Sale) any { return s.EntriesAt }, []Mode{ModeLine, ModeDraw}, nil, nil},
 	{"entry_work", func(s Sale) any { return s.EntryWork }, []Mode{ModeLine, ModeDraw}, []Mode{ModeRush}, nil},
@@ -199,6 +216,18 @@ type Offer struct {
 	Line  Line
 }
 
+// Scarcity returns what buyers see of a stock of which they see no number: "few" if at most a tenth of the quota, rounded up, is
+// left, "plenty" if more is left, or "" if nothing is left or they see nothing.
+func (o Offer) Scarcity() string {
+	switch {
+	case o.StockShown != StockFew || o.Stock.Free() <= 0:
+		return ""
+	case o.Stock.Free() <= (o.Stock.Quota+9)/10:
+		return "few"
+	}
+	return "plenty"
+}
+
 // NewSale is a sale to be created.
 type NewSale struct {
 	Sale
@@ -215,14 +244,15 @@ type CampaignChange struct {
 	EditSale   func(*Sale) Verdict
 }
 
-// SaleChange is an operator's change of a sale. Edit gets the present sale, and may change its texts, times, limit, status,
-// length of calls and waiting list. If it returns another verdict than Accepted, nothing is changed.
+// SaleChange is an operator's change of a sale. Edit gets the present sale, and may change its texts, times, limit, status, terms
+// and what is particular to its mode, but not the mode. If it returns another verdict than Accepted, nothing is changed.
 type SaleChange struct {
 	SaleID    string
 	Actor     string
 	Action    string // for the audit log
 	Edit      func(*Sale) Verdict
 	AddQuota  int64
+	Quota     int64  // the quota after the change, in place of AddQuota; 0: none is given
 	MostQuota int64  // the largest quota after AddQuota; 0: any
 	IfQuota   *int64 // the quota that the sale must have before; nil: any
 }

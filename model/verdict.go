@@ -43,6 +43,8 @@ const (
 	LabRunning           Verdict = "lab_running"
 	SaleOpen             Verdict = "sale_open"
 	QuotaChanged         Verdict = "quota_changed"
+	Started              Verdict = "started"
+	Entered              Verdict = "entered"
 	TooMany              Verdict = "too_many"
 	NoLine               Verdict = "no_line"
 	WorkRequired         Verdict = "work_required"

@@ -75,7 +75,7 @@ func (s *Store) AddToCampaign(
 const salesOfCampaign = "sales.campaign_id = ? AND " + forBuyers + " ORDER BY place"
 
 // ChangeCampaign applies a change to a campaign, to its sales and to the sale that has their line. A refusal changes nothing. The
-// verdict is Accepted; NotFound; the refusal of change.Edit or change.EditSale; or Ended or EntriesClosed of changeLine.
+// verdict is Accepted; NotFound; the refusal of change.Edit or change.EditSale; or one of changeLine.
 func (s *Store) ChangeCampaign(ctx context.Context, change model.CampaignChange) (verdict model.Verdict, err error) {
 	verdict, err = s.decide(ctx, func(tx *gorm.DB) (model.Verdict, error) {
 		if _, _, err := s.lockLine(tx, change.CampaignID); err != nil { // the line before the stock, as in ChangeSale

@@ -15,7 +15,7 @@ import (
 // changeLine applies a change of a sale to its line. A rush gets its line when the waiting list is turned on, and loses the line
 // when the list is turned off. A sealed or calling line stops if the changed sale is paused or has not begun.
 //
-// The verdict is Accepted; Ended or EntriesClosed of mayChange; or EntriesClosed for three changes: entries of a line or draw
+// The verdict is Accepted; a refusal of mayChange; or EntriesClosed for three changes: entries of a line or draw
 // that open at another time, after the seal; a waiting list turned on or off, after the sale has ended or the line is over; and a
 // waiting list turned off, after somebody has entered or, in a rush, after the sale has got in line.
 func (s *Store) changeLine(tx *gorm.DB, before model.Offer, after *model.Offer, now time.Time) (model.Verdict, error) {
@@ -31,7 +31,7 @@ func (s *Store) changeLine(tx *gorm.DB, before model.Offer, after *model.Offer, 
 	}
 	var changing statement
 	switch {
-	case !opens && !listed && before.CallSeconds == after.CallSeconds:
+	case !opens && !listed && before.CallSeconds == after.CallSeconds && before.Beacon == after.Beacon && before.EntryWork == after.EntryWork:
 		return model.Accepted, nil
 	case opens && !rush && before.Line.Phase != model.PhaseEntering,
 		listed && (before.Judge(now) == model.Ended || before.Line.Phase == model.PhaseOver),
@@ -44,27 +44,42 @@ func (s *Store) changeLine(tx *gorm.DB, before model.Offer, after *model.Offer, 
 		after.Stock.Lined = model.Unlined
 		changing = do("DELETE FROM sale_lines WHERE sale_id = ?", after.ID)
 	default:
-		changing = do("UPDATE sale_lines SET entries_at_ms = ?, call_seconds = ?, waiting_list = ? WHERE sale_id = ?",
-			toMillis(after.EntriesAt), after.CallSeconds, after.WaitingList, after.ID)
+		changing = do("UPDATE sale_lines SET entries_at_ms = ?, call_seconds = ?, waiting_list = ?, beacon = ?, entry_work = ? WHERE sale_id = ?",
+			toMillis(after.EntriesAt), after.CallSeconds, after.WaitingList, after.Beacon, after.EntryWork, after.ID)
 	}
 	return model.Accepted, wrap("change a line", s.run(tx, changing, do("UPDATE stock SET lined = ? WHERE sale_id = ?", int(after.Stock.Lined), after.ID)))
 }
+
+// noticeTime is how long before the start the terms are fixed. By the start, pages and caches have heard of earlier changes, so that
+// no buyer gets an order with other terms than those that the buyer was shown. It is also far longer than clocks differ.
+const noticeTime = 30 * time.Second
 
 // mayChange judges changes that could break a promise. The verdict is one of these:
 //   - Ended, if the sale has ended and was in line, and would get a later end or more units, since those who waited have heard
 //     that they lost. Also Ended, if the sale was closed and would get more units, which nobody could buy.
 //   - EntriesClosed, if a draw outside a campaign has its root, and the sale would get more units without having a waiting list,
 //     or a lower limit before the winners are drawn.
+//   - Started, if the sale has started once, or starts within noticeTime, and would get other terms or fewer units.
+//   - Entered, if the sale has entries and would get other terms or fewer units, since those who entered were promised these.
 //   - Accepted otherwise.
 func mayChange(before, after model.Offer, now time.Time) model.Verdict {
 	ended, inLine := before.Judge(now) == model.Ended, before.Stock.Lined == model.InLine
 	longer, more := after.EndsAt.After(before.EndsAt), after.Stock.Quota > before.Stock.Quota
 	drawn := after.Mode == model.ModeDraw && after.Campaign.ID == "" && before.Line.Root != ""
+	of := func(o model.Offer) [6]any {
+		return [...]any{o.PriceCents, o.OriginalPriceCents, o.Currency, o.PayTimeoutSeconds, o.Beacon, o.EntryWork}
+	}
+	terms := of(before) != of(after) || after.Stock.Quota < before.Stock.Quota
+	soon := now.Add(noticeTime)
 	switch {
 	case ended && (inLine && longer || more && (inLine || before.Status == model.SaleClosed)):
 		return model.Ended
 	case drawn && (more && !after.WaitingList || before.Line.Phase == model.PhaseSealed && after.LimitPerUser < before.LimitPerUser):
 		return model.EntriesClosed
+	case terms && (before.Started || before.StartsAt.Before(soon) || after.StartsAt.Before(soon)):
+		return model.Started
+	case terms && before.Line.Entries > 0:
+		return model.Entered
 	}
 	return model.Accepted
 }

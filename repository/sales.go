@@ -16,7 +16,7 @@ import (
 
 // offerColumns are the columns of a sale with its campaign, stock and line. A query adds the clock behind the last comma.
 const offerColumns = `sales.id, code, sales.title, sales.description, sales.image_url, price_cents, original_price_cents, currency,
-	sales.limit_per_user, pay_timeout_seconds, starts_at_ms, ends_at_ms, status, revision, shards,
+	sales.limit_per_user, pay_timeout_seconds, starts_at_ms, ends_at_ms, status, revision, shards, stock_shown, started,
 	campaign_id, variant, place, campaigns.title, campaigns.description, campaigns.image_url, campaigns.limit_per_user,
 	COALESCE(mode, 'rush'), entries_at_ms, call_seconds, waiting_list, commitment, root, seed,
 	CASE WHEN root = '' OR beacon_round > 0 AND seed = '' THEN '' ELSE secret END,
@@ -35,7 +35,7 @@ const salesWithStock = `sales JOIN stock ON stock.sale_id = sales.id LEFT JOIN s
 func offerFields(o *model.Offer) []any {
 	return append([]any{
 		&o.ID, &o.Code, &o.Title, &o.Description, &o.ImageURL, &o.PriceCents, &o.OriginalPriceCents, &o.Currency,
-		&o.LimitPerUser, &o.PayTimeoutSeconds, millis(&o.StartsAt), millis(&o.EndsAt), &o.Status, &o.Revision, &o.Shards,
+		&o.LimitPerUser, &o.PayTimeoutSeconds, millis(&o.StartsAt), millis(&o.EndsAt), &o.Status, &o.Revision, &o.Shards, &o.StockShown, &o.Started,
 		optional(&o.Campaign.ID), &o.Variant, &o.Place, optional(&o.Campaign.Title), optional(&o.Campaign.Description),
 		optional(&o.Campaign.ImageURL), optional(&o.Campaign.LimitPerUser), &o.Mode, millis(&o.EntriesAt), optional(&o.CallSeconds),
 		optional(&o.WaitingList), optional(&o.Line.Commitment), optional(&o.Line.Root), optional(&o.Line.Seed), optional(&o.Line.Secret),
@@ -178,11 +178,11 @@ func (s *Store) createSale(tx *gorm.DB, sale model.Sale, quota int64, actor stri
 		return fmt.Errorf("create sale: %s does not fit the status %s", sale.ID, sale.Status)
 	}
 	creating := do(`INSERT INTO sales (id, code, title, description, image_url, price_cents, original_price_cents, currency,
-		limit_per_user, pay_timeout_seconds, starts_at_ms, ends_at_ms, status, revision, shards, campaign_id, variant, place, created_at_ms)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, NULLIF(?, ''), ?, ?, `+s.nowMillis()+`)`,
+		limit_per_user, pay_timeout_seconds, starts_at_ms, ends_at_ms, status, revision, shards, stock_shown, campaign_id, variant, place, created_at_ms)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, NULLIF(?, ''), ?, ?, `+s.nowMillis()+`)`,
 		sale.ID, sale.Code, sale.Title, sale.Description, sale.ImageURL, sale.PriceCents, sale.OriginalPriceCents,
 		sale.Currency, sale.LimitPerUser, sale.PayTimeoutSeconds, sale.StartsAt.UnixMilli(), sale.EndsAt.UnixMilli(),
-		string(cmp.Or(sale.Status, model.SaleLive)), max(sale.Shards, 1), sale.Campaign.ID, sale.Variant, sale.Place)
+		string(cmp.Or(sale.Status, model.SaleLive)), max(sale.Shards, 1), string(cmp.Or(sale.StockShown, model.StockExact)), sale.Campaign.ID, sale.Variant, sale.Place)
 	open, reserved, lined := quota, int64(0), model.Unlined
 	switch {
 	case sale.Mode == model.ModeLine || sale.Mode == model.ModeDraw:
@@ -200,7 +200,7 @@ func (s *Store) createSale(tx *gorm.DB, sale model.Sale, quota int64, actor stri
 // ChangeSale applies a change and returns the changed sale. It raises the version of the stock row, so that a Deduct that judged
 // the old sale loses its race. The verdict is Accepted or, if nothing is changed, one of these: NotFound; QuotaChanged if the
 // quota is not change.IfQuota; BadRequest, with the present quota in offer, if the quota would exceed change.MostQuota; the
-// refusal of change.Edit; or Ended or EntriesClosed of changeLine.
+// refusal of change.Edit; or one of changeLine.
 func (s *Store) ChangeSale(ctx context.Context, change model.SaleChange) (offer model.Offer, verdict model.Verdict, err error) {
 	campaigns, err := s.campaignsOf(s.read.WithContext(ctx), change.SaleID)
 	if err != nil {
@@ -219,10 +219,17 @@ func (s *Store) ChangeSale(ctx context.Context, change model.SaleChange) (offer 
 
 // changeSale is ChangeSale in a transaction that has locked the sale's line, if there is one. campaignID may be empty.
 func (s *Store) changeSale(tx *gorm.DB, campaignID string, change model.SaleChange) (offer model.Offer, verdict model.Verdict, err error) {
-	if _, ok, err := s.lockStock(tx, change.SaleID); err != nil || !ok {
+	stock, ok, err := s.lockStock(tx, change.SaleID)
+	if err != nil || !ok {
 		return offer, model.NotFound, err
 	}
+	if change.Quota > 0 {
+		change.AddQuota = change.Quota - stock.Quota
+	}
 	if change.AddQuota != 0 {
+		if stock.Available+stock.Reserved+change.AddQuota < 0 {
+			return offer, model.Started, nil // units were sold
+		}
 		err = s.giveBack(tx, change.SaleID, campaignID, "quota = quota + ?, "+s.nextTerms(), model.GateChange{Units: change.AddQuota})
 	} else {
 		err = tx.Exec("UPDATE stock SET "+s.nextTerms()+", "+nextGateVersion+" WHERE sale_id = ?", change.SaleID).Error
@@ -234,6 +241,7 @@ func (s *Store) changeSale(tx *gorm.DB, campaignID string, change model.SaleChan
 	if err != nil {
 		return offer, "", err
 	}
+	offer.Started = offer.Started || !now.Before(offer.StartsAt)
 	before, sale := offer, &offer.Sale
 	before.Stock.Quota -= change.AddQuota
 	if change.IfQuota != nil && *change.IfQuota != before.Stock.Quota {
@@ -250,8 +258,10 @@ func (s *Store) changeSale(tx *gorm.DB, campaignID string, change model.SaleChan
 	}
 	sale.Revision++
 	return offer, model.Accepted, wrap("change sale", s.run(tx, do(`UPDATE sales SET title = ?, description = ?, image_url = ?,
+		price_cents = ?, original_price_cents = ?, currency = ?, pay_timeout_seconds = ?, stock_shown = ?, started = ?,
 		limit_per_user = ?, starts_at_ms = ?, ends_at_ms = ?, status = ?, revision = ? WHERE id = ?`,
-		sale.Title, sale.Description, sale.ImageURL, sale.LimitPerUser, sale.StartsAt.UnixMilli(), sale.EndsAt.UnixMilli(),
+		sale.Title, sale.Description, sale.ImageURL, sale.PriceCents, sale.OriginalPriceCents, sale.Currency, sale.PayTimeoutSeconds,
+		string(cmp.Or(sale.StockShown, model.StockExact)), sale.Started, sale.LimitPerUser, sale.StartsAt.UnixMilli(), sale.EndsAt.UnixMilli(),
 		string(sale.Status), sale.Revision, sale.ID), s.logging(change.Actor, change.Action, sale.ID, changes(before, offer))))
 }
 
@@ -265,6 +275,13 @@ func changes(before, after model.Offer) string {
 	}
 	note("status", before.Status, after.Status)
 	note("quota", before.Stock.Quota, after.Stock.Quota)
+	note("price_cents", before.PriceCents, after.PriceCents)
+	note("original_price_cents", before.OriginalPriceCents, after.OriginalPriceCents)
+	note("currency", before.Currency, after.Currency)
+	note("pay_timeout_seconds", before.PayTimeoutSeconds, after.PayTimeoutSeconds)
+	note("stock_shown", before.StockShown, after.StockShown)
+	note("beacon", before.Beacon, after.Beacon)
+	note("entry_work", before.EntryWork, after.EntryWork)
 	note("limit_per_user", before.LimitPerUser, after.LimitPerUser)
 	note("starts_at", instant(before.StartsAt), instant(after.StartsAt))
 	note("ends_at", instant(before.EndsAt), instant(after.EndsAt))

@@ -186,7 +186,7 @@ func (d *testDB) newSale(t *testing.T, quota int64, edits ...func(*model.Sale)) 
 	now := d.now(t)
 	sale := model.Sale{
 		ID: model.NewSaleID(), Title: "猫咪 mug", Description: "A mug", ImageURL: "/mug.webp",
-		PriceCents: 1990, OriginalPriceCents: 4990, Currency: "CNY", LimitPerUser: 1, PayTimeoutSeconds: 900, Shards: 1, Mode: model.ModeRush,
+		PriceCents: 1990, OriginalPriceCents: 4990, Currency: "CNY", LimitPerUser: 1, PayTimeoutSeconds: 900, Shards: 1, StockShown: model.StockExact, Mode: model.ModeRush,
 		StartsAt: now.Add(-time.Hour), EndsAt: now.Add(time.Hour),
 	}
 	sale.Code = sale.ID[:8]

@@ -80,6 +80,14 @@ var actions = []action{
 	patch("call_seconds", func(_ *actionSale, p *SalePatch) { p.CallSeconds = new(7200) }),
 	patch("waiting_list, on", func(_ *actionSale, p *SalePatch) { p.WaitingList = new(true) }),
 	patch("waiting_list, off", func(_ *actionSale, p *SalePatch) { p.WaitingList = new(false) }),
+	patch("quota, more", func(_ *actionSale, p *SalePatch) { p.Quota = new(int64(2)) }),
+	patch("price_cents, original_price_cents", func(_ *actionSale, p *SalePatch) {
+		p.PriceCents, p.OriginalPriceCents = new(int64(90)), new(int64(200))
+	}),
+	patch("currency, pay_timeout_seconds", func(_ *actionSale, p *SalePatch) { p.Currency, p.PayTimeoutSeconds = new("EUR"), new(300) }),
+	patch("beacon", func(s *actionSale, p *SalePatch) { p.Beacon = new(true) }),
+	patch("entry_work", func(_ *actionSale, p *SalePatch) { p.EntryWork = new(int64(1000)) }),
+	patch("stock_shown", func(_ *actionSale, p *SalePatch) { p.StockShown = new(model.StockFew) }),
 	patch("add_quota", func(_ *actionSale, p *SalePatch) { p.AddQuota = 1 }),
 	{"pause", func(s *actionSale) (model.Verdict, error) { return s.status(model.SalePaused), nil }},
 	{"resume", func(s *actionSale) (model.Verdict, error) { return s.status(model.SaleLive), nil }},
@@ -112,10 +120,10 @@ func patch(name string, edit func(s *actionSale, p *SalePatch)) action {
 		id := s.sale
 		switch {
 		case s.campaign == "":
-		case (p.EntriesAt != nil || p.CallSeconds != nil) && s.offer().HasLine():
+		case (p.EntriesAt != nil || p.CallSeconds != nil || p.Beacon != nil || p.EntryWork != nil) && s.offer().HasLine():
 			id = s.campaign // as a sale: it has the line
-		case p.EntriesAt != nil, p.CallSeconds != nil:
-		case p.LimitPerUser != nil, p.AddQuota > 0, p.WaitingList != nil:
+		case p.EntriesAt != nil, p.CallSeconds != nil, p.Beacon != nil, p.EntryWork != nil:
+		case p.LimitPerUser != nil, p.AddQuota > 0, p.Quota != nil, p.PriceCents != nil, p.WaitingList != nil:
 		default:
 			_, verdict, _, err = s.campaigns.Patch(s.Context(), s.campaign, p.CampaignPatch, "op")
 			return verdict, err

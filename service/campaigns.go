@@ -157,22 +157,36 @@ func besides(others []model.Offer, sale model.NewSale) model.NewSale {
 	first := others[0].Sale
 	sale.StartsAt, sale.EndsAt, sale.Shards, sale.Currency = first.StartsAt, first.EndsAt, first.Shards, first.Currency
 	sale.Mode, sale.CallSeconds, sale.EntriesAt = first.Mode, first.CallSeconds, first.EntriesAt
-	sale.Beacon, sale.EntryWork = first.Beacon, first.EntryWork
+	sale.Beacon, sale.EntryWork, sale.StockShown = first.Beacon, first.EntryWork, first.StockShown
 	return inCampaign(first.Campaign, []model.NewSale{sale})[0]
 }
 
 // CampaignPatch is what an operator changes of a campaign, with the names of the API; nil leaves a field as it is.
 type CampaignPatch struct {
-	Title        *string    `json:"title"`
-	Description  *string    `json:"description"`
-	ImageURL     *string    `json:"image_url"`
-	StartsAt     *time.Time `json:"starts_at"`
-	EndsAt       *time.Time `json:"ends_at"`
-	LimitPerUser *int       `json:"limit_per_user"`
+	Title             *string           `json:"title"`
+	Description       *string           `json:"description"`
+	ImageURL          *string           `json:"image_url"`
+	Currency          *string           `json:"currency"`
+	StartsAt          *time.Time        `json:"starts_at"`
+	EndsAt            *time.Time        `json:"ends_at"`
+	LimitPerUser      *int              `json:"limit_per_user"`
+	PayTimeoutSeconds *int              `json:"pay_timeout_seconds"`
+	StockShown        *model.StockShown `json:"stock_shown"`
+}
+
+// common changes what the sales of a campaign have in common.
+func (p CampaignPatch) common(sale *model.Sale) {
+	set(&sale.Description, p.Description)
+	set(&sale.ImageURL, p.ImageURL)
+	set(&sale.Currency, p.Currency)
+	set(&sale.StartsAt, p.StartsAt)
+	set(&sale.EndsAt, p.EndsAt)
+	set(&sale.PayTimeoutSeconds, p.PayTimeoutSeconds)
+	set(&sale.StockShown, p.StockShown)
 }
 
 // Patch changes a campaign and all its sales, and returns the sales. The verdict is Accepted; NotFound; Ended if the campaign has
-// ended in line and would get a later end; or BadRequest with the first invalid field.
+// ended in line and would get a later end; Started or Entered if it would get other terms too late; or BadRequest with the first invalid field.
 func (s *Campaigns) Patch(ctx context.Context, id string, p CampaignPatch, actor string) (list []model.Offer, verdict model.Verdict, invalid *Invalid, err error) {
 	var changed model.Campaign
 	verdictOf := func(found *Invalid) model.Verdict {
@@ -195,14 +209,15 @@ func (s *Campaigns) Patch(ctx context.Context, id string, p CampaignPatch, actor
 			if p.Title != nil {
 				sale.Title = changed.Title + betweenTitles + sale.Variant
 			}
-			set(&sale.Description, p.Description)
-			set(&sale.ImageURL, p.ImageURL)
-			set(&sale.StartsAt, p.StartsAt)
-			set(&sale.EndsAt, p.EndsAt)
-			if sale.IsCampaignLine() {
+			before := *sale
+			if p.common(sale); sale.IsCampaignLine() {
 				sale.Title, sale.LimitPerUser = changed.Title, changed.LimitPerUser
 			}
-			return verdictOf(validate(*sale))
+			found := cmp.Or(outOfMode(before, *sale), validate(*sale))
+			if found == nil && !sale.IsCampaignLine() { // which sells nothing
+				found = s.Sales.stillPayable(before, *sale)
+			}
+			return verdictOf(found)
 		},
 	})
 	return list, verdict, invalid, err

@@ -163,7 +163,7 @@ func openOffer() model.Offer {
 	id := model.NewSaleID()
 	return model.Offer{
 		Sale: model.Sale{
-			ID: id, Code: "C" + id[:7], LimitPerUser: 2, PriceCents: 150, Currency: "CNY", Status: model.SaleLive, Revision: 1, Shards: 1, Mode: model.ModeRush,
+			ID: id, Code: "C" + id[:7], LimitPerUser: 2, PriceCents: 150, Currency: "CNY", Status: model.SaleLive, Revision: 1, Shards: 1, Mode: model.ModeRush, StockShown: model.StockExact,
 			StartsAt: time.Now().Add(-time.Hour), EndsAt: time.Now().Add(time.Hour), PayTimeoutSeconds: 600, Title: "a sale",
 		},
 		Stock: model.Stock{SaleID: id, Quota: 10, Available: 10, Version: 1, Epoch: 1},

@@ -29,6 +29,7 @@ const (
 	OtherMode      Reason = "other_mode"       // a field that does not act in a sale of the mode Value
 	WithoutList    Reason = "without_list"     // a field that acts in a sale of the mode Value only with a waiting list
 	BadMode        Reason = "bad_mode"         // not one of the modes of a sale
+	BadStockShown  Reason = "bad_stock_shown"  // not one of model.StocksShown
 	NotBeforeStart Reason = "not_before_start" // entries that do not open before the sale, or that open before the year 2000
 	OfCampaign     Reason = "of_campaign"      // a field that can't be set for this sale of a campaign, or for the line of one
 	OfOneSale      Reason = "of_one_sale"      // a field that each sale of the campaign has for itself

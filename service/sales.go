@@ -81,16 +81,17 @@ func (s *Sales) Repeated(ctx context.Context, sale model.Sale, quota int64) (mod
 // wish returns those fields of a new sale that the operator chooses, in a form that can be compared.
 func wish(sale model.Sale) model.Sale {
 	sale = completed(sale)
-	sale.ID, sale.Code, sale.Status, sale.Revision = "", "", "", 0
+	sale.ID, sale.Code, sale.Status, sale.Revision, sale.Started = "", "", "", 0, false
 	for _, at := range []*time.Time{&sale.StartsAt, &sale.EndsAt, &sale.EntriesAt} {
 		*at = time.UnixMilli(at.UnixMilli())
 	}
 	return sale
 }
 
-// completed sets the mode, and in a sale with a line the seconds of a call, if the operator has not set them.
+// completed sets the mode, what is shown of the stock, and in a sale with a line the seconds of a call, if the operator has not
+// set them.
 func completed(sale model.Sale) model.Sale {
-	sale.Mode = cmp.Or(sale.Mode, model.ModeRush)
+	sale.Mode, sale.StockShown = cmp.Or(sale.Mode, model.ModeRush), cmp.Or(sale.StockShown, model.StockExact)
 	if sale.HasLine() {
 		sale.CallSeconds = cmp.Or(sale.CallSeconds, defaultCallSeconds)
 	}
@@ -130,33 +131,46 @@ func (s *Sales) created(ctx context.Context, saleIDs ...string) {
 // SalePatch is what an operator changes of a sale, with the names of the API; nil leaves a field as it is.
 type SalePatch struct {
 	CampaignPatch
-	EntriesAt   *time.Time `json:"entries_at"`
-	CallSeconds *int       `json:"call_seconds"`
-	WaitingList *bool      `json:"waiting_list"`
-	AddQuota    int64      `json:"add_quota"`
-	IfQuota     *int64     `json:"if_quota"` // the quota that must hold before the change, so that a repeated request adds nothing
+	PriceCents         *int64     `json:"price_cents"`
+	OriginalPriceCents *int64     `json:"original_price_cents"`
+	EntriesAt          *time.Time `json:"entries_at"`
+	CallSeconds        *int       `json:"call_seconds"`
+	Beacon             *bool      `json:"beacon"`
+	EntryWork          *int64     `json:"entry_work"`
+	WaitingList        *bool      `json:"waiting_list"`
+	Quota              *int64     `json:"quota"`
+	AddQuota           int64      `json:"add_quota"`
+	IfQuota            *int64     `json:"if_quota"` // the quota that must hold before the change, so that a repeated request adds nothing
 }
 
-// Patch changes a sale. The verdict is Accepted; NotFound; QuotaChanged if the quota isn't IfQuota; Ended or EntriesClosed if
-// the sale, or its line, is too far advanced for the change; or BadRequest with the first invalid field.
+// Patch changes a sale. The verdict is Accepted; NotFound; QuotaChanged if the quota isn't IfQuota; Ended, EntriesClosed,
+// Started or Entered if the sale, or its line, is too far advanced for the change; or BadRequest with the first invalid field.
 func (s *Sales) Patch(ctx context.Context, id string, p SalePatch, actor string) (offer model.Offer, verdict model.Verdict, invalid *Invalid, err error) {
-	if invalid := Outside("add_quota", p.AddQuota, 0, maxQuota); invalid != nil {
+	most, quota := int64(maxQuota), int64(0)
+	if set(&quota, p.Quota); p.Quota != nil {
+		most, invalid = 0, Outside("quota", quota, 1, maxQuota) // a patch has one of the two
+	}
+	if invalid = cmp.Or(invalid, Outside("add_quota", p.AddQuota, 0, most)); invalid != nil {
 		return offer, model.BadRequest, invalid, nil
 	}
 	edit := func(sale *model.Sale) model.Verdict {
 		before := *sale
+		p.common(sale)
 		set(&sale.Title, p.Title)
-		set(&sale.Description, p.Description)
-		set(&sale.ImageURL, p.ImageURL)
-		set(&sale.StartsAt, p.StartsAt)
-		set(&sale.EndsAt, p.EndsAt)
 		set(&sale.LimitPerUser, p.LimitPerUser)
+		set(&sale.PriceCents, p.PriceCents)
+		set(&sale.OriginalPriceCents, p.OriginalPriceCents)
+		set(&sale.Beacon, p.Beacon)
+		set(&sale.EntryWork, p.EntryWork)
 		set(&sale.EntriesAt, p.EntriesAt)
 		set(&sale.CallSeconds, p.CallSeconds)
 		set(&sale.WaitingList, p.WaitingList)
 		whole := sale.IsCampaignLine()
 		ofCampaign := func(field string, given bool) *Invalid {
 			return Invalid{Field: field, Reason: OfCampaign}.If(given && sale.Campaign.ID != "")
+		}
+		ofOneSale := func(field string, given bool) *Invalid {
+			return Invalid{Field: field, Reason: OfOneSale}.If(given && whole)
 		}
 		if invalid = cmp.Or(
 			ofCampaign("title", p.Title != nil),
@@ -168,24 +182,26 @@ func (s *Sales) Patch(ctx context.Context, id string, p SalePatch, actor string)
 			ofCampaign("entries_at", p.EntriesAt != nil && !whole),
 			ofCampaign("call_seconds", p.CallSeconds != nil && !whole),
 			ofCampaign("waiting_list", p.WaitingList != nil),
-			Invalid{Field: "add_quota", Reason: OfOneSale}.If(p.AddQuota > 0 && whole),
+			ofCampaign("currency", p.Currency != nil),
+			ofCampaign("pay_timeout_seconds", p.PayTimeoutSeconds != nil),
+			ofCampaign("stock_shown", p.StockShown != nil),
+			ofCampaign("beacon", p.Beacon != nil && !whole),
+			ofCampaign("entry_work", p.EntryWork != nil && !whole),
+			ofOneSale("price_cents", p.PriceCents != nil),
+			ofOneSale("original_price_cents", p.OriginalPriceCents != nil),
+			ofOneSale("quota", p.Quota != nil),
+			ofOneSale("add_quota", p.AddQuota > 0),
 		); invalid != nil {
 			return model.BadRequest
 		}
 		*sale = completed(*sale)
-		if invalid = cmp.Or(outOfMode(before, *sale), validate(*sale)); invalid != nil {
-			return model.BadRequest
+		if invalid = cmp.Or(outOfMode(before, *sale), validate(*sale)); invalid == nil {
+			invalid = s.stillPayable(before, *sale)
 		}
-		if p.LimitPerUser != nil { // an older sale may have a price or currency that the provider does not take, and keeps it
-			if invalid = Payable(*sale, s.Takes); invalid != nil && invalid.Field == "limit_per_user" {
-				return model.BadRequest
-			}
-			invalid = nil
-		}
-		return model.Accepted
+		return acceptedIf(invalid == nil, model.BadRequest)
 	}
 	offer, verdict, err = s.change(ctx, model.SaleChange{
-		SaleID: id, Actor: actor, Action: "patch", Edit: edit, AddQuota: p.AddQuota, MostQuota: maxQuota, IfQuota: p.IfQuota,
+		SaleID: id, Actor: actor, Action: "patch", Edit: edit, AddQuota: p.AddQuota, Quota: quota, MostQuota: maxQuota, IfQuota: p.IfQuota,
 	})
 	if verdict == model.BadRequest && invalid == nil {
 		invalid = Outside("add_quota", p.AddQuota, 0, maxQuota-offer.Stock.Quota)
@@ -224,7 +240,7 @@ func (s *Sales) change(ctx context.Context, c model.SaleChange) (model.Offer, mo
 	}
 	ctx = context.WithoutCancel(ctx)
 	s.configure(ctx, offer.Sale)
-	if c.AddQuota > 0 {
+	if c.AddQuota > 0 || c.Quota > 0 {
 		s.Gates.Changed(ctx, c.SaleID)
 	}
 	s.tell(ctx, c.SaleID)
@@ -263,9 +279,8 @@ func (s *Sales) ByCode(ctx context.Context, code string) (string, error) {
 
 // validateNew returns the first invalid field of a sale that is to be created, or nil.
 func (s *Sales) validateNew(sale model.Sale, quota int64) *Invalid {
-	_, known := model.Digits(sale.Currency)
 	invalid := cmp.Or(
-		Invalid{Field: "currency", Reason: BadCurrency, Value: sale.Currency}.If(!known),
+		badCurrency(sale),
 		Invalid{Field: "mode", Reason: BadMode}.If(!slices.Contains(model.Modes, sale.Mode)),
 		Outside("quota", quota, 1, maxQuota), Outside("parts", int64(sale.Shards), 1, model.MaxShards), outOfMode(completed(model.Sale{Mode: sale.Mode}), sale), validate(sale),
 		Invalid{Field: "ends_at", Reason: InThePast}.If(!sale.EndsAt.After(s.Catalog.Now())),
@@ -274,6 +289,25 @@ func (s *Sales) validateNew(sale model.Sale, quota int64) *Invalid {
 		return invalid
 	}
 	return Payable(sale, s.Takes)
+}
+
+// stillPayable returns the first field of a change that the payment provider does not take, or nil. An older sale may have a price
+// or a currency that the provider does not take, and keeps it.
+func (s *Sales) stillPayable(before, after model.Sale) *Invalid {
+	samePrice := before.PriceCents == after.PriceCents && before.Currency == after.Currency
+	if samePrice && before.LimitPerUser == after.LimitPerUser {
+		return nil
+	}
+	invalid := cmp.Or(badCurrency(after), Payable(after, s.Takes))
+	if samePrice && invalid != nil && invalid.Field != "limit_per_user" {
+		return nil
+	}
+	return invalid
+}
+
+func badCurrency(sale model.Sale) *Invalid {
+	_, known := model.Digits(sale.Currency)
+	return Invalid{Field: "currency", Reason: BadCurrency, Value: sale.Currency}.If(!known)
 }
 
 // Payable returns the first field of a sale that does not fit the amounts that a payment provider takes, or nil.
@@ -297,6 +331,7 @@ func Payable(sale model.Sale, takes func(currency string) (amounts model.AmountR
 // validate returns the first invalid field of a sale, or nil.
 func validate(sale model.Sale) *Invalid {
 	return cmp.Or(
+		Invalid{Field: "stock_shown", Reason: BadStockShown}.If(!slices.Contains(model.StocksShown, completed(sale).StockShown)),
 		validateTexts(sale.Title, sale.Description, sale.ImageURL, maxTitle),
 		Invalid{Field: "starts_at", Reason: BadYear, Min: minYear, Max: maxYear}.If(!era(sale.StartsAt)),
 		Invalid{Field: "ends_at", Reason: BadYear, Min: minYear, Max: maxYear}.If(!era(sale.EndsAt)),

@@ -231,8 +231,18 @@ func TestPatch(t *testing.T) {
 		"the gate is not told": {o.ID, SalePatch{CampaignPatch: CampaignPatch{Title: &title}, AddQuota: 7}, errAway, model.Accepted, nil, retitled},
 		"fewer units":          {o.ID, SalePatch{AddQuota: -1}, nil, model.BadRequest, badQuota, model.Sale{}},
 		"too many units":       {o.ID, SalePatch{AddQuota: maxQuota + 1}, nil, model.BadRequest, badQuota, model.Sale{}},
-		"a wrong field":        {o.ID, SalePatch{CampaignPatch: CampaignPatch{LimitPerUser: &wrong}}, nil, model.BadRequest, badLimit, model.Sale{}},
-		"an unknown sale":      {"NONE", SalePatch{CampaignPatch: CampaignPatch{Title: &title}}, nil, model.NotFound, nil, model.Sale{}},
+		"two kinds of quota":   {o.ID, SalePatch{Quota: new(int64(5)), AddQuota: 1}, nil, model.BadRequest, &Invalid{Field: "add_quota", Reason: OutOfRange}, model.Sale{}},
+		"no units":             {o.ID, SalePatch{Quota: new(int64)}, nil, model.BadRequest, &Invalid{Field: "quota", Reason: OutOfRange, Min: 1, Max: maxQuota}, model.Sale{}},
+		"no such currency": {
+			o.ID, SalePatch{CampaignPatch: CampaignPatch{Currency: new("ABC")}}, nil, model.BadRequest,
+			&Invalid{Field: "currency", Reason: BadCurrency, Value: "ABC"}, model.Sale{},
+		},
+		"no such stock": {
+			o.ID, SalePatch{CampaignPatch: CampaignPatch{StockShown: new(model.StockShown("many"))}}, nil, model.BadRequest,
+			&Invalid{Field: "stock_shown", Reason: BadStockShown}, model.Sale{},
+		},
+		"a wrong field":   {o.ID, SalePatch{CampaignPatch: CampaignPatch{LimitPerUser: &wrong}}, nil, model.BadRequest, badLimit, model.Sale{}},
+		"an unknown sale": {"NONE", SalePatch{CampaignPatch: CampaignPatch{Title: &title}}, nil, model.NotFound, nil, model.Sale{}},
 	}, func(t *testing.T, tc test) {
 		sales, s := newShop(t, o)
 		s.errTold = tc.errTold
@@ -286,6 +296,7 @@ func TestPatchOfACampaignsSale(t *testing.T) {
 func TestFieldsOfModes(t *testing.T) {
 	edits := map[string]func(s *model.Sale){
 		"waiting_list": func(s *model.Sale) { s.WaitingList = !s.WaitingList },
+		"stock_shown":  func(s *model.Sale) { s.StockShown = model.StockFew },
 		"beacon":       func(s *model.Sale) { s.Beacon = true },
 		"entries_at":   func(s *model.Sale) { s.EntriesAt = time.Now() },
 		"entry_work":   func(s *model.Sale) { s.EntryWork = 1 },
@@ -295,9 +306,9 @@ func TestFieldsOfModes(t *testing.T) {
 		sale model.Sale
 		acts []string
 	}{
-		"rush":             {model.Sale{Mode: model.ModeRush}, []string{"waiting_list"}},
-		"rush with list":   {model.Sale{Mode: model.ModeRush, WaitingList: true}, []string{"waiting_list", "entry_work", "call_seconds"}},
-		"line":             {model.Sale{Mode: model.ModeLine}, []string{"beacon", "entries_at", "entry_work", "call_seconds"}},
+		"rush":             {model.Sale{Mode: model.ModeRush}, []string{"waiting_list", "stock_shown"}},
+		"rush with list":   {model.Sale{Mode: model.ModeRush, WaitingList: true}, []string{"waiting_list", "stock_shown", "entry_work", "call_seconds"}},
+		"line":             {model.Sale{Mode: model.ModeLine}, []string{"stock_shown", "beacon", "entries_at", "entry_work", "call_seconds"}},
 		"draw":             {model.Sale{Mode: model.ModeDraw}, []string{"waiting_list", "beacon", "entries_at", "entry_work"}},
 		"draw with list":   {model.Sale{Mode: model.ModeDraw, WaitingList: true}, []string{"waiting_list", "beacon", "entries_at", "entry_work", "call_seconds"}},
 		"draw of campaign": {model.Sale{Mode: model.ModeDraw, Campaign: model.Campaign{ID: "C"}}, []string{"waiting_list", "beacon", "entries_at", "entry_work", "call_seconds"}},

@@ -241,6 +241,20 @@ func (o offer) Price() string {
 	return money(o.PriceCents, o.Currency)
 }
 
+// Exact reports whether buyers see the numbers of the stock.
+func (o offer) Exact() bool { return o.StockShown != model.StockFew && o.StockShown != model.StockNone }
+
+// Scarcity returns that of the sale or, for a campaign, the best one among its sales: plenty, few or nothing.
+func (o offer) Scarcity() (best string) {
+	if len(o.Sales) == 0 {
+		return o.Offer.Scarcity()
+	}
+	for _, sale := range o.Sales {
+		best = max(best, sale.Scarcity()) // in the order of the alphabet, plenty comes last
+	}
+	return best
+}
+
 // Choosable reports whether the campaign's page lets buyers choose the sale.
 func (o offer) Choosable() bool { return o.State != model.StateSoldOut && o.State != model.StateEnded }
 

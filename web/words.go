@@ -29,9 +29,9 @@ const (
 // wordModules are the modules with words. Each has the texts of a folder whose keys match an expression.
 var wordModules = map[string]struct{ folder, keys string }{
 	"words.js": {shopWords, ""}, "console-words.js": {consoleWords, ""},
-	"embed-words.js": {shopWords, `^((holding|offline|pay|refused|starts|state|units|yours)(_.*)?|` +
+	"embed-words.js": {shopWords, `^((holding|offline|pay|refused|starts|state|stock|units|yours)(_.*)?|` +
 		`(back|buy|connection|enter|paused|sold_out)_(broken|draw|free|line|list|more|to_sale|wait)|` +
-		`ask_again|back|buy|connecting|days|ended_at|ends_in|instead_of|left|limit|live|no_answer|quantity|see_orders|started)$`},
+		`ask_again|back|back_some|buy|connecting|days|ended_at|ends_in|instead_of|left|limit|live|no_answer|quantity|see_orders|started)$`},
 }
 
 // symbols are written before an amount. A currency without a symbol has its code after the amount.

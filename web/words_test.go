@@ -112,7 +112,7 @@ func TestWordsOfTheElement(t *testing.T) {
 		}
 	}
 	source, has := b.String(), string(a.bodies["embed-words.js"])
-	computed := regexp.MustCompile(`^(state|yours|pay_within|enter|refused)_`) // by codes of the API
+	computed := regexp.MustCompile(`^(state|stock|yours|pay_within|enter|refused)_`) // by codes of the API
 	for key := range check.Must(readWords(shopWords))["en"] {
 		switch {
 		case strings.Contains(source, `["`+key+`"`) || regexp.MustCompile(`say\([^()]*"`+key+`"`).MatchString(source):

@@ -21,7 +21,7 @@ type sale struct {
 	State      string    `json:"state"`
 	PriceCents int64     `json:"price_cents"`
 	Currency   string    `json:"currency"`
-	Available  int64     `json:"available"`
+	Available  int64     `json:"available"` // 0 also if the sale hides its stock
 	StartsAt   time.Time `json:"starts_at"`
 	URL        string    `json:"-"` // of the sale's page in the engine's storefront
 }

@@ -93,3 +93,67 @@ func TestFieldsByMode(t *testing.T) {
 	choose("#campaign-mode", "Draw")
 	fieldsOf("campaign-", []string{"beacon", "entries_at", "entry_work", "call_seconds"}, nil)
 }
+
+// Until the start the form has the terms of a sale. Buyers are shown the changed terms, and of the stock what the operator has
+// chosen.
+func TestTermsAndStock(t *testing.T) {
+	t.Parallel()
+	var sale string
+	s, front, _ := shopOf(t, func(s *server) string {
+		sale = s.sale(fields{
+			"quota": 20, "limit_per_user": 9, "stock_shown": "few", "starts_at": time.Now().Add(time.Hour), "ends_at": time.Now().Add(2 * time.Hour),
+		})
+		return element(sale)
+	})
+	e := embedded{front.open(phone, "/"), 0}
+	e.says("[part=left]", "Plenty left")
+	e.hides("[part=bar]")
+	buyer := s.open(phone, "/sales/"+sale)
+	buyer.sees(texts{"#line": "Live", "#left": "Plenty left", "#price": "¥9.90"})
+	buyer.lacks("#stock")
+	buyer.show("sale-few")
+	w := s.open(desktop, "/console/sales/"+sale)
+	w.operate()
+	w.sees(texts{"#line": "Live", "#tile-available .value": "20"})
+	edit := func(change func(), want texts) {
+		t.Helper()
+		w.click("#edit")
+		w.see("#form-title", "Edit the sale")
+		change()
+		w.click("#form-send")
+		w.gone("#form-title")
+		w.sees(want)
+	}
+	edit(func() {
+		w.show("console-form-terms")
+		w.fill("#currency", "JPY")
+		w.fill("#original_price_cents", "")
+		w.fill("#price_cents", "1250")
+		w.fill("#quota", "8")
+		w.fill("#pay_timeout_seconds", "5")
+	}, texts{"#price": "1,250\u00a0JPY", "#tile-available .value": "8", "#log": "currency: CNY -> JPY"})
+	buyer.sees(texts{"#price": "1,250\u00a0JPY", "#left": "Plenty left", "#terms": "Pay within 5 min"})
+	e.says("[part=price]", "1,250\u00a0JPY")
+	edit(func() { w.fillTime("#starts_at", time.Now().Add(-time.Hour)) }, texts{"#state": "On sale now"})
+	buyer.see("#button", "Buy for 1,250\u00a0JPY")
+	list := s.open(phone, "/")
+	list.see(".card .left", "Plenty left")
+	list.lacks(".card progress")
+
+	ann := s.buyer("ann")
+	s.buy(sale, ann, 7)
+	buyer.see("#left", "Only a few left")
+	e.says("[part=left]", "Only a few left")
+	list.see(".card .left", "Only a few left")
+	edit(func() {
+		w.gone(`label[for="price_cents"]`)
+		w.lacks("#currency", "#quota", "#pay_timeout_seconds")
+		w.do(chromedp.SendKeys(chromedp.CSS("#stock_shown"), "Nothing"))
+	}, texts{"#log": "stock_shown: few -> none", "#tile-available .value": "1"})
+	for _, page := range []*window{buyer, list} {
+		page.becomes("the stock is hidden", `document.querySelector(".left").textContent === ""`)
+	}
+	e.hides("[part=left]")
+	s.buy(sale, ann, 1)
+	buyer.see("#state", "Sold out")
+}

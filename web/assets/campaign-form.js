@@ -2,8 +2,8 @@
 
 import { at, show } from "./dom.js";
 import {
-  checkPrices, checkTimes, copyOf, currency, description, local, moment, mostEach, mostMinutes, mostParts, mostUnits, ofLine, picture,
-  prices, title, usualLine, usualTimes, whole,
+  checkPrices, checkTimes, copyOf, currency, description, hasStarted, local, moment, mostEach, mostMinutes, mostParts, mostUnits, ofLine, picture,
+  prices, title, untilStart, usualLine, usualTimes, whole,
 } from "./fields.js";
 import { formOf } from "./form.js";
 import { say } from "./i18n.js";
@@ -29,6 +29,7 @@ const fields = {
   currency: { read: currency, write: String },
   limit_per_user: { read: (typed) => whole(typed, 1, mostEach), write: String },
   pay_timeout_seconds: { read: (typed) => whole(typed, 1, mostMinutes) * 60, write: (seconds) => String(seconds / 60) },
+  stock_shown: { read: String, write: String },
   parts: { read: (typed) => whole(typed, 1, mostParts), write: String },
   starts_at: { read: moment, write: local },
   ends_at: { read: moment, write: local },
@@ -108,7 +109,11 @@ function nested(flat) {
 }
 
 function usual(existing) {
-  return existing ? {} : { ...usualLine, currency: "CNY", limit_per_user: 1, pay_timeout_seconds: 1800, parts: 1, ...usualTimes() };
+  if (existing) {
+    const [{ pay_timeout_seconds, stock_shown }] = existing.sales;
+    return { pay_timeout_seconds, stock_shown };
+  }
+  return { ...usualLine, currency: "CNY", limit_per_user: 1, pay_timeout_seconds: 1800, stock_shown: "exact", parts: 1, ...usualTimes() };
 }
 
 const { open, drafted, keep } = formOf({
@@ -117,7 +122,8 @@ const { open, drafted, keep } = formOf({
   usual,
   address: (campaign) => (campaign ? ["PATCH", `/admin/campaigns/${campaign.id}`] : ["POST", "/admin/campaigns"]),
   words: { create: "new_campaign", edit: "edit_campaign", send: "create_campaign", save: "save" },
-  fits: (name) => !(name in ofLine), // the fields of the line are changed on the line's page
+  // The fields of the line are changed on the line's page.
+  fits: (name, campaign) => !(name in ofLine) && !(untilStart.includes(name) && hasStarted(campaign)),
   inCampaign: () => true,
   check: (all, fine, campaign) => [
     ...checkTimes(all, fine, campaign), ...[...rows.children].flatMap((_, i) => checkPrices(all, fine, `sales[${i}].`)),

@@ -6,11 +6,10 @@ import { at, show } from "./dom.js";
 import { money, number, say } from "./i18n.js";
 import { orderOf } from "./order.js";
 import { change, joinCampaign } from "./sale.js";
-import { stateOf } from "./sale-words.js";
-import { priceOf, whole as sum } from "./whole.js";
+import { leftOf, stateOf } from "./sale-words.js";
+import { drawPrice, whole as sum } from "./whole.js";
 
 const list = at("variants");
-const price = at("price");
 let campaign = null; // as the server last sent it
 let id = ""; // of the sale that is chosen
 
@@ -74,10 +73,11 @@ function draw(sales, busy) {
     find("input").disabled = over && sale.id !== id && !orderOf(sale.id);
     find(".price").textContent = money(sale.price_cents, sale.currency);
     show(find(".price"), !alike);
-    say(find(".left"), over || state === "paused" ? `state_${state}` : "some_left", { left: number(sale.available) });
+    const left = over || state === "paused" ? null : leftOf(sale, "some_left");
+    say(find(".left"), ...(left ?? [`state_${state}`]));
   }
   const chosen = sales.filter((sale) => sale.id === id);
-  drawPrice(chosen.length > 0 ? chosen : sales);
+  drawPrice(at("price"), chosen.length > 0 ? chosen : sales);
 }
 
 function variantOf(sale) {
@@ -90,16 +90,6 @@ function variantOf(sale) {
   made.querySelector("strong").textContent = sale.variant;
   list.append(made);
   return made;
-}
-
-// drawPrice shows the price of the sale that is chosen, or the prices of all.
-function drawPrice(sales) {
-  const [{ price_cents: cents, original_price_cents: before, currency }] = sales;
-  const alike = before > cents && sales.every((sale) => sale.price_cents === cents && sale.original_price_cents === before);
-  price.querySelector("strong").textContent = priceOf(sales);
-  price.querySelector("s").textContent = money(before, currency);
-  show(price.querySelector("s"), alike);
-  show(price.querySelector(".unseen"), alike);
 }
 
 list.addEventListener("change", ({ target }) => choose(target.value));

@@ -17,6 +17,14 @@ export function fill({ options }, n) {
   }
 }
 
+// fillBar shows what is left of a sale's stock, or hides the bar if the sale hides its stock.
+export function fillBar(bar, { available, quota }) {
+  show(bar, quota !== undefined);
+  if (quota !== undefined) {
+    [bar.max, bar.value] = [quota, available];
+  }
+}
+
 // enable enables or disables a button. A disabled button keeps the focus, and still gets clicks: each listener has to
 // check enabled().
 export const enable = (button, yes) => button.setAttribute("aria-disabled", String(!yes));

@@ -4,7 +4,7 @@
 import "./embed-words.js";
 import { address, changed, look, pause, session, useToken } from "./api.js";
 import { check, everySecond, now, sync } from "./clock.js";
-import { enable, enabled, fill, show } from "./dom.js";
+import { enable, enabled, fill, fillBar, show } from "./dom.js";
 import { leave } from "./go.js";
 import { hush, language, money, number, reason, say, wordOf } from "./i18n.js";
 import { noted, orderOf, pay, payable, remember, reread } from "./order.js";
@@ -244,12 +244,12 @@ class FlashSale extends HTMLElement {
     this.#draw();
   }
 
-  #hear({ available, quota, state, now: time }) {
+  #hear({ available, quota, stock, state, revision, now: time }) {
     check(Date.parse(time));
-    if (state !== this.#sale.state || (state === "upcoming" && now() >= Date.parse(this.#sale.starts_at))) {
+    if (state !== this.#sale.state || revision > this.#sale.revision || (state === "upcoming" && now() >= Date.parse(this.#sale.starts_at))) {
       this.#readSoon();
     }
-    Object.assign(this.#sale, { available, quota, state });
+    Object.assign(this.#sale, { available, quota, stock, state });
     this.#draw();
   }
 
@@ -267,8 +267,8 @@ class FlashSale extends HTMLElement {
     const { signal } = this.#over;
     const said = await look(`/sales/${this.#sale.id}`);
     if (!signal.aborted) {
-      const { available, quota, state } = this.#line === "live" ? this.#sale : said; // the stream has newer figures
-      this.#sale = { ...said, available, quota, state };
+      const { available, quota, stock, state } = this.#line === "live" ? this.#sale : said; // the stream has newer figures
+      this.#sale = { ...said, available, quota, stock, state };
       this.#draw();
     }
   }
@@ -508,9 +508,8 @@ class FlashSale extends HTMLElement {
     const reduced = sale.original_price_cents > sale.price_cents;
     show(p.before, reduced);
     write(p.instead, reduced && ["instead_of"]);
-    say(p.left, ...leftOf(sale));
-    p.bar.max = sale.quota;
-    p.bar.value = sale.available;
+    write(p.left, leftOf(sale));
+    fillBar(p.bar, sale);
     write(p.clock, clockOf(sale, state));
     const lined = isLined(sale, state) && state !== "ended";
     show(p.form, this.#stage === "choose" || this.#stage === "asking");

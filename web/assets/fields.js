@@ -49,8 +49,9 @@ function amount(typed, { currency: code }) {
 
 // prices are the fields of the prices, as formOf wants them. The currency has to be among the values that are read before.
 export const prices = {
-  price_cents: { read: amount, write: (n, { currency: code }) => decimal(n, code) },
+  price_cents: { unit: "currency", read: amount, write: (n, { currency: code }) => decimal(n, code) },
   original_price_cents: {
+    unit: "currency",
     read: (typed, values) => (typed.trim() ? amount(typed, values) : 0), write: (n, { currency: code }) => decimal(n, code),
   },
 };
@@ -135,6 +136,10 @@ export function checkTimes(values, fine, existing) {
   }
   return fine("ends_at") && !existing && Date.parse(values.ends_at) <= now() ? [["ends_at", new Mistake("wrong_past")]] : [];
 }
+
+// untilStart are the fields that can be changed only before the start, and hasStarted returns whether that is over.
+export const untilStart = ["price_cents", "original_price_cents", "currency", "quota", "pay_timeout_seconds", "beacon", "entry_work"];
+export const hasStarted = (existing) => now() >= Date.parse(existing.starts_at);
 
 // nextHour returns the next full hour.
 const nextHour = () => Math.ceil(now() / hour) * hour;

@@ -13,7 +13,7 @@ import { newKey, passing } from "./store.js";
 // something new that begins with the values of an original.
 //
 // fields has for each field read(typed, values), which converts the typed text or throws a Mistake, and write(value, values), which
-// formats a value. The values are those of the fields that are read before, or those that are shown. fields may change while the form is open. In the following, existing is what is changed, or null for something new.
+// formats a value. A field whose value depends on another field, such as an amount on its currency, has that field's name in unit. The values are those of the fields that are read before, or those that are shown. fields may change while the form is open. In the following, existing is what is changed, or null for something new.
 // usual(existing) returns the values of something new, or the values of existing that the API leaves out. address(existing)
 // returns the method and path to which the form is sent. words are the keys of {create, edit, send, save}. fits(name, existing)
 // reports whether existing has a field. inCampaign(existing) reports whether the form is about a campaign or a sale of one.
@@ -89,7 +89,8 @@ export function formOf({
     Object.keys(fields).forEach((name) => show(part(name).closest(".field"), shown.includes(name)));
   }
 
-  const changed = () => names().filter((name) => part(name).value !== before[name]);
+  const differs = (name) => name in before && part(name).value !== before[name];
+  const changed = () => names().filter((name) => differs(name) || differs(fields[name].unit));
 
   function close() {
     passing.remove(draftOf(edited, copied));

@@ -85,6 +85,15 @@ export function hush(element) {
   element.textContent = "";
 }
 
+// sayOr writes words, [key, places], into an element, or empties it if there are none.
+export function sayOr(element, words) {
+  if (words) {
+    say(element, ...words);
+  } else {
+    hush(element);
+  }
+}
+
 const grouped = new Intl.NumberFormat("en");
 
 export const number = (n) => grouped.format(n);

@@ -342,7 +342,8 @@ function drawHow() {
   const starts = Date.parse(sale.starts_at);
   const when = kind() === "line" && started() ? "line_late" : kind();
   say(at("how-when"), `how_${when}_when`, { time: () => zoned(starts), left: () => duration(starts - now()) });
-  say(at("how-units"), `how_${kind()}_units`, { n: number(sale.quota) });
+  show(at("how-units"), sale.quota !== undefined);
+  say(at("how-units"), `how_${kind()}_units`, { n: number(sale.quota ?? 0) });
   show(at("how-entries"), line);
   say(at("how-entries"), "how_entries", { n: number(line?.entries ?? 0) });
   const cost = kind() === "draw" && sale.campaign_id ? "choice" : kind();

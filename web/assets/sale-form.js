@@ -1,8 +1,8 @@
 // The form for a new sale, or for the changes of an existing one.
 
 import {
-  checkPrices, checkTimes, copyOf, currency, description, local, moment, mostEach, mostMinutes, mostParts, mostUnits, ofLine, picture,
-  prices, title, usualLine, usualTimes, whole,
+  checkPrices, checkTimes, copyOf, currency, description, hasStarted, local, moment, mostEach, mostMinutes, mostParts, mostUnits, ofLine, picture,
+  prices, title, untilStart, usualLine, usualTimes, whole,
 } from "./fields.js";
 import { formOf } from "./form.js";
 
@@ -11,8 +11,8 @@ const longestTitle = 200;
 
 // ofCampaign are the fields that a sale of a campaign takes from the campaign, or does not have. ofItsLine are the only fields
 // that can be changed in the sale that has the campaign's line.
-const ofItsLine = ["entries_at", "call_seconds"];
-const ofCampaign = ["title", "starts_at", "ends_at", "waiting_list", ...ofItsLine];
+const ofItsLine = ["entries_at", "call_seconds", "beacon", "entry_work"];
+const ofCampaign = ["title", "starts_at", "ends_at", "waiting_list", "currency", "pay_timeout_seconds", "stock_shown", ...ofItsLine];
 
 const fields = {
   title: { read: (typed) => title(typed, longestTitle), write: String },
@@ -26,13 +26,14 @@ const fields = {
   parts: { read: (typed) => whole(typed, 1, mostParts), write: String },
   starts_at: { read: moment, write: local },
   ends_at: { read: moment, write: local },
+  stock_shown: { read: String, write: String },
   ...ofLine,
   waiting_list: { read: (typed) => typed === "true", write: String },
 };
 
 function usual(existing) {
   const missing = { ...usualLine, waiting_list: false };
-  return existing ? missing : { ...missing, currency: "CNY", limit_per_user: 1, pay_timeout_seconds: 1800, parts: 1, ...usualTimes() };
+  return existing ? missing : { ...missing, currency: "CNY", limit_per_user: 1, pay_timeout_seconds: 1800, stock_shown: "exact", parts: 1, ...usualTimes() };
 }
 
 export const { open, drafted } = formOf({
@@ -41,6 +42,9 @@ export const { open, drafted } = formOf({
   address: (sale) => (sale ? ["PATCH", `/admin/sales/${sale.id}`] : ["POST", "/admin/sales"]),
   words: { create: "new_sale", edit: "edit_sale", send: "create", save: "save" },
   fits: (name, sale) => {
+    if (untilStart.includes(name) && hasStarted(sale)) {
+      return false;
+    }
     if (sale.campaign_id === sale.id) {
       return ofItsLine.includes(name);
     }

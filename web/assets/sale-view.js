@@ -1,12 +1,13 @@
 // This module draws the page of a sale from the data of sale.js.
 
 import { session } from "./api.js";
-import { at, enable, fill, show } from "./dom.js";
-import { hush, number, say } from "./i18n.js";
+import { at, enable, fill, fillBar, show } from "./dom.js";
+import { number, say, sayOr } from "./i18n.js";
 import { payable } from "./order.js";
-import { buttonOf, clockOf, leftOf, orderWords, payOf } from "./sale-words.js";
+import { buttonOf, clockOf, leftOf, orderWords, payOf, payWithinOf } from "./sale-words.js";
+import { drawPrice } from "./whole.js";
 
-const goodNews = ["started", "back", "cancelled"];
+const goodNews = ["started", "back", "back_some", "cancelled"];
 
 // quantity returns the quantity that the buyer has chosen.
 export const quantity = (sale) => (sale.limit_per_user > 1 ? Number(at("quantity").value) : 1);
@@ -14,9 +15,10 @@ export const quantity = (sale) => (sale.limit_per_user > 1 ? Number(at("quantity
 // drawSale draws all of the page.
 export function drawSale(view) {
   const { sale, state, stage, order } = view;
-  at("stock").max = sale.quota;
-  at("stock").value = sale.available;
-  say(at("left"), ...leftOf(sale));
+  drawPrice(at("price"), [sale]);
+  sayOr(at("within"), payWithinOf(sale));
+  fillBar(at("stock"), sale);
+  sayOr(at("left"), leftOf(sale));
   at("state").dataset.state = state;
   say(at("state"), `state_${state}`);
   drawClock(sale, state);
@@ -31,12 +33,7 @@ export function drawSale(view) {
 }
 
 function drawClock(sale, state) {
-  const words = clockOf(sale, state);
-  if (words) {
-    say(at("clock"), ...words);
-  } else {
-    hush(at("clock"));
-  }
+  sayOr(at("clock"), clockOf(sale, state));
 }
 
 // instead is what the function form of line.js or campaign.js has returned, if that takes the place of the purchase. most is how

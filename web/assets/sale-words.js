@@ -11,7 +11,7 @@ export function stateOf({ state: said, available, starts_at: start, ends_at: end
     return "ended";
   }
   if (said === "upcoming" && now() >= Date.parse(start)) {
-    return available > 0 ? "open" : "sold_out";
+    return available === 0 ? "sold_out" : "open"; // undefined if the sale hides its stock
   }
   return said;
 }
@@ -22,7 +22,13 @@ export const kindOf = (sale) => (sale.mode === "rush" ? "list" : sale.mode);
 // isLined returns whether units go by call. A waiting list begins when the sale is sold out.
 export const isLined = (sale, state) => Boolean(sale.in_line || (sale.waiting_list && state === "sold_out"));
 
-export const leftOf = ({ available, quota }) => ["left", { left: number(available), quota: number(quota) }];
+// leftOf returns the words for what is left, or null if a sale that hides its stock says nothing. exact is the key for the numbers.
+export function leftOf({ available, quota, stock }, exact = "left") {
+  if (quota !== undefined) {
+    return [exact, { left: number(available), quota: number(quota) }];
+  }
+  return stock ? [`stock_${stock}`] : null;
+}
 
 // clockOf returns null if the operator has closed the sale.
 export function clockOf({ starts_at: starts, ends_at: end }, state) {
@@ -65,7 +71,10 @@ export function newsOf(from, to, { available }) {
   if (to === "open" && from === "upcoming") {
     return ["started"];
   }
-  return to === "open" && from === "sold_out" ? ["back", { left: number(available) }] : null;
+  if (to !== "open" || from !== "sold_out") {
+    return null;
+  }
+  return available === undefined ? ["back_some"] : ["back", { left: number(available) }];
 }
 
 // isPrize returns whether the orders of a sale are what its draw gives.

@@ -291,8 +291,8 @@ function readSoon() {
 
 function take(said) {
   for (const read of said.sales ?? [said]) {
-    const { available, quota, state: last } = streaming ? sales.get(read.id) ?? read : read;
-    sales.set(read.id, { ...read, available, quota, state: last });
+    const { available, quota, stock, state: last } = streaming ? sales.get(read.id) ?? read : read;
+    sales.set(read.id, { ...read, available, quota, stock, state: last });
   }
   campaign?.take(said);
   choose();
@@ -314,13 +314,13 @@ function stocks(list, time) {
   if (!sale) {
     return;
   }
-  for (const { id: of, available, quota, state: said } of list) {
+  for (const { id: of, available, quota, stock, state: said, revision } of list) {
     const known = sales.get(of);
-    if (said !== known?.state || (said === "upcoming" && now() >= starts())) {
+    if (said !== known?.state || revision > known.revision || (said === "upcoming" && now() >= starts())) {
       readSoon();
     }
     if (known) {
-      Object.assign(known, { available, quota, state: said });
+      Object.assign(known, { available, quota, stock, state: said });
     }
   }
   choose();

@@ -3,9 +3,10 @@
 import "./page.js";
 import { look } from "./api.js";
 import { everySecond, now, sync } from "./clock.js";
-import { at, show } from "./dom.js";
-import { duration, money, number, say } from "./i18n.js";
-import { priceOf, whole } from "./whole.js";
+import { at, fillBar, show } from "./dom.js";
+import { duration, say, sayOr } from "./i18n.js";
+import { leftOf } from "./sale-words.js";
+import { drawPrice, whole } from "./whole.js";
 
 // period is how often the figures are fetched while the page is visible, in milliseconds. A stream for each sale would
 // take more connections than a browser has.
@@ -48,8 +49,7 @@ function campaignOf(id, sales) {
     id,
     path: `/campaigns/${id}`,
     title: first.title.slice(0, -` · ${first.variant}`.length),
-    price: priceOf(sales),
-    original_price_cents: 0,
+    sales,
     count: sales.length,
   };
 }
@@ -64,10 +64,6 @@ function cardOf(sale) {
   card.dataset.id = sale.id;
   find("a").href = sale.path;
   find("a").textContent = sale.title;
-  find(".price strong").textContent = sale.price ?? priceOf([sale]);
-  if (sale.original_price_cents > sale.price_cents) {
-    find(".price s").textContent = money(sale.original_price_cents, sale.currency);
-  }
   if (sale.image_url) {
     find("img").dataset.instead = find("img").src;
     find("img").src = sale.image_url;
@@ -89,12 +85,12 @@ function draw(sale) {
   } else {
     say(find(".state"), `state_${state}`);
   }
-  say(find(".left"), "left", { left: number(sale.available), quota: number(sale.quota) });
+  drawPrice(find(".price"), sale.sales ?? [sale]);
+  sayOr(find(".left"), leftOf(sale));
   if (sale.count) {
     say(find(".count"), "variants", { n: sale.count });
   }
-  find("progress").max = sale.quota;
-  find("progress").value = sale.available;
+  fillBar(find("progress"), sale);
 }
 
 // arrange shows as many cards as are to be shown.

@@ -13,7 +13,7 @@ const silence = 40_000;
 const firstPause = 1000;
 const longestPause = 15_000;
 
-// watch calls a function of hear for each event of the stream of a sale or a campaign: stock({available, quota, state, now}),
+// watch calls a function of hear for each event of the stream of a sale or a campaign: stock({available, quota, stock, state, revision, now}),
 // line(state) with the public state of a sale's line, or stocks({sales, now}). It calls line("connecting", "live" or "broken")
 // when the connection changes. A hidden page has no stream, unless patient() says that the buyer waits for stock: a browser has
 // few connections for all its tabs. If there is a signal, its abort ends the stream.
