@@ -144,3 +144,42 @@ func TestConsolePages(t *testing.T) {
 	w.becomes("the log is complete", `document.getElementById("log").rows.length >= 24`)
 	w.see("#log tr:last-child", "Created")
 }
+
+// Support finds an order of any sale from the console's first page, and sees its history and its payments. The order can be ended
+// there.
+func TestFindAnOrder(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	pot := s.sale(fields{"limit_per_user": 5})
+	_, shoes := s.campaign(nil)
+	ann := s.buyer("ann")
+	paid, open := s.buy(pot, ann, 1), s.buy(shoes[0], ann, 1)
+	s.pay(paid, ann)
+	w := s.open(desktop, "/console", "status of 404")
+	w.operate()
+	w.write("#find-words", strings.ToLower(paid[16:21]))
+	w.press(kb.Enter)
+	w.sees(texts{"#orders": paid, "#orders-told": "1 in all", "#payments": "Succeeded", "#history tr:first-child": "Ordered", "#history tr:last-child": "sandbox"})
+	w.see("#orders .below:last-child", "Teapot")
+	w.show("console-order")
+	w.confirm("#orders button", "go back to")
+	w.see("#history tr:last-child", "Refunded")
+
+	user := js[string](w, `document.querySelector("#orders td > span .below:nth-of-type(2)").textContent`)
+	w.fill("#q", user[:6])
+	w.press(kb.Enter)
+	w.sees(texts{"#orders tr:first-child": "Running shoe", "#orders tr:last-child": paid})
+	w.lacks("#file")
+	w.show("console-orders")
+	w.click("#orders tr:first-child a")
+	w.sees(texts{"#orders": open, "#history": "The buyer", "#payments": "No payment was started"})
+	w.fill("#q", "nobody")
+	w.press(kb.Enter)
+	w.see("#orders-told", "No order fits")
+	w.lacks("#file")
+	w.visit("/console/orders?q=" + strings.Repeat("A", 48))
+	w.see("#orders-told", "No order fits")
+	w.visit("/console/payments")
+	w.click(`.places [href="/console/orders"]`)
+	w.see("#orders-told", "2 in all")
+}
