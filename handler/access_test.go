@@ -51,8 +51,8 @@ var access = map[model.Role][]string{
 		"POST /api/v1/holds/:id/settle",
 	},
 	model.RoleViewer: {
-		"GET /api/v1/admin/orders", "GET /api/v1/admin/orders/:id",
-		"GET /api/v1/admin/campaigns", "GET /api/v1/admin/campaigns/:campaign",
+		"GET /api/v1/admin/catalog", "GET /api/v1/admin/orders", "GET /api/v1/admin/orders/:id",
+		"GET /api/v1/admin/campaigns/:campaign",
 		"GET /api/v1/admin/campaigns/:campaign/live", "GET /api/v1/admin/campaigns/:campaign/operations",
 		"GET /api/v1/admin/campaigns/:campaign/orders", "GET /api/v1/admin/campaigns/:campaign/orders.csv",
 		"GET /api/v1/admin/campaigns/:campaign/sales.csv",

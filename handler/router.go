@@ -157,12 +157,12 @@ func Router(a *API) (http.Handler, error) {
 	console.GET("/lab/events", a.Lab.there, a.Lab.events)
 
 	viewer := console.Group("", deadline)
+	viewer.GET("/catalog", a.Sales.catalog)
 	viewer.GET("/sales", a.Sales.listAll)
 	viewer.GET("/sales/:sale", a.Sales.getForOperators)
 	viewer.GET("/sales/:sale/audit", a.Sales.audit)
 	viewer.GET("/sales/:sale/orders", a.Orders.listOfSales)
 	viewer.GET("/sales/:sale/operations", a.Operations.ofSales)
-	viewer.GET("/campaigns", a.Campaigns.list)
 	viewer.GET("/campaigns/:campaign", a.Campaigns.getForOperators)
 	viewer.GET("/campaigns/:campaign/orders", a.Orders.listOfSales)
 	viewer.GET("/campaigns/:campaign/sales.csv", a.Campaigns.export)

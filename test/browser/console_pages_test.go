@@ -101,7 +101,7 @@ func TestConsolePages(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	var sale string
-	for i := range 33 {
+	for i := range 53 {
 		sale = s.sale(fields{"title": fmt.Sprintf("Teapot %d", i), "quota": 100, "limit_per_user": 100})
 	}
 	ann := s.buyer("ann")
@@ -115,22 +115,32 @@ func TestConsolePages(t *testing.T) {
 	}
 	w := s.open(desktop, "/console")
 	w.operate()
-	w.has("sales", 30)
-	w.see("#sales tr:first-child", "Teapot 32")
+	w.has("sales", 50)
+	w.see("#sales tr:first-child", "Teapot 52")
 	s.sale(fields{"title": "Kettle"})
 	w.see("#sales tr:first-child", "Kettle")
-	w.has("sales", 31)
 	sizes := make([]fields, 50)
 	for i := range sizes {
 		sizes[i] = fields{"variant": fmt.Sprint(i), "quota": 1, "price_cents": 1}
 	}
 	s.campaign(fields{"sales": sizes})
-	w.sees(texts{"#campaigns .kinds": "50", "#sales tr:first-child": "Kettle"}) // its sales are not among the others
-	w.has("sales", 31)
+	w.see("#sales tr:first-child", "Campaign, 50 variants") // its sales are not among the others
+	w.has("sales", 50)
 	w.click("#sales-more")
-	w.has("sales", 34)
+	w.has("sales", 55)
 	w.see("#sales tr:last-child", "Teapot 0")
 	w.lacks("#sales-more")
+	w.write("#filter-q", "TEAPOT 5")
+	w.press(kb.Enter)
+	w.has("sales", 4) // 5, 50, 51 and 52
+	w.fill("#filter-q", "")
+	w.choose("#filter-sort", "sold")
+	w.see("#sales tr:first-child", "Teapot 52") // which alone was bought
+	w.choose("#filter-state", "paused")
+	w.see("#sales", "No sale or campaign fits")
+	w.choose("#filter-state", "open")
+	w.choose("#filter-mode", "draw")
+	w.see("#sales", "No sale or campaign fits")
 
 	w.visit("/console/sales/" + sale)
 	w.has("orders", 50)
