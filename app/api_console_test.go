@@ -3,14 +3,12 @@ package app_test
 import (
 	"encoding/csv"
 	"maps"
-	"net/http"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"flashsale/model"
-	"flashsale/test/kit/check"
 	"flashsale/test/kit/pace"
 )
 
@@ -142,9 +140,6 @@ func TestAllSales(t *testing.T) {
 			t.Errorf("pages of %d: %+v", limit, list)
 		}
 	}
-	s.createCampaign(2, nil)
-	check.Same(t, "sales without a campaign", len(pages[operatorSale](s.operator(), adminSales+"?alone=true", "sales", 500)), len(want))
-	s.operator().call("GET", adminSales+"?alone=perhaps", nil).refused(http.StatusBadRequest, "bad_request")
 	s.eventually("buyers don't see the sale of long ago", func() bool {
 		body := string(s.anyone().get("/api/v1/sales").body)
 		return !strings.Contains(body, want[4]) && strings.Contains(body, want[1])

@@ -36,7 +36,7 @@ func TestBadIDs(t *testing.T) {
 				"PATCH /api/v1/admin/sales/{id}", "POST /api/v1/admin/sales/{id}/pause", "POST /api/v1/admin/sales/{id}/resume",
 				"POST /api/v1/admin/sales/{id}/close", "GET /api/v1/admin/sales/{id}/audit", "GET /api/v1/admin/sales/{id}/orders",
 				"GET /api/v1/admin/sales/{id}/orders.csv", "GET /api/v1/admin/sales/{id}/operations", "GET /api/v1/admin/sales/{id}/live",
-				"POST /api/v1/admin/orders/{id}/refund", "GET /s/{id}", "GET /pay/{id}", "GET /sales/{id}",
+				"GET /api/v1/admin/orders/{id}", "POST /api/v1/admin/orders/{id}/refund", "GET /s/{id}", "GET /pay/{id}", "GET /sales/{id}",
 			} {
 				method, path, _ := strings.Cut(strings.Replace(route, "{id}", id, 1), " ")
 				probes = append(probes, probe{operator, method, path, fields{}, []int{404}})

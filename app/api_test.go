@@ -108,6 +108,8 @@ func everyRoute(t *pace.Trial) {
 	}
 	bens := ben.buy(teapot.ID, 1)
 	s.callback(paid(ben.startPayment(bens.ID).PaymentID, nil)).want(200).contains(`"status":"paid"`)
+	ask(operator, "GET", "/api/v1/admin/orders?q="+bens.Number, nil, 200).contains(bens.ID, `"title":"Teapot"`)
+	ask(operator, "GET", "/api/v1/admin/orders/"+bens.ID, nil, 200).contains(bens.ID, `"action":"order_paid"`)
 	ask(operator, "POST", "/api/v1/admin/orders/"+bens.ID+"/refund", nil, 200).contains(`"status":"refunded"`)
 	ask(ben, "DELETE", "/api/v1/orders/"+ben.buy(teapot.ID, 1).ID, nil, 200).contains(`"status":"cancelled"`)
 
@@ -129,7 +131,7 @@ func everyRoute(t *pace.Trial) {
 	sizesURL := adminCampaigns + "/" + sizes.ID
 	ask(operator, "POST", sizesURL+"/sales", fields{"variant": "XL", "quota": 3}, 201).contains(`"XL"`)
 	ask(operator, "PATCH", sizesURL, fields{"limit_per_user": 5}, 200).contains(`"limit_per_user":5`)
-	for _, list := range []string{adminCampaigns, sizesURL, sizesURL + "/sales.csv", sizesURL + "/operations", sizesURL + "/orders", sizesURL + "/orders.csv", desk} {
+	for _, list := range []string{adminCatalog, sizesURL, sizesURL + "/sales.csv", sizesURL + "/operations", sizesURL + "/orders", sizesURL + "/orders.csv", desk} {
 		ask(operator, "GET", list, nil, 200)
 	}
 	get("/api/v1/campaigns/" + sizes.ID).contains(`"XL"`)
@@ -160,7 +162,7 @@ func everyRoute(t *pace.Trial) {
 	equal("the short link", ask(s.anyone(), "GET", teapot.ShortURL, nil, 302).header.Get("Location"), "/sales/"+teapot.ID)
 	home := get("/").contains("/sales/" + teapot.ID)
 	s.anyone().get(regexp.MustCompile(`/assets/base\.[0-9a-f]+\.css`).FindString(string(home.body)))
-	for _, page := range []string{"/sales/" + teapot.ID, "/orders", "/console", "/console/sales/" + teapot.ID, "/console/payments", "/console/endpoints", "/console/staff", "/console/lab", "/login"} {
+	for _, page := range []string{"/sales/" + teapot.ID, "/orders", "/console", "/console/sales/" + teapot.ID, "/console/orders", "/console/payments", "/console/endpoints", "/console/staff", "/console/lab", "/login"} {
 		get(page)
 	}
 	ask(operator, "PATCH", desk, fields{"title": "Kettle"}, 200).contains(`"title":"Kettle"`)

@@ -35,7 +35,7 @@ var access = map[model.Role][]string{
 		"POST /api/v1/payments/notices", "GET /api/v1/sales", "GET /api/v1/sales/:sale", "GET /api/v1/sales/:sale/draw.json",
 		"GET /api/v1/sales/:sale/events", "GET /api/v1/sales/:sale/line", "POST /api/v1/sessions", "POST /api/v1/sessions/code",
 		"GET /api/v1/time", "POST /api/v1/users", "GET /assets/:name", "GET /campaigns/:campaign", "GET /console",
-		"GET /console/campaigns/:campaign", "GET /console/endpoints", "GET /console/lab", "GET /console/payments",
+		"GET /console/campaigns/:campaign", "GET /console/endpoints", "GET /console/lab", "GET /console/orders", "GET /console/payments",
 		"GET /console/sales/:sale", "GET /console/staff", "GET /embed.js", "GET /favicon.ico", "GET /healthz", "GET /lab/reports/:report",
 		"GET /login", "GET /openapi.json", "GET /openapi.yaml", "GET /orders", "GET /pay/:payment", "POST /pay/:payment",
 		"GET /readyz", "GET /robots.txt", "GET /s/:code", "GET /s/:code/qr.svg", "GET /sales/:sale",
@@ -51,7 +51,8 @@ var access = map[model.Role][]string{
 		"POST /api/v1/holds/:id/settle",
 	},
 	model.RoleViewer: {
-		"GET /api/v1/admin/campaigns", "GET /api/v1/admin/campaigns/:campaign",
+		"GET /api/v1/admin/catalog", "GET /api/v1/admin/orders", "GET /api/v1/admin/orders/:id",
+		"GET /api/v1/admin/campaigns/:campaign",
 		"GET /api/v1/admin/campaigns/:campaign/live", "GET /api/v1/admin/campaigns/:campaign/operations",
 		"GET /api/v1/admin/campaigns/:campaign/orders", "GET /api/v1/admin/campaigns/:campaign/orders.csv",
 		"GET /api/v1/admin/campaigns/:campaign/sales.csv",

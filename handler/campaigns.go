@@ -30,13 +30,6 @@ func (s *Campaigns) getForOperators(c *gin.Context) {
 	}
 }
 
-// list answers with a page of the campaigns, also of those that ended long ago.
-func (s *Campaigns) list(c *gin.Context) {
-	answerPage(c, "campaigns", s.viewOperatorCampaign, func(cursor string, limit int) ([][]model.Offer, string, error) {
-		return s.Service.List(c.Request.Context(), cursor, limit)
-	})
-}
-
 // variantBody is a new sale of a campaign, as operators write it.
 type variantBody struct {
 	Variant            string `json:"variant"`

@@ -26,10 +26,11 @@ func (o *Operations) of(subject string) gin.HandlerFunc {
 }
 
 func (o *Operations) answer(c *gin.Context, subject string) {
-	view := func(e model.AuditEntry) gin.H {
-		return gin.H{"at": stamp(e.At), "actor": e.Actor, "action": e.Action, "detail": e.Detail}
-	}
-	answerPage(c, "operations", view, func(cursor string, limit int) ([]model.AuditEntry, string, error) {
+	answerPage(c, "operations", viewOperation, func(cursor string, limit int) ([]model.AuditEntry, string, error) {
 		return o.Service.Operations(c.Request.Context(), subject, cursor, limit)
 	})
+}
+
+func viewOperation(e model.AuditEntry) gin.H {
+	return gin.H{"at": stamp(e.At), "actor": e.Actor, "action": e.Action, "detail": e.Detail}
 }

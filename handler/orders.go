@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/gin-gonic/gin"
 
@@ -70,11 +71,37 @@ func (o *Orders) ofSales(c *gin.Context) (f model.OrderFilter, sales []model.Off
 		return f, sales, id, false
 	}
 	status := model.OrderStatus(c.Query("status"))
-	if status != "" && !slices.Contains(model.StoredStatuses, status) {
-		refuseInvalid(c, &service.Invalid{Field: "status", Reason: notAChoice, Value: "pending, paid, cancelled, expired, refunded"})
+	if invalid := unlessOneOf("status", status, model.StoredStatuses); invalid != nil {
+		refuseInvalid(c, invalid)
 		return f, sales, id, false
 	}
 	return model.OrderFilter{SaleIDs: each(sales, func(o model.Offer) string { return o.ID }), Status: status}, sales, id, true
+}
+
+// search answers with a page of the orders of all sales that fit the words in the query.
+func (o *Orders) search(c *gin.Context) {
+	answerPage(c, "orders", o.viewOfSale(c), func(cursor string, limit int) ([]model.Order, string, error) {
+		return o.Service.List(c.Request.Context(), model.OrderFilter{Cursor: cursor, Limit: limit}, c.Query("q"))
+	})
+}
+
+// viewOfSale returns a function that shows an order with its buyer's id and the title of its sale. The title is missing if the
+// sale was erased, or can't be read now.
+func (o *Orders) viewOfSale(c *gin.Context) func(model.Order) orderView {
+	return func(order model.Order) orderView {
+		v := viewBuyersOrder(order)
+		if sale, ok, err := o.Catalog.Sale(c.Request.Context(), order.SaleID); ok && err == nil {
+			v.Title, v.Variant = cmp.Or(sale.Campaign.Title, sale.Title), sale.Variant
+		}
+		return v
+	}
+}
+
+// record answers with an order, its payments and its history.
+func (o *Orders) record(c *gin.Context) {
+	order, record, verdict, err := o.Service.Record(c.Request.Context(), c.Param("id"))
+	view := gin.H{"order": o.viewOfSale(c)(order), "payments": each(record.Payments, viewPayment), "history": each(record.Log, viewOperation)}
+	answer(c, http.StatusOK, view, verdict, err)
 }
 
 // export sends the orders of a sale or a campaign as CSV, page by page, since there may be a million. It breaks off when the
@@ -130,6 +157,14 @@ func orderCells(o model.Order, of model.Sale) []string {
 		cells[i] = harmless(cell)
 	}
 	return cells
+}
+
+// unlessOneOf returns why a value is refused that is neither empty nor one of the choices, or nil.
+func unlessOneOf[T ~string](field string, value T, choices []T) *service.Invalid {
+	if value == "" || slices.Contains(choices, value) {
+		return nil
+	}
+	return &service.Invalid{Field: field, Reason: notAChoice, Value: strings.Join(each(choices, func(t T) string { return string(t) }), ", ")}
 }
 
 // readPage returns the query's cursor and limit. If the limit is invalid, readPage refuses the request, and ok is false.

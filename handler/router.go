@@ -89,7 +89,7 @@ func Router(a *API) (http.Handler, error) {
 	all.GET("/readyz", a.Health.ready())
 	all.GET("/assets/:name", gin.WrapH(a.Assets))
 	for _, path := range []string{
-		"/embed.js", "/console", "/console/sales/:sale", "/console/campaigns/:campaign", "/console/payments", "/console/endpoints", "/console/staff", "/console/lab",
+		"/embed.js", "/console", "/console/sales/:sale", "/console/campaigns/:campaign", "/console/orders", "/console/payments", "/console/endpoints", "/console/staff", "/console/lab",
 	} {
 		all.GET(path, a.Pages.always())
 	}
@@ -157,12 +157,12 @@ func Router(a *API) (http.Handler, error) {
 	console.GET("/lab/events", a.Lab.there, a.Lab.events)
 
 	viewer := console.Group("", deadline)
+	viewer.GET("/catalog", a.Sales.catalog)
 	viewer.GET("/sales", a.Sales.listAll)
 	viewer.GET("/sales/:sale", a.Sales.getForOperators)
 	viewer.GET("/sales/:sale/audit", a.Sales.audit)
 	viewer.GET("/sales/:sale/orders", a.Orders.listOfSales)
 	viewer.GET("/sales/:sale/operations", a.Operations.ofSales)
-	viewer.GET("/campaigns", a.Campaigns.list)
 	viewer.GET("/campaigns/:campaign", a.Campaigns.getForOperators)
 	viewer.GET("/campaigns/:campaign/orders", a.Orders.listOfSales)
 	viewer.GET("/campaigns/:campaign/sales.csv", a.Campaigns.export)
@@ -178,6 +178,8 @@ func Router(a *API) (http.Handler, error) {
 	viewer.GET("/endpoints", a.Endpoints.list)
 	viewer.GET("/endpoints/:endpoint/deliveries", a.Endpoints.deliveries)
 	viewer.GET("/endpoint-operations", a.Operations.of(model.EndpointSubject))
+	viewer.GET("/orders", a.Orders.search)
+	viewer.GET("/orders/:id", a.Orders.record)
 	viewer.POST("/orders/:id/refund", support, a.Orders.refund)
 	viewer.POST("/orders/:id/cancel", support, a.Orders.cancelAny)
 

@@ -1,9 +1,10 @@
 package handler
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http"
-	"strconv"
+	"strings"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -122,14 +123,34 @@ func (s *Sales) audit(c *gin.Context) {
 	}, verdict, err)
 }
 
-// listAll answers with a page of the sales, also of those that ended long ago. With "alone", it leaves out sales of campaigns.
-func (s *Sales) listAll(c *gin.Context) {
-	alone, err := strconv.ParseBool(c.DefaultQuery("alone", "false"))
-	if err != nil {
-		refuseInvalid(c, &service.Invalid{Field: "alone", Reason: notAChoice, Value: "true, false"})
+func viewSummary(s model.Summary) gin.H {
+	return gin.H{
+		"id": s.ID, "title": s.Title, "campaign": s.Campaign, "mode": s.Mode, "state": s.State, "starts_at": stamp(s.StartsAt), "ends_at": stamp(s.EndsAt),
+		"sales": s.Sales, "lowest_price_cents": s.LowCents, "highest_price_cents": s.HighCents, "currency": s.Currency,
+		"limit_per_user": s.LimitPerUser, "quota": s.Quota, "available": s.Available, "held": s.Held, "paid": s.Paid,
+	}
+}
+
+// catalog answers with a page of the campaigns, and of the sales without a campaign, that fit the query.
+func (s *Sales) catalog(c *gin.Context) {
+	f := model.SummaryFilter{
+		Words: strings.ToValidUTF8(c.Query("q"), ""), State: model.SaleState(c.Query("state")), Mode: model.Mode(c.Query("mode")),
+		Sort: c.DefaultQuery("sort", model.SummarySorts[0]),
+	}
+	if invalid := cmp.Or(unlessOneOf("state", f.State, model.States), unlessOneOf("mode", f.Mode, model.Modes),
+		unlessOneOf("sort", f.Sort, model.SummarySorts)); invalid != nil {
+		refuseInvalid(c, invalid)
 		return
 	}
+	answerPage(c, "entries", viewSummary, func(cursor string, limit int) ([]model.Summary, string, error) {
+		f.Cursor, f.Limit = cursor, limit
+		return s.Service.Summaries(c.Request.Context(), f)
+	})
+}
+
+// listAll answers with a page of the sales, also of those that ended long ago.
+func (s *Sales) listAll(c *gin.Context) {
 	answerPage(c, "sales", s.operatorSaleView, func(cursor string, limit int) ([]model.Offer, string, error) {
-		return s.Service.Sales(c.Request.Context(), alone, cursor, limit)
+		return s.Service.Sales(c.Request.Context(), cursor, limit)
 	})
 }

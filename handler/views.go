@@ -73,6 +73,8 @@ type orderView struct {
 	ExpiresAt   *stamp            `json:"expires_at,omitempty"` // missing if the order is queued or rejected
 	PaidAt      *stamp            `json:"paid_at,omitempty"`
 	UserID      string            `json:"user_id,omitempty"` // only for the staff and the shop's servers
+	Title       string            `json:"title,omitempty"`   // of the sale or its campaign; only where orders of all sales are shown
+	Variant     string            `json:"variant,omitempty"`
 }
 
 func viewOrder(o model.Order) orderView {

@@ -58,14 +58,24 @@ const (
 	FromDraw     Source = "draw"     // made for a winner by a draw
 )
 
-// OrderFilter selects orders. An empty field does not limit the selection.
+// OrderFilter selects orders. An empty field does not limit the selection. At most one of the fields above SaleIDs is set.
 type OrderFilter struct {
-	ID, UserID string
-	Number     string   // or the beginning of a number; needs SaleIDs
+	ID         string // or the beginning of an id
+	Number     string // or the beginning of a number
+	UserID     string
+	UserPrefix string   // the beginning of ids of users
+	Payment    string   // the id of a payment, or the provider's reference or transaction
 	SaleIDs    []string // at most MaxVariants
 	Status     OrderStatus
 	Cursor     string // returned with the previous page; empty for the first page
 	Limit      int
+}
+
+// OrderRecord is what is recorded of an order beside the order itself.
+type OrderRecord struct {
+	EndedAt  time.Time // when it was last cancelled, expired or refunded; zero: never, or by an older version of the engine
+	Payments []Payment
+	Log      []AuditEntry // about the order
 }
 
 // Release is the return of one order's units to the stock.

@@ -43,6 +43,9 @@ const (
 // StocksShown are all values of StockShown.
 var StocksShown = []StockShown{StockExact, StockFew, StockNone}
 
+// States are all states. A campaign has the first of them that one of its sales has.
+var States = []SaleState{StateOpen, StateUpcoming, StatePaused, StateSoldOut, StateEnded}
+
 // Sale offers a quota of units of one product, at one price, in a timed window.
 type Sale struct {
 	ID                 string // opaque, IDLength characters of base32
@@ -156,15 +159,10 @@ func (s Sale) State(now time.Time, available int64) SaleState {
 	return StateOpen
 }
 
-// CampaignState returns the first of open, upcoming, paused and sold_out that one of the sales has, or else ended.
+// CampaignState returns the first of States that one of the sales has, or ended if there is no sale.
 func CampaignState(sales []Offer, now time.Time) SaleState {
-	states := StatesOf(sales, now)
-	for _, s := range []SaleState{StateOpen, StateUpcoming, StatePaused, StateSoldOut} {
-		if slices.Contains(states, s) {
-			return s
-		}
-	}
-	return StateEnded
+	states := append(StatesOf(sales, now), StateEnded)
+	return slices.MinFunc(states, func(a, b SaleState) int { return cmp.Compare(slices.Index(States, a), slices.Index(States, b)) })
 }
 
 func StatesOf(sales []Offer, now time.Time) []SaleState {
@@ -226,6 +224,33 @@ func (o Offer) Scarcity() string {
 		return "few"
 	}
 	return "plenty"
+}
+
+// Summary is what the list of all sales shows of a campaign, or of a sale without a campaign.
+type Summary struct {
+	ID, Title                    string
+	Campaign                     bool
+	Mode                         Mode
+	State                        SaleState // as operators see it: what is paused is so before its start too
+	StartsAt, EndsAt             time.Time
+	Sales                        int   // of the campaign, or 1
+	LowCents, HighCents          int64 // the lowest and the highest price
+	Currency                     string
+	LimitPerUser                 int
+	Quota, Available, Held, Paid int64 // of all its sales; Available are the units that are in no live order
+}
+
+// SummarySorts are the ways to sort a list of summaries: the newest, the latest start or the most units in live orders first.
+var SummarySorts = []string{"newest", "start", "sold"}
+
+// SummaryFilter selects summaries. An empty field does not limit the selection, and an empty Sort is the first.
+type SummaryFilter struct {
+	Words  string // in a title, or the beginning of an id or of a short link's code
+	State  SaleState
+	Mode   Mode
+	Sort   string // one of SummarySorts
+	Cursor string // returned with the previous page; empty for the first page
+	Limit  int
 }
 
 // NewSale is a sale to be created.

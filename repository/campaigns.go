@@ -116,9 +116,3 @@ func (s *Store) CampaignSales(ctx context.Context, campaignID string) ([]model.O
 	list, _, err := s.offers(s.read.WithContext(ctx), salesOfCampaign, campaignID)
 	return list, err
 }
-
-// Campaigns lists the ids of campaigns, the newest first. next is the cursor of the next page, and empty at the end. Campaigns
-// returns model.ErrBadCursor if the cursor can't be read.
-func (s *Store) Campaigns(ctx context.Context, cursor string, limit int) (ids []string, next string, err error) {
-	return s.newest(ctx, "campaigns", "1 = 1", cursor, limit)
-}

@@ -6,7 +6,6 @@ import (
 	"encoding/base64"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -97,7 +96,11 @@ func (s *Store) Orders(ctx context.Context, f model.OrderFilter) (list []model.O
 		}
 	}
 	f.Limit = max(1, f.Limit)
-	numbers, args := s.orderNumbers(f, below, f.Limit+1)
+	parts, err := s.orderParts(ctx, f)
+	if err != nil || len(parts) == 0 {
+		return nil, "", err
+	}
+	numbers, args := numbersOf(parts, below, f.Limit+1)
 	var number int64 // of the last row that was read
 	list, err = scan(s.read.WithContext(ctx), "list orders", func(o *model.Order) []any { return append(orderFields(o), &number) },
 		"SELECT "+orderColumns+", paid_at_ms, orders.number FROM ("+numbers+") AS page JOIN orders ON orders.number = page.number ORDER BY orders.number DESC",
@@ -108,46 +111,95 @@ func (s *Store) Orders(ctx context.Context, f model.OrderFilter) (list []model.O
 	return list, next, err
 }
 
-// orderNumbers returns a query for the numbers of orders that f selects, the highest first. A query by sales alone has one part
-// for each sale and status, which are the first columns of an index. A query by f.Number has one part for each sale, since an
-// order's id begins with that of its sale.
-func (s *Store) orderNumbers(f model.OrderFilter, below int64, limit int) (query string, args []any) {
-	index, sales, statuses := "", [][]string{f.SaleIDs}, []model.OrderStatus{f.Status}
-	switch { // without the index, the databases sometimes read all orders of a sale, or all newer orders
-	case f.ID != "":
-		index = s.index("orders_id")
-	case f.Number != "":
-		index, sales = s.index("orders_id"), slices.Collect(slices.Chunk(f.SaleIDs, 1))
-	case f.UserID != "":
-		index = s.index("orders_user")
-	case len(f.SaleIDs) > 0:
-		index, sales = s.index("orders_status"), slices.Collect(slices.Chunk(f.SaleIDs, 1))
-		if f.Status == "" {
-			statuses = model.StoredStatuses
-		}
+// orderPart is a part of a list of orders: the SQL that names an index, and a condition on the first columns of that index.
+// Without the index, the databases sometimes read all orders of a sale, or all newer orders.
+type orderPart struct {
+	index, where string
+	args         []any
+}
+
+// mostNumbered is the most orders that are looked for by the beginning of a number in all sales, and mostUsers the most users whose
+// ids begin in the same way.
+const mostNumbered, mostUsers = 1000, 50
+
+// orderParts returns the parts of the list of orders that f selects.
+func (s *Store) orderParts(ctx context.Context, f model.OrderFilter) (parts []orderPart, err error) {
+	db, byID, byUser := s.read.WithContext(ctx), s.index("orders_id"), s.index("orders_user")
+	also, alsoArgs := "", []any(nil)
+	if len(f.SaleIDs) > 0 {
+		also, alsoArgs = " AND sale_id IN ?", append(alsoArgs, f.SaleIDs)
 	}
-	for _, ids := range sales {
-		for _, status := range statuses {
-			where, part := "", len(args)
-			add := func(condition string, value any, chosen bool) {
-				if chosen {
-					where, args = where+condition+" AND ", append(args, value)
-				}
-			}
-			add("id = ?", f.ID, f.ID != "")
-			if f.Number != "" {
-				add("id >= ?", ids[0]+f.Number, true)
-				add("id < ?", ids[0]+f.Number+behindSale, true)
-			}
-			add("user_id = ?", f.UserID, f.UserID != "")
-			add("sale_id IN ?", ids, len(ids) > 0)
-			add("status = ?", string(status), status != "")
-			query += fmt.Sprintf(" UNION ALL SELECT number FROM (SELECT number FROM orders%s WHERE %snumber < ? ORDER BY number DESC LIMIT ?) AS part%d",
-				index, where, part)
-			args = append(args, below, limit)
+	if f.Status != "" {
+		also, alsoArgs = also+" AND status = ?", append(alsoArgs, string(f.Status))
+	}
+	part := func(index, where string, args ...any) orderPart {
+		return orderPart{index, where + also, append(args, alsoArgs...)}
+	}
+	named := func(ids []string, err error) ([]orderPart, error) {
+		if err != nil || len(ids) == 0 {
+			return nil, err
 		}
+		return []orderPart{part(byID, "id IN ?", ids)}, nil
+	}
+	switch {
+	case f.ID != "":
+		return []orderPart{part(byID, beginsWith("id"), f.ID, f.ID+behindSale)}, nil
+	case f.Payment != "":
+		return named(column[string](db, "look for a payment", `SELECT order_id FROM payments WHERE id = ?
+			UNION SELECT order_id FROM payments WHERE reference = ? UNION SELECT order_id FROM payments WHERE provider_txn_id = ?`, f.Payment, f.Payment, f.Payment))
+	case f.Number != "" && len(f.SaleIDs) == 0:
+		return named(column[string](db, "look for a number", "SELECT orders.id FROM sales"+s.dialect(" STRAIGHT_JOIN ", " CROSS JOIN ")+"orders"+byID+
+			" ON orders.id >= CONCAT(sales.id, ?) AND orders.id < CONCAT(sales.id, ?) LIMIT ?", f.Number, f.Number+behindSale, mostNumbered))
+	case f.Number != "": // an order's id begins with that of its sale
+		return each(f.SaleIDs, func(id string) orderPart { return part(byID, beginsWith("id"), id+f.Number, id+f.Number+behindSale) }), nil
+	case f.UserID != "":
+		return []orderPart{part(byUser, "user_id = ?", f.UserID)}, nil
+	case f.UserPrefix != "":
+		users, err := column[string](db, "look for users", "SELECT DISTINCT user_id FROM orders"+byUser+" WHERE "+beginsWith("user_id")+
+			" ORDER BY user_id LIMIT ?", f.UserPrefix, f.UserPrefix+behindSale, mostUsers)
+		return each(users, func(id string) orderPart { return part(byUser, "user_id = ?", id) }), err
+	case len(f.SaleIDs) > 0:
+		statuses := model.StoredStatuses
+		if f.Status != "" {
+			statuses = []model.OrderStatus{f.Status}
+		}
+		for _, id := range f.SaleIDs {
+			for _, status := range statuses {
+				parts = append(parts, orderPart{s.index("orders_status"), "sale_id = ? AND status = ?", []any{id, string(status)}})
+			}
+		}
+		return parts, nil
+	}
+	return []orderPart{part("", "1 = 1")}, nil
+}
+
+// beginsWith is a condition that a column of ids begins with a text. Its arguments are the text, and the text with behindSale.
+func beginsWith(column string) string { return column + " >= ? AND " + column + " < ?" }
+
+// numbersOf returns a query for the numbers of the orders in the parts, the highest first.
+func numbersOf(parts []orderPart, below int64, limit int) (query string, args []any) {
+	for i, p := range parts {
+		query += fmt.Sprintf(" UNION ALL SELECT number FROM (SELECT number FROM orders%s WHERE %s AND number < ? ORDER BY number DESC LIMIT ?) AS part%d",
+			p.index, p.where, i)
+		args = append(append(args, p.args...), below, limit)
 	}
 	return strings.TrimPrefix(query, " UNION ALL ") + " ORDER BY number DESC LIMIT ?", append(args, limit)
+}
+
+// OrderRecord reads what is recorded of an order beside the order itself.
+func (s *Store) OrderRecord(ctx context.Context, id string) (record model.OrderRecord, err error) {
+	db := s.read.WithContext(ctx)
+	record.EndedAt, _, err = one(scan(db, "read when an order ended", func(at *time.Time) []any { return []any{millis(at)} },
+		"SELECT ended_at_ms FROM orders WHERE id = ?", id))
+	if err == nil {
+		record.Payments, err = findPayments(db, "order_id = ? ORDER BY payments.created_at_ms, payments.id", id)
+	}
+	if err == nil {
+		record.Log, err = scan(db, "read the log of an order", func(e *model.AuditEntry) []any {
+			return []any{millis(&e.At), &e.Actor, &e.Action, &e.Detail}
+		}, "SELECT at_ms, actor, action, detail FROM audit_log WHERE subject = ? AND detail LIKE ? ORDER BY id", model.SaleOf(id), "order "+id+" %")
+	}
+	return record, err
 }
 
 func (s *Store) index(name string) string {

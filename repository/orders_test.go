@@ -279,6 +279,14 @@ func TestOrdersPages(t *testing.T) {
 			"one order of a campaign":          {SaleIDs: campaign, ID: all[7].ID},
 			"in a status":                      {Status: model.OrderCancelled},
 			"one order":                        {ID: all[7].ID},
+			"the beginning of an id":           {ID: all[7].ID[:20]},
+			"a number in all sales":            {Number: model.OrderNumber(all[7].ID)},
+			"a number in all sales, begun":     {Number: model.OrderNumber(all[7].ID)[:1]},
+			"a number in a status":             {Number: model.OrderNumber(all[5].ID), Status: model.OrderCancelled},
+			"users by their beginning":         {UserPrefix: "user"},
+			"a user by the beginning":          {UserPrefix: "user1"},
+			"users of a sale":                  {UserPrefix: "use", SaleIDs: []string{sales[1].ID}},
+			"no user begins so":                {UserPrefix: "users"},
 			"one number":                       {Number: model.OrderNumber(all[7].ID), SaleIDs: []string{sales[0].ID, sales[1].ID}},
 			"the beginning of a number":        {Number: model.OrderNumber(all[7].ID)[:1], SaleIDs: []string{sales[0].ID, sales[1].ID}},
 			"of a sale in a status":            {SaleIDs: []string{sales[0].ID}, Status: model.OrderCancelled},
@@ -289,7 +297,8 @@ func TestOrdersPages(t *testing.T) {
 			var want []string
 			for _, o := range all {
 				if o.UserID == cmp.Or(filter.UserID, o.UserID) && (filter.SaleIDs == nil || slices.Contains(filter.SaleIDs, o.SaleID)) &&
-					o.Status == cmp.Or(filter.Status, o.Status) && o.ID == cmp.Or(filter.ID, o.ID) && strings.HasPrefix(model.OrderNumber(o.ID), filter.Number) {
+					strings.HasPrefix(o.UserID, filter.UserPrefix) &&
+					o.Status == cmp.Or(filter.Status, o.Status) && strings.HasPrefix(o.ID, filter.ID) && strings.HasPrefix(model.OrderNumber(o.ID), filter.Number) {
 					want = append(want, o.ID)
 				}
 			}
@@ -343,7 +352,7 @@ func TestHole56_OrdersPagesAreCheap(t *testing.T) {
 			"in a status":          {model.OrderFilter{Status: model.OrderPending}, "orders_status (sale_id=? AND status=? AND number<?)"},
 			"in a rare status":     {model.OrderFilter{Status: model.OrderExpired}, "orders_status (sale_id=? AND status=? AND number<?)"},
 			"older in a status":    {model.OrderFilter{Status: model.OrderPending, Cursor: old}, "orders_status (sale_id=? AND status=? AND number<?)"},
-			"by id":                {model.OrderFilter{ID: all[n-1].ID}, "orders_id (id=?"},
+			"by id":                {model.OrderFilter{ID: all[n-1].ID}, "orders_id (id>? AND id<?"},
 			"by number":            {model.OrderFilter{Number: model.OrderNumber(all[n-1].ID)}, "orders_id (id>? AND id<?"},
 			"of an unknown user":   {model.OrderFilter{UserID: "nobody"}, "orders_user (user_id=? AND number<?)"},
 			"of a user":            {model.OrderFilter{UserID: "user0"}, "orders_user (user_id=? AND number<?)"},
@@ -362,7 +371,9 @@ func TestHole56_OrdersPagesAreCheap(t *testing.T) {
 				return
 			}
 			var steps []struct{ Detail string }
-			query, args := lone.orderNumbers(tc.filter, math.MaxInt64, page)
+			parts, err := lone.orderParts(t.Context(), tc.filter)
+			check.NoError(t, err)
+			query, args := numbersOf(parts, math.MaxInt64, page)
 			check.NoError(t, lone.read.WithContext(t.Context()).Raw("EXPLAIN QUERY PLAN "+query, args...).Scan(&steps).Error)
 			searches := 0
 			for _, step := range steps {
@@ -427,5 +438,79 @@ func TestHole57_CancelLoop(t *testing.T) {
 		}
 		check.Same(t, "status of the last order", d.order(t, last.ID).Status, model.OrderPending)
 		d.cancel(t, d.buy(t, other.ID, "me", 1))
+	})
+}
+
+// Support finds an order by each name of its payments: the engine's, and the provider's for what it has opened and what was paid.
+func TestOrdersByPayment(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testDB) {
+		sale, other := d.newSale(t, 9, limit(9)), d.newSale(t, 9)
+		order := d.buy(t, sale.ID, "me", 1)
+		payment := d.startPayment(t, order)
+		d.exec(t, "UPDATE payments SET reference = 'session' WHERE id = ?", payment.ID)
+		payment.Reference = "session"
+		d.pay(t, payment, "txn")
+		d.startPayment(t, d.buy(t, other.ID, "you", 1))
+		for name, found := range map[string]bool{payment.ID: true, "session": true, "txn": true, "sess": false, "TXN": false, "": true} {
+			list, next, err := d.Orders(t.Context(), model.OrderFilter{Payment: name, SaleIDs: []string{sale.ID}, Limit: 5})
+			check.NoError(t, err)
+			check.Same(t, name+": orders", len(list), map[bool]int{true: 1}[found])
+			check.Same(t, name+": next page", next, "")
+		}
+		list, _, err := d.Orders(t.Context(), model.OrderFilter{Payment: "txn", SaleIDs: []string{other.ID}, Limit: 5})
+		check.NoError(t, err)
+		check.Same(t, "orders of another sale", len(list), 0)
+	})
+}
+
+// A search by the beginning of a number asks each sale for it, and reads no other orders.
+func TestNumbersOfAllSalesAreCheap(t *testing.T) {
+	const sales, each = 40, 25
+	onBoth(t, func(t *testing.T, d *testDB) {
+		var last model.Order
+		for range sales {
+			sale := d.newSale(t, each)
+			attempts := make([]model.Attempt, each)
+			for i := range attempts {
+				attempts[i] = attempt(sale.ID, fmt.Sprint("user", i), "k", 1)
+			}
+			last = *d.deduct(t, attempts...)[0].Order
+		}
+		lone := openStore(t, d.address, 1) // MySQL counts rows for each connection
+		before := lone.rowsRead(t)
+		list, _, err := lone.Orders(t.Context(), model.OrderFilter{Number: model.OrderNumber(last.ID)[:4], Limit: 5})
+		check.NoError(t, err)
+		check.Same(t, "the order is found", slices.ContainsFunc(list, func(o model.Order) bool { return o.ID == last.ID }), true)
+		if read := lone.rowsRead(t) - before; read > 4*sales+8*int64(len(list)) {
+			t.Errorf("%d rows were read for %d sales with %d orders", read, sales, sales*each)
+		}
+	})
+}
+
+// The record of an order has when it ended, its payments, and what operators did to it and to no other order.
+func TestOrderRecord(t *testing.T) {
+	onBoth(t, func(t *testing.T, d *testDB) {
+		for _, status := range model.StoredStatuses {
+			sale := d.newSale(t, 3, limit(3))
+			a, payment := d.orderIn(t, sale, status)
+			d.refund(t, d.payFor(t, d.buy(t, sale.ID, "other", 1)))
+			record, err := d.OrderRecord(t.Context(), a.ID)
+			check.NoError(t, err)
+			ended := status != model.OrderPending && status != model.OrderPaid
+			check.Same(t, string(status)+" has ended", !record.EndedAt.IsZero(), ended)
+			if ended && d.now(t).Sub(record.EndedAt) > check.Patience {
+				t.Errorf("it ended at %s", record.EndedAt)
+			}
+			check.Same(t, "payments", len(record.Payments), 1)
+			check.Same(t, "payment", record.Payments[0].ID, payment.ID)
+			var actions []string
+			for _, e := range record.Log {
+				actions = append(actions, e.Actor+" "+e.Action)
+			}
+			check.Same(t, string(status)+": actions", actions, map[model.OrderStatus][]string{model.OrderRefunded: {"op refund"}}[status])
+		}
+		record, err := d.OrderRecord(t.Context(), "NONE")
+		check.NoError(t, err)
+		check.Same(t, "of no order", len(record.Payments)+len(record.Log), 0)
 	})
 }

@@ -23,7 +23,7 @@ func (s *Store) release(tx *gorm.DB, saleID string, from model.OrderStatus, list
 		units[i] = userUnits{saleID, o.UserID, o.Quantity}
 		changes[i] = model.GateChange{OrderID: o.ID, Units: int64(o.Quantity)}
 	}
-	released, err := exec(tx, "release orders", "UPDATE orders SET status = ? WHERE id IN ? AND status = ?",
+	released, err := exec(tx, "release orders", "UPDATE orders SET status = ?, ended_at_ms = "+s.nowMillis()+" WHERE id IN ? AND status = ?",
 		string(list[0].Status), ids, string(from))
 	if err == nil && released != int64(len(ids)) {
 		err = fmt.Errorf("release orders: %d of %d were %s", released, len(ids), from)

@@ -88,34 +88,16 @@ func cut[T any](list []T, limit int, cursor func(last *T) string) (_ []T, next s
 	return list[:limit], cursor(&list[limit-1])
 }
 
-// newest returns a page of the ids of rows of a table that the SQL "where" selects, the newest first, and the cursor of the next
-// page, empty at the end. It returns model.ErrBadCursor if the cursor can't be read.
-func (s *Store) newest(ctx context.Context, table, where, cursor string, limit int) (ids []string, next string, err error) {
-	at, id := int64(math.MaxInt64), ""
-	if cursor != "" {
-		if at, id, err = parseCursor(cursor); err != nil {
-			return nil, "", err
-		}
-	}
-	type row struct {
-		at int64
-		id string
-	}
-	limit = max(1, limit)
-	// The first comparison can use an index. The others decide between rows of the same millisecond.
-	rows, err := scan(s.read.WithContext(ctx), "list "+table, func(r *row) []any { return []any{&r.at, &r.id} },
-		"SELECT created_at_ms, id FROM "+table+" WHERE "+where+" AND created_at_ms <= ? AND (created_at_ms < ? OR id < ?) "+
-			"ORDER BY created_at_ms DESC, id DESC LIMIT ?", at, at, id, limit+1)
-	rows, next = cut(rows, limit, func(last *row) string { return cursorOf(last.at, last.id) })
-	return each(rows, func(r row) string { return r.id }), next, err
-}
-
 // cursorOf returns the cursor of the page behind a row with this time and id.
 func cursorOf(atMillis int64, id string) string {
 	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%d.%s", atMillis, id))
 }
 
+// parseCursor returns what cursorOf was given, or what comes before all rows if the cursor is empty. The error is model.ErrBadCursor.
 func parseCursor(cursor string) (atMillis int64, id string, err error) {
+	if cursor == "" {
+		return math.MaxInt64, "", nil
+	}
 	raw, err := base64.RawURLEncoding.DecodeString(cursor)
 	if err != nil {
 		return 0, "", model.ErrBadCursor

@@ -81,19 +81,28 @@ func (s *Store) LiveOffers(ctx context.Context, linger time.Duration) ([]model.O
 // forBuyers is a condition that leaves out the sales that only have the line of a campaign.
 const forBuyers = "(sales.campaign_id IS NULL OR sales.campaign_id <> sales.id)"
 
-// Sales lists sales, but not those that only have a campaign's line; if alone is true, only sales without a campaign. The newest
-// come first. next is the cursor of the next page, empty at the end. Sales returns model.ErrBadCursor if the cursor can't be
-// read.
-func (s *Store) Sales(ctx context.Context, alone bool, cursor string, limit int) (list []model.Offer, next string, err error) {
-	where := forBuyers
-	if alone {
-		where = "sales.campaign_id IS NULL"
-	}
-	ids, next, err := s.newest(ctx, "sales", where, cursor, limit)
+// Sales lists sales, but not those that only have a campaign's line. The newest come first. next is the cursor of the next page,
+// empty at the end. Sales returns model.ErrBadCursor if the cursor can't be read.
+func (s *Store) Sales(ctx context.Context, cursor string, limit int) (list []model.Offer, next string, err error) {
+	at, id, err := parseCursor(cursor)
 	if err != nil {
 		return nil, "", err
 	}
-	list, _, err = s.offers(s.read.WithContext(ctx), "sales.id IN ? ORDER BY sales.created_at_ms DESC, sales.id DESC", ids)
+	type row struct {
+		at int64
+		id string
+	}
+	limit = max(1, limit)
+	// The first comparison can use an index. The others decide between rows of the same millisecond.
+	rows, err := scan(s.read.WithContext(ctx), "list sales", func(r *row) []any { return []any{&r.at, &r.id} },
+		"SELECT created_at_ms, id FROM sales WHERE "+forBuyers+" AND created_at_ms <= ? AND (created_at_ms < ? OR id < ?) "+
+			"ORDER BY created_at_ms DESC, id DESC LIMIT ?", at, at, id, limit+1)
+	if err != nil {
+		return nil, "", err
+	}
+	rows, next = cut(rows, limit, func(last *row) string { return cursorOf(last.at, last.id) })
+	list, _, err = s.offers(s.read.WithContext(ctx), "sales.id IN ? ORDER BY sales.created_at_ms DESC, sales.id DESC",
+		each(rows, func(r row) string { return r.id }))
 	return list, next, err
 }
 

@@ -265,14 +265,14 @@ func TestSalesPages(t *testing.T) {
 		slices.Reverse(want)
 		for _, size := range []int{0, 1, 2, 3, 6, 7, 8} {
 			wantPages(t, max(1, size), func(cursor string) ([]model.Offer, string, error) {
-				return d.Sales(t.Context(), false, cursor, size)
+				return d.Sales(t.Context(), cursor, size)
 			}, func(o model.Offer) string {
 				check.Same(t, "the offer", o, d.offer(t, o.ID))
 				return o.ID
 			}, want)
 		}
 		for _, cursor := range []string{"!", cursorOf(1, "short"), "MQ", cursorOf(1, strings.Repeat("A", model.OrderIDLength))} {
-			if list, next, err := d.Sales(t.Context(), false, cursor, 5); !errors.Is(err, model.ErrBadCursor) || list != nil || next != "" {
+			if list, next, err := d.Sales(t.Context(), cursor, 5); !errors.Is(err, model.ErrBadCursor) || list != nil || next != "" {
 				t.Errorf("after %q: %v, %q, %v", cursor, list, next, err)
 			}
 		}

@@ -22,12 +22,11 @@ const (
 // ofOneSale are fields that each sale has for itself. In a new campaign, an error in one of them names the sale.
 var ofOneSale = []string{"variant", "quota", "price_cents", "original_price_cents", "limit_per_user", "waiting_list"}
 
-// CampaignStore writes campaigns to the database and lists them.
+// CampaignStore writes campaigns to the database.
 type CampaignStore interface {
 	CreateCampaign(ctx context.Context, campaign model.Campaign, sales []model.NewSale, actor string) error
 	AddToCampaign(ctx context.Context, campaignID, actor string, build func(others []model.Offer, now time.Time) (model.NewSale, model.Verdict)) (model.Verdict, error)
 	ChangeCampaign(ctx context.Context, change model.CampaignChange) (model.Verdict, error)
-	Campaigns(ctx context.Context, cursor string, limit int) (ids []string, next string, err error)
 }
 
 // Campaigns is the service of the operators for sales that belong together.
@@ -263,20 +262,4 @@ func (s *Campaigns) change(ctx context.Context, c model.CampaignChange) ([]model
 	}
 	s.Sales.tell(ctx, ids...)
 	return list, model.Accepted, err
-}
-
-// List returns a page of campaigns with their sales, the newest first, and the cursor of the next page. It returns
-// model.ErrBadCursor if the cursor is malformed.
-func (s *Campaigns) List(ctx context.Context, cursor string, limit int) (list [][]model.Offer, next string, err error) {
-	ids, next, err := s.Store.Campaigns(ctx, cursor, limit)
-	for _, id := range ids {
-		sales, err := s.Sales.Catalog.Campaign(ctx, id)
-		if err != nil {
-			return nil, "", err
-		}
-		if len(sales) > 0 {
-			list = append(list, sales)
-		}
-	}
-	return list, next, err
 }

@@ -151,7 +151,7 @@ func (g *Gates) rebuild(ctx context.Context, r GateRequest) error {
 	}
 	g.log.InfoContext(ctx, "gate installed", "sale", saleID, "epoch", epoch, "reason", r.Reason)
 	// The snapshot lacks what the database sold or released after the snapshot was taken.
-	return errors.Join(g.catchUpGate(ctx, offer.GateRef()), g.store.Log(ctx, "engine", "install_gate", saleID, fmt.Sprintf("epoch %d: %s", epoch, r.Reason)))
+	return errors.Join(g.catchUpGate(ctx, offer.GateRef()), g.store.Log(ctx, engine, "install_gate", saleID, fmt.Sprintf("epoch %d: %s", epoch, r.Reason)))
 }
 
 // renew renews the time stamp of the epoch until stop is called: the rebuild of a large gate may take longer than rebuildPause.
@@ -193,7 +193,7 @@ func (g *Gates) install(ctx context.Context, gate model.GateRef, epoch int64) er
 	bad, err := g.gate.Install(ctx, epoch, lengths, contents)
 	for _, text := range bad { // Install has deleted these entries, even if it failed afterwards
 		g.log.ErrorContext(ctx, "an unreadable entry was deleted from the stream", "sale", gate.SaleID, "entry", text)
-		err = errors.Join(err, g.store.Log(ctx, "engine", "delete_entry", gate.SaleID, text))
+		err = errors.Join(err, g.store.Log(ctx, engine, "delete_entry", gate.SaleID, text))
 	}
 	return err
 }

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"flashsale/model"
 )
@@ -13,6 +15,7 @@ import (
 type OrderDesk interface {
 	Order(ctx context.Context, id string) (order model.Order, ok bool, err error)
 	Orders(ctx context.Context, f model.OrderFilter) (list []model.Order, next string, err error)
+	OrderRecord(ctx context.Context, id string) (model.OrderRecord, error)
 	Cancel(ctx context.Context, userID, orderID string) (model.Order, model.Verdict, error)
 	CancelAny(ctx context.Context, orderID, actor string) (model.Order, model.Verdict, error)
 	RefundOrder(ctx context.Context, orderID, actor string) (model.Order, model.Verdict, error)
@@ -92,30 +95,98 @@ func (o *Orders) lost(ctx context.Context, userID, id string) (model.Order, erro
 	return order, err
 }
 
-// List returns a page of the orders that f selects, and the cursor of the next page. If "words" isn't empty, List looks for the
-// order with this id or for orders of f.SaleIDs with this number. If there is none, it looks for the orders of the user with this
-// id. List returns model.ErrBadCursor if f.Cursor is malformed.
-func (o *Orders) List(ctx context.Context, f model.OrderFilter, words string) ([]model.Order, string, error) {
+// List returns a page of the orders that f selects, and the cursor of the next page. If "words" isn't empty, List returns those
+// orders that the first of readings finds. List returns model.ErrBadCursor if f.Cursor is malformed.
+func (o *Orders) List(ctx context.Context, f model.OrderFilter, words string) (list []model.Order, next string, err error) {
 	if words == "" {
 		return o.Desk.Orders(ctx, f)
 	}
-	if !model.ValidUserID(words) {
-		return nil, "", nil // not the form of any id; databases differ in how they compare unusual characters
-	}
-	named, number := f, strings.ToUpper(words)
-	switch {
-	case model.ValidID(words, model.OrderIDLength):
-		named.ID = words
-	case model.ValidID(number, model.NumberLength) && len(f.SaleIDs) > 0:
-		named.Number = number
-	}
-	if named.ID != "" || named.Number != "" {
-		if list, next, err := o.Desk.Orders(ctx, named); err != nil || len(list) > 0 {
+	for _, named := range readings(f, words) {
+		if list, next, err = o.Desk.Orders(ctx, named); err != nil || len(list) > 0 {
 			return list, next, err
 		}
 	}
-	f.UserID = words
-	return o.Desk.Orders(ctx, f)
+	return nil, "", nil
+}
+
+const (
+	minBeginning = 4        // characters by which the beginning of a number or of a user's id is looked for
+	maxReference = 255      // characters of a provider's reference
+	engine       = "engine" // the actor of what the engine does by itself
+)
+
+// readings returns what "words" may name, in the order in which it is looked for: an order by its id or its number, or by the
+// beginning of one of these; a payment; a user; the beginning of a user's id.
+func readings(f model.OrderFilter, words string) (list []model.OrderFilter) {
+	read := func(may bool, name func(*model.OrderFilter)) {
+		if may {
+			named := f
+			name(&named)
+			list = append(list, named)
+		}
+	}
+	length, id := len(words), strings.ToUpper(words)
+	isID := model.ValidID(id, length)
+	unusual := func(r rune) bool { return r <= ' ' || r > '~' } // databases differ in how they compare these
+	read(isID && length >= model.IDLength+minBeginning && length <= model.OrderIDLength, func(f *model.OrderFilter) { f.ID = id })
+	read(isID && length >= minBeginning && length <= model.NumberLength, func(f *model.OrderFilter) { f.Number = id })
+	read(length <= maxReference && !strings.ContainsFunc(words, unusual), func(f *model.OrderFilter) { f.Payment = words })
+	read(model.ValidUserID(words), func(f *model.OrderFilter) { f.UserID = words })
+	read(model.ValidUserID(words) && length >= minBeginning, func(f *model.OrderFilter) { f.UserPrefix = words })
+	return list
+}
+
+// Record returns anybody's order, or an attempt with a durable refusal, and what is recorded of it. In the record, Log is the whole
+// history of the order. The verdict is Accepted or NotFound.
+func (o *Orders) Record(ctx context.Context, id string) (order model.Order, record model.OrderRecord, verdict model.Verdict, err error) {
+	if !model.ValidID(id, model.OrderIDLength) {
+		return order, record, model.NotFound, nil
+	}
+	order, ok, err := o.Desk.Order(ctx, id)
+	if err != nil || !ok {
+		return order, record, model.NotFound, err
+	}
+	record, err = o.Desk.OrderRecord(ctx, id)
+	record.Log = history(order, record)
+	return order, record, model.Accepted, err
+}
+
+// history returns the recorded events of an order, the oldest first.
+func history(order model.Order, record model.OrderRecord) (list []model.AuditEntry) {
+	add := func(at time.Time, actor, action, detail string) {
+		if !at.IsZero() {
+			list = append(list, model.AuditEntry{At: at, Actor: actor, Action: action, Detail: detail})
+		}
+	}
+	switch {
+	case order.Status == model.OrderRejected:
+		add(order.CreatedAt, engine, "order_rejected", string(order.Reason))
+	case order.Source == model.FromDraw:
+		add(order.CreatedAt, engine, "order_made", "")
+	default:
+		add(order.CreatedAt, order.UserID, "order_made", "")
+	}
+	provider, started := "", time.Time{}
+	for _, p := range record.Payments {
+		if !p.CreatedAt.Equal(started) { // a second transaction of a payment has a row with the same time
+			add(p.CreatedAt, order.UserID, "payment_started", p.ID)
+			started = p.CreatedAt
+		}
+		if p.ProviderTxnID != "" && p.Status != model.PaymentFailed {
+			provider = p.Provider
+		}
+	}
+	add(order.PaidAt, provider, "order_paid", "")
+	list = append(list, record.Log...)
+	byOperator := slices.ContainsFunc(record.Log, func(e model.AuditEntry) bool { return e.Action == "cancel" })
+	switch {
+	case order.Status == model.OrderCancelled && !byOperator:
+		add(record.EndedAt, order.UserID, "order_cancelled", "")
+	case order.Status == model.OrderExpired, order.Status == model.OrderPaid: // a late payment pays an expired order
+		add(record.EndedAt, engine, "order_expired", "")
+	}
+	slices.SortStableFunc(list, func(a, b model.AuditEntry) int { return a.At.Compare(b.At) })
+	return list
 }
 
 // Cancel releases a user's pending order. The verdict is Accepted; NotFound if the id was never issued to this user; or

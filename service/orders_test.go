@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"flashsale/model"
 	"flashsale/test/kit/check"
@@ -23,6 +24,11 @@ type desk struct {
 	errRefuse error
 	asked     []model.OrderFilter
 	changed   []string // sales whose gates are told
+	record    model.OrderRecord
+}
+
+func (d *desk) OrderRecord(context.Context, string) (model.OrderRecord, error) {
+	return d.record, d.err
 }
 
 func (d *desk) Order(_ context.Context, id string) (model.Order, bool, error) {
@@ -33,9 +39,13 @@ func (d *desk) Order(_ context.Context, id string) (model.Order, bool, error) {
 
 func (d *desk) Orders(_ context.Context, f model.OrderFilter) ([]model.Order, string, error) {
 	d.asked = append(d.asked, f)
-	_, there := d.orders[f.ID]
-	if _, numbered := d.orders[f.Number]; f.ID != "" && !there || f.Number != "" && !numbered {
-		return nil, "", d.err
+	if f.Payment != "" {
+		f.Payment = "payment " + f.Payment // a user may have the same name
+	}
+	for _, name := range []string{f.ID, f.Number, f.Payment, f.UserID, f.UserPrefix} {
+		if _, there := d.orders[name]; name != "" && !there {
+			return nil, "", d.err
+		}
 	}
 	return []model.Order{{ID: "listed"}}, "next", d.err
 }
@@ -178,40 +188,51 @@ func TestStrangeOrderIDs(t *testing.T) {
 	check.Same(t, "look-ups", d.looked, 0)
 }
 
-// List looks for an order's id, else for a user's.
+// List looks for an order, a payment, a user and the beginning of users' ids, in this order, until it finds orders.
 func TestListByWords(t *testing.T) {
 	sale := openOffer().ID
 	there, none := purchaseIDs.Derive("ann", sale, "k"), purchaseIDs.Derive("ann", sale, "other")
 	number := model.OrderNumber(there)
-	filter := func(id, user string) model.OrderFilter {
-		return model.OrderFilter{ID: id, UserID: user, SaleIDs: []string{sale}, Status: model.OrderPaid, Cursor: "c", Limit: 7}
-	}
-	numbered := func(number string) model.OrderFilter {
-		f := filter("", "")
-		f.Number = number
+	filter := model.OrderFilter{SaleIDs: []string{sale}, Status: model.OrderPaid, Cursor: "c", Limit: 7}
+	with := func(change func(f *model.OrderFilter)) model.OrderFilter {
+		f := filter
+		change(&f)
 		return f
 	}
+	id := func(id string) model.OrderFilter { return with(func(f *model.OrderFilter) { f.ID = id }) }
+	numbered := func(number string) model.OrderFilter { return with(func(f *model.OrderFilter) { f.Number = number }) }
+	payment := func(name string) model.OrderFilter { return with(func(f *model.OrderFilter) { f.Payment = name }) }
+	user := func(id string) model.OrderFilter { return with(func(f *model.OrderFilter) { f.UserID = id }) }
+	users := func(begin string) model.OrderFilter { return with(func(f *model.OrderFilter) { f.UserPrefix = begin }) }
 	type test struct {
 		words string
+		there string // what the database knows
 		asked []model.OrderFilter
 	}
+	long, reference := strings.Repeat("a", model.MaxUserID+1), "cs_test_"+strings.Repeat("a", 60)
 	check.Each(t, map[string]test{
-		"nothing":                        {"", []model.OrderFilter{filter("", "")}},
-		"an order's id":                  {there, []model.OrderFilter{filter(there, "")}},
-		"an order's number":              {number, []model.OrderFilter{numbered(number)}},
-		"a number in small letters":      {strings.ToLower(number), []model.OrderFilter{numbered(number)}},
-		"a user's id like a number":      {"samantha", []model.OrderFilter{numbered("SAMANTHA"), filter("", "samantha")}},
-		"a user's id":                    {"ann", []model.OrderFilter{filter("", "ann")}},
-		"a user's id like an order's":    {none, []model.OrderFilter{filter(none, ""), filter("", none)}},
-		"a part of SQL":                  {"' OR 1=1", nil},
-		"a NUL":                          {"ann\x00", nil},
-		"more characters than an id has": {strings.Repeat("a", model.MaxUserID+1), nil},
+		"nothing":                     {"", "", []model.OrderFilter{filter}},
+		"an order's id":               {there, there, []model.OrderFilter{id(there)}},
+		"the beginning of an id":      {there[:20], there[:20], []model.OrderFilter{id(there[:20])}},
+		"too little of an id":         {there[:19], "", []model.OrderFilter{payment(there[:19]), user(there[:19]), users(there[:19])}},
+		"an order's number":           {number, number, []model.OrderFilter{numbered(number)}},
+		"a number in small letters":   {strings.ToLower(number), number, []model.OrderFilter{numbered(number)}},
+		"the beginning of a number":   {number[:4], number[:4], []model.OrderFilter{numbered(number[:4])}},
+		"a user's id like a number":   {"samantha", "samantha", []model.OrderFilter{numbered("SAMANTHA"), payment("samantha"), user("samantha")}},
+		"a payment":                   {"pi_1", "payment pi_1", []model.OrderFilter{payment("pi_1")}},
+		"a long reference":            {reference, "payment " + reference, []model.OrderFilter{payment(reference)}},
+		"a user's id":                 {"ann", "ann", []model.OrderFilter{payment("ann"), user("ann")}},
+		"the beginning of a user's":   {"u-ab", "", []model.OrderFilter{payment("u-ab"), user("u-ab"), users("u-ab")}},
+		"a user's id like an order's": {none, "", []model.OrderFilter{id(none), payment(none), user(none), users(none)}},
+		"a part of SQL":               {"' OR 1=1", "", nil},
+		"a NUL":                       {"ann\x00", "", nil},
+		"more than an id has":         {long, "", []model.OrderFilter{payment(long)}},
+		"more than a reference has":   {strings.Repeat("a", 256), "", nil},
 	}, func(t *testing.T, tc test) {
 		orders, d, _ := newDesk(t)
-		d.orders[there] = model.Order{ID: there}
-		d.orders[number] = model.Order{ID: there}
-		list, next, err := orders.List(t.Context(), filter("", ""), tc.words)
-		found := len(tc.asked) > 0
+		d.orders[tc.there] = model.Order{}
+		list, next, err := orders.List(t.Context(), filter, tc.words)
+		found := tc.there != "" || tc.words == ""
 		if err != nil || (len(list) > 0) != found || (next != "") != found {
 			t.Errorf("%v, %q, %v", list, next, err)
 		}
@@ -219,7 +240,62 @@ func TestListByWords(t *testing.T) {
 	})
 	orders, d, _ := newDesk(t)
 	d.err = errAway
-	_, _, err := orders.List(t.Context(), filter("", ""), none)
+	_, _, err := orders.List(t.Context(), filter, none)
 	check.Error(t, "without a database", err, errAway)
 	check.Same(t, "calls of the database", len(d.asked), 1)
+}
+
+// The history has what was recorded, in the order of time, and names who did it.
+func TestHistory(t *testing.T) {
+	at := func(seconds int64) time.Time { return time.Unix(seconds, 0) }
+	entry := func(seconds int64, actor, action, detail string) model.AuditEntry {
+		return model.AuditEntry{At: at(seconds), Actor: actor, Action: action, Detail: detail}
+	}
+	made, started, paid := entry(1, "ann", "order_made", ""), entry(2, "ann", "payment_started", "P"), entry(3, "stripe", "order_paid", "")
+	open := model.Payment{ID: "P", Provider: "stripe", CreatedAt: at(2), Status: model.PaymentOpen}
+	succeeded, again := open, open
+	succeeded.Status, succeeded.ProviderTxnID = model.PaymentSucceeded, "txn"
+	again.ID, again.Status, again.ProviderTxnID = "Q", model.PaymentRefundDue, "txn 2"
+	byOperator := entry(4, "operator", "cancel", "order of ann")
+	refund := entry(5, "operator", "refund", "order of ann")
+	type test struct {
+		status  model.OrderStatus
+		change  func(o *model.Order)
+		record  model.OrderRecord
+		history []model.AuditEntry
+	}
+	withPaid := func(o *model.Order) { o.PaidAt = at(3) }
+	check.Each(t, map[string]test{
+		"new":                   {model.OrderPending, nil, model.OrderRecord{}, []model.AuditEntry{made}},
+		"drawn":                 {model.OrderPending, func(o *model.Order) { o.Source = model.FromDraw }, model.OrderRecord{}, []model.AuditEntry{entry(1, "engine", "order_made", "")}},
+		"rejected":              {model.OrderRejected, func(o *model.Order) { o.Reason = model.SoldOut }, model.OrderRecord{}, []model.AuditEntry{entry(1, "engine", "order_rejected", "sold_out")}},
+		"paid":                  {model.OrderPaid, withPaid, model.OrderRecord{Payments: []model.Payment{succeeded}}, []model.AuditEntry{made, started, paid}},
+		"paid twice":            {model.OrderPaid, withPaid, model.OrderRecord{Payments: []model.Payment{succeeded, again}}, []model.AuditEntry{made, started, paid}},
+		"cancelled":             {model.OrderCancelled, nil, model.OrderRecord{EndedAt: at(4), Payments: []model.Payment{open}}, []model.AuditEntry{made, started, entry(4, "ann", "order_cancelled", "")}},
+		"cancelled by support":  {model.OrderCancelled, nil, model.OrderRecord{EndedAt: at(4), Log: []model.AuditEntry{byOperator}}, []model.AuditEntry{made, byOperator}},
+		"cancelled before 0.1":  {model.OrderCancelled, nil, model.OrderRecord{}, []model.AuditEntry{made}},
+		"expired":               {model.OrderExpired, nil, model.OrderRecord{EndedAt: at(9)}, []model.AuditEntry{made, entry(9, "engine", "order_expired", "")}},
+		"paid after the expiry": {model.OrderPaid, withPaid, model.OrderRecord{EndedAt: at(2)}, []model.AuditEntry{made, entry(2, "engine", "order_expired", ""), entry(3, "", "order_paid", "")}},
+		"refunded":              {model.OrderRefunded, withPaid, model.OrderRecord{EndedAt: at(5), Payments: []model.Payment{succeeded}, Log: []model.AuditEntry{refund}}, []model.AuditEntry{made, started, paid, refund}},
+	}, func(t *testing.T, tc test) {
+		orders, d, offer := newDesk(t)
+		id := purchaseIDs.Derive("ann", offer.ID, "k")
+		order := model.Order{ID: id, SaleID: offer.ID, UserID: "ann", Status: tc.status, CreatedAt: at(1)}
+		if tc.change != nil {
+			tc.change(&order)
+		}
+		d.orders[id], d.record = order, tc.record
+		got, record, verdict, err := orders.Record(t.Context(), id)
+		check.NoError(t, err)
+		check.Same(t, "verdict", verdict, model.Accepted)
+		check.Same(t, "order", got, order)
+		check.Same(t, "history", record.Log, tc.history)
+	})
+	orders, d, offer := newDesk(t)
+	for _, id := range []string{"", "x", purchaseIDs.Derive("ann", offer.ID, "none")} {
+		_, _, verdict, err := orders.Record(t.Context(), id)
+		check.NoError(t, err)
+		check.Same(t, id, verdict, model.NotFound)
+	}
+	check.Same(t, "look-ups", d.looked, 1)
 }

@@ -41,8 +41,10 @@ type SaleStore interface {
 // SaleHistory lists sales and operations, the newest first, with the cursor of the next page. It returns model.ErrBadCursor if
 // the given cursor is malformed.
 type SaleHistory interface {
-	// Sales lists sales, without those that only have a campaign's line; if "alone" is true, only sales without a campaign.
-	Sales(ctx context.Context, alone bool, cursor string, limit int) (list []model.Offer, next string, err error)
+	// Sales lists sales, without those that only have a campaign's line.
+	Sales(ctx context.Context, cursor string, limit int) (list []model.Offer, next string, err error)
+	// Summaries lists campaigns, and sales without a campaign.
+	Summaries(ctx context.Context, f model.SummaryFilter) (list []model.Summary, next string, err error)
 	// Operations lists the operations on a subject, such as a sale, a campaign or the staff.
 	Operations(ctx context.Context, subject, cursor string, limit int) (list []model.AuditEntry, next string, err error)
 }

@@ -83,6 +83,7 @@ var fixed = map[string]page{
 	"/console":            {Name: "console", Title: "Console", Console: "sales"},
 	"/console/sales/":     {Name: "console-sale", Title: "Console", Console: "sale", Styles: []string{"uplot.css"}},
 	"/console/campaigns/": {Name: "console-campaign", Title: "Console", Console: "campaign", Styles: []string{"uplot.css"}},
+	"/console/orders":     {Name: "console-search", Title: "Orders", Console: "orders"},
 	"/console/payments":   {Name: "console-payments", Title: "Payments", Console: "payments"},
 	"/console/endpoints":  {Name: "console-endpoints", Title: "Endpoints", Console: "endpoints"},
 	"/console/staff":      {Name: "console-staff", Title: "Staff", Console: "staff"},

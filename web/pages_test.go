@@ -219,7 +219,7 @@ func TestPagesKeepTheirPolicy(t *testing.T) {
 	linked := regexp.MustCompile(`"(/assets/([a-z0-9-]+)\.[0-9a-f]{12}(\.[a-z]+))"`)
 	for path, isConsole := range map[string]bool{
 		"/": false, "/sales/TEAPOT": false, "/campaigns/TEAPOTS": false, "/orders": false, "/login": false, "/sales/NONE": false,
-		"/console": true, "/console/sales/TEAPOT": true, "/console/campaigns/TEAPOTS": true, "/console/payments": true, "/console/endpoints": true,
+		"/console": true, "/console/sales/TEAPOT": true, "/console/campaigns/TEAPOTS": true, "/console/orders": true, "/console/payments": true, "/console/endpoints": true,
 		"/console/staff": true, "/console/lab": true,
 	} {
 		t.Run(path, func(t *testing.T) {

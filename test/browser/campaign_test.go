@@ -248,7 +248,7 @@ func TestConsoleCampaign(t *testing.T) {
 	s := serve(t)
 	w := s.open(desktop, "/console", "status of 400", "status of 409")
 	w.operate()
-	w.see("#none", "There is no sale yet")
+	w.see("#sales", "There is no sale yet")
 	w.click("#new-sheet", "#sheet-send")
 	w.see("#sheet-error", "Choose a file first")
 	sheet := "title,starts_at,ends_at,campaign_limit,variant,quota,price\n" +
@@ -327,7 +327,7 @@ func TestConsoleCampaign(t *testing.T) {
 	w.see("#state", "Over")
 	w.gone("#pause", "#resume", "#add", "#close", "#variants button")
 	w.click(".bar nav a")
-	w.sees(texts{"#campaigns": "Trail shoe", "#campaigns .state": "Over", "#none": "There is no sale yet"})
+	w.sees(texts{"#sales": "Trail shoe", "#sales .state": "Over"})
 }
 
 // asASale looks at what the page of a campaign, in which one unit was sold and paid, has as that of a sale: the curves, the orders,
@@ -410,7 +410,7 @@ func TestConsoleCampaignScreens(t *testing.T) {
 	s.buy(sales[0], s.buyer("other"), 1)
 	w := s.open(desktop, "/console")
 	w.operate()
-	w.sees(texts{"#campaigns": "Running shoe", "#sales": "Teapot"})
+	w.sees(texts{"#sales tr:first-child": "Running shoe", "#sales tr:last-child": "Teapot"})
 	w.show("console-campaigns")
 	w.click("#new-sheet", "#sheet-send")
 	w.see("#sheet-error", "")

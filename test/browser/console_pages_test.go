@@ -101,7 +101,7 @@ func TestConsolePages(t *testing.T) {
 	t.Parallel()
 	s := serve(t)
 	var sale string
-	for i := range 33 {
+	for i := range 53 {
 		sale = s.sale(fields{"title": fmt.Sprintf("Teapot %d", i), "quota": 100, "limit_per_user": 100})
 	}
 	ann := s.buyer("ann")
@@ -115,22 +115,32 @@ func TestConsolePages(t *testing.T) {
 	}
 	w := s.open(desktop, "/console")
 	w.operate()
-	w.has("sales", 30)
-	w.see("#sales tr:first-child", "Teapot 32")
+	w.has("sales", 50)
+	w.see("#sales tr:first-child", "Teapot 52")
 	s.sale(fields{"title": "Kettle"})
 	w.see("#sales tr:first-child", "Kettle")
-	w.has("sales", 31)
 	sizes := make([]fields, 50)
 	for i := range sizes {
 		sizes[i] = fields{"variant": fmt.Sprint(i), "quota": 1, "price_cents": 1}
 	}
 	s.campaign(fields{"sales": sizes})
-	w.sees(texts{"#campaigns .kinds": "50", "#sales tr:first-child": "Kettle"}) // its sales are not among the others
-	w.has("sales", 31)
+	w.see("#sales tr:first-child", "Campaign, 50 variants") // its sales are not among the others
+	w.has("sales", 50)
 	w.click("#sales-more")
-	w.has("sales", 34)
+	w.has("sales", 55)
 	w.see("#sales tr:last-child", "Teapot 0")
 	w.lacks("#sales-more")
+	w.write("#filter-q", "TEAPOT 5")
+	w.press(kb.Enter)
+	w.has("sales", 4) // 5, 50, 51 and 52
+	w.fill("#filter-q", "")
+	w.choose("#filter-sort", "sold")
+	w.see("#sales tr:first-child", "Teapot 52") // which alone was bought
+	w.choose("#filter-state", "paused")
+	w.see("#sales", "No sale or campaign fits")
+	w.choose("#filter-state", "open")
+	w.choose("#filter-mode", "draw")
+	w.see("#sales", "No sale or campaign fits")
 
 	w.visit("/console/sales/" + sale)
 	w.has("orders", 50)
@@ -143,4 +153,43 @@ func TestConsolePages(t *testing.T) {
 	// The creation, 22 changes, and the install of the gate. If the gate missed a change, it was installed again.
 	w.becomes("the log is complete", `document.getElementById("log").rows.length >= 24`)
 	w.see("#log tr:last-child", "Created")
+}
+
+// Support finds an order of any sale from the console's first page, and sees its history and its payments. The order can be ended
+// there.
+func TestFindAnOrder(t *testing.T) {
+	t.Parallel()
+	s := serve(t)
+	pot := s.sale(fields{"limit_per_user": 5})
+	_, shoes := s.campaign(nil)
+	ann := s.buyer("ann")
+	paid, open := s.buy(pot, ann, 1), s.buy(shoes[0], ann, 1)
+	s.pay(paid, ann)
+	w := s.open(desktop, "/console", "status of 404")
+	w.operate()
+	w.write("#find-words", strings.ToLower(paid[16:21]))
+	w.press(kb.Enter)
+	w.sees(texts{"#orders": paid, "#orders-told": "1 in all", "#payments": "Succeeded", "#history tr:first-child": "Ordered", "#history tr:last-child": "sandbox"})
+	w.see("#orders .below:last-child", "Teapot")
+	w.show("console-order")
+	w.confirm("#orders button", "go back to")
+	w.see("#history tr:last-child", "Refunded")
+
+	user := js[string](w, `document.querySelector("#orders td > span .below:nth-of-type(2)").textContent`)
+	w.fill("#q", user[:6])
+	w.press(kb.Enter)
+	w.sees(texts{"#orders tr:first-child": "Running shoe", "#orders tr:last-child": paid})
+	w.lacks("#file")
+	w.show("console-orders")
+	w.click("#orders tr:first-child a")
+	w.sees(texts{"#orders": open, "#history": "The buyer", "#payments": "No payment was started"})
+	w.fill("#q", "nobody")
+	w.press(kb.Enter)
+	w.see("#orders-told", "No order fits")
+	w.lacks("#file")
+	w.visit("/console/orders?q=" + strings.Repeat("A", 48))
+	w.see("#orders-told", "No order fits")
+	w.visit("/console/payments")
+	w.click(`.places [href="/console/orders"]`)
+	w.see("#orders-told", "2 in all")
 }

@@ -64,7 +64,7 @@ func TestConsole(t *testing.T) {
 	w.click("#account-button", "#account-out")
 	w.see("#outside-why", "Log in as the operator")
 	w.operate()
-	w.sees(texts{"#sales-title": "All sales", "#none": "There is no sale yet", "#instances": "hybrid"})
+	w.sees(texts{"#sales-title": "Sales and campaigns", "#sales": "There is no sale yet", "#instances": "hybrid"})
 
 	sale := w.create()
 	w.sees(texts{"#line": "Live", "#tile-available .value": "20", "#tile-time .note": "until the end"})

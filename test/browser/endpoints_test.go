@@ -240,7 +240,7 @@ func (w *window) choose(selector, value string) {
 	js[bool](w, fmt.Sprintf(`{
 		const list = document.querySelector(%q);
 		list.value = %q;
-		list.dispatchEvent(new Event("change"));
+		list.dispatchEvent(new Event("change", { bubbles: true }));
 	}`, selector, value))
 }
 

@@ -1,4 +1,4 @@
-// The orders of a sale or a campaign: filter, search, pages, refunds, cancellations, and a file with all orders.
+// The orders of a sale, of a campaign or of all sales: filter, search, pages, refunds, cancellations, and a file with all orders.
 
 import { call } from "./api.js";
 import { confirm } from "./confirm.js";
@@ -20,20 +20,20 @@ let asked = ""; // the filter of the orders that are shown
 let unfolded = false; // older orders are shown
 let turn = 0; // counts the requests: an answer to an earlier one is ignored
 
-for (const status of ["", "pending", "paid", "cancelled", "expired", "refunded"]) {
+for (const status of at("status") ? ["", "pending", "paid", "cancelled", "expired", "refunded"] : []) {
   const option = new Option("", status);
   say(option, status ? `status_${status}` : "all_states");
   at("status").append(option);
 }
 
-// start shows the orders of the sale or the campaign that the API has at a path. It calls ended() after each refund or
-// cancellation. label(saleID) returns what an order of a sale is labelled with.
+// start shows the orders that the API has below a path, and returns those of the first page. It calls ended() after each refund or
+// cancellation. label(saleID, order) returns what an order of a sale is labelled with. The list of all sales has no filter.
 export function start(path, id, ended, label) {
   source = path;
   subject = id;
   changed = ended;
   labelOf = label;
-  search();
+  return search();
 }
 
 // refresh reads the newest orders again, unless older ones are shown, or the pointer or the focus is in the list.
@@ -45,11 +45,12 @@ export async function refresh() {
 
 async function search() {
   unfolded = false;
-  asked = new URLSearchParams({ status: at("status").value, q: at("q").value.trim() }).toString();
+  asked = new URLSearchParams({ ...at("status") && { status: at("status").value }, q: at("q").value.trim() }).toString();
   try {
-    await page("");
+    return await page("");
   } catch (refusal) {
     reason(error, refusal);
+    return [];
   }
 }
 
@@ -59,6 +60,7 @@ async function page(from) {
   if (mine === turn) {
     draw(data, from === "");
   }
+  return data.orders;
 }
 
 function draw({ orders, next_cursor: next }, anew) {
@@ -81,8 +83,10 @@ function lineOf(order) {
   const state = coded("status", order.status);
   state.className = "state";
   state.dataset.state = order.status;
-  who.append(element("strong", "id", order.number), element("span", "id long quiet below", order.id), element("span", "quiet below", order.user_id));
-  const label = labelOf(order.sale_id);
+  const link = element("a", "id", order.number);
+  link.href = `/console/orders?q=${order.id}`;
+  who.append(link, element("span", "id long quiet below", order.id), element("span", "quiet below", order.user_id));
+  const label = labelOf(order.sale_id, order);
   if (label) {
     who.append(element("span", "below", label));
   }
@@ -127,14 +131,16 @@ function endButton(order, action, button, question) {
   return button;
 }
 
-at("search").addEventListener("submit", (event) => {
+at("search")?.addEventListener("submit", (event) => {
   event.preventDefault();
   search();
 });
-at("status").addEventListener("change", search);
+at("status")?.addEventListener("change", search);
 onClick(at("orders-more"), error, () => {
   unfolded = true;
   return page(cursor);
 });
 
-onClick(at("csv"), error, () => save(`${source}/orders.csv?${asked}`, `orders-${subject}.csv`, at("csv-told")));
+if (at("csv")) {
+  onClick(at("csv"), error, () => save(`${source}/orders.csv?${asked}`, `orders-${subject}.csv`, at("csv-told")));
+}

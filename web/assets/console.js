@@ -2,121 +2,78 @@
 
 import { call } from "./api.js";
 import { drafted as draftedCampaign, open as openCampaign } from "./campaign-form.js";
-import { everySecond, sync } from "./clock.js";
-import { attend, repeat, sayWindow, stateOf } from "./desk.js";
+import { attend, coded, element, onClick, put, repeat, row, sayWindow, word } from "./desk.js";
 import { at, show } from "./dom.js";
 import { visit } from "./go.js";
-import { hush, number, reason, say } from "./i18n.js";
+import { hush, number, reason } from "./i18n.js";
 import { drawInstances } from "./instances.js";
 import { drafted, open } from "./sale-form.js";
 import { sheet } from "./sheet.js";
-import { priceOf, whole } from "./whole.js";
+import { priceOf } from "./whole.js";
 
-// atOnce is how many sales or campaigns are fetched at a time.
-const atOnce = 30;
+// atOnce is how many sales and campaigns are fetched at a time.
+const atOnce = 50;
 
-// period is how often the newest sales and campaigns and the instances are read again while the page is visible, in milliseconds.
+// period is how often the first page of the list and the instances are read again while the page is visible, in milliseconds.
 const period = 3000;
 
-// listOf returns a list of sales or campaigns in the table whose body has the id name. page(cursor) reads some entries, the
-// newest first, and draw(line, entry) draws one.
-function listOf(name, page, draw) {
-  const body = at(name);
-  const more = at(`${name}-more`);
-  let rows = new Map(); // by the entry's id: {entry, line}
-  let cursor = null; // where the older entries begin that are not shown; null before the first answer
+let shown = []; // the sales and campaigns that are in the list
+let cursor = "";
+let unfolded = false; // more than the first page is shown, so the list is not refreshed
+let turn = 0; // counts the requests: an answer to an earlier one is ignored
 
-  function put({ entries, next }, place) {
-    entries.filter(({ id }) => !rows.has(id)).forEach((entry) => {
-      const line = at(`${name}-row`).content.firstElementChild.cloneNode(true);
-      rows.set(entry.id, { line });
-      body[place](line);
-    });
-    entries.forEach((entry) => {
-      const { line } = rows.get(entry.id);
-      rows.set(entry.id, { entry, line });
-      draw(line, entry);
-    });
-    show(more, next !== "");
+const filter = () => Object.fromEntries(new FormData(at("filter")));
+
+async function page(from) {
+  const mine = ++turn;
+  const asked = filter();
+  const { data } = await call("GET", `/admin/catalog?${new URLSearchParams({ ...asked, q: asked.q.trim(), limit: atOnce, cursor: from })}`);
+  if (mine !== turn) {
+    return;
   }
+  shown = from ? [...shown, ...data.entries] : data.entries;
+  cursor = data.next_cursor;
+  put(at("sales"), shown.map(lineOf), asked.q || asked.state || asked.mode ? "no_sale_fits" : "no_sales_yet");
+  show(at("sales-more"), cursor !== "");
+  hush(at("sales-error"));
+}
 
-  // newest reads the newest entries again. No entry is ever deleted, so the unshown entries before the first known one are new
-  // and belong at the top.
-  async function newest() {
-    const { entries, next } = await page("");
-    const firstKnown = entries.findIndex(({ id }) => rows.has(id));
-    const newer = entries.filter(({ id }, i) => rows.has(id) || firstKnown < 0 || i < firstKnown); // the rest is for older()
-    cursor ??= next;
-    put({ entries: newer.toReversed(), next: cursor }, "prepend");
-    return rows.size;
+function lineOf(entry) {
+  const { id, title, campaign, state, sales, available, quota, held, paid } = entry;
+  const [name, when, left, kind] = [element("span"), element("span", "quiet below"), element("span"), coded("state", state)];
+  const link = element("a", "", title);
+  link.href = `/console/${campaign ? "campaigns" : "sales"}/${id}`;
+  name.append(link);
+  if (campaign) {
+    name.append(word("campaign_of", "span", "below", { n: number(sales) }));
   }
+  sayWindow(when, entry);
+  name.append(when);
+  kind.className = "state";
+  kind.dataset.state = state;
+  const bar = document.createElement("progress");
+  bar.ariaHidden = "true";
+  bar.max = quota;
+  bar.value = available;
+  left.append(number(available), bar);
+  const prices = [entry.lowest_price_cents, entry.highest_price_cents].map((cents) => ({ price_cents: cents, currency: entry.currency }));
+  return row([name, kind, number(held + paid), left, number(quota), priceOf(prices), number(entry.limit_per_user)], [2, 3, 4, 5, 6], [3, 4, 5, 6]);
+}
 
-  async function older() {
-    const read = await page(cursor);
-    cursor = read.next;
-    put(read, "append");
+async function newest() {
+  unfolded = false;
+  try {
+    await page("");
+  } catch (refusal) {
+    reason(at("sales-error"), refusal);
   }
-
-  function clear() {
-    rows = new Map();
-    cursor = null;
-    body.replaceChildren();
-  }
-
-  more.addEventListener("click", () => older().catch(complain));
-  return { newest, clear, redraw: () => rows.forEach(({ entry, line }) => draw(line, entry)) };
 }
-
-async function someSales(from) {
-  const { sales, next_cursor: next } = (await call("GET", `/admin/sales?alone=true&limit=${atOnce}&cursor=${encodeURIComponent(from)}`)).data;
-  return { entries: sales, next };
-}
-
-async function someCampaigns(from) {
-  const { campaigns, next_cursor: next } = (await call("GET", `/admin/campaigns?limit=${atOnce}&cursor=${encodeURIComponent(from)}`)).data;
-  return { entries: campaigns, next };
-}
-
-function drawSale(line, sale) {
-  drawLine(line, `/console/sales/${sale.id}`, sale, { ...sale, state: stateOf(sale) }, [sale]);
-  line.querySelector(".price").textContent = priceOf([sale]);
-}
-
-function drawCampaign(line, campaign) {
-  const { sales } = campaign;
-  drawLine(line, `/console/campaigns/${campaign.id}`, campaign, whole(sales, stateOf), sales);
-  line.querySelector(".price").textContent = priceOf(sales);
-  line.querySelector(".kinds").textContent = number(sales.length);
-}
-
-function drawLine(line, path, { title, starts_at, ends_at, limit_per_user: limit }, { state, available, quota }, sales) {
-  const find = (selector) => line.querySelector(selector);
-  find("a").href = path;
-  find("a").textContent = title;
-  sayWindow(find(".window"), { starts_at, ends_at });
-  find(".state").dataset.state = state;
-  say(find(".state"), `state_${state}`);
-  find(".left").textContent = number(available);
-  find("progress").max = quota;
-  find("progress").value = available;
-  find(".sold").textContent = number(sales.reduce((n, { held, paid }) => n + held + paid, 0));
-  find(".quota").textContent = number(quota);
-  find(".limit").textContent = number(limit);
-}
-
-function complain(refusal) {
-  reason(at("notice"), refusal);
-  show(at("notice"), true);
-}
-
-const sales = listOf("sales", someSales, drawSale);
-const campaigns = listOf("campaigns", someCampaigns, drawCampaign);
 
 async function refresh() {
   try {
-    const [some, groups] = await Promise.all([sales.newest(), campaigns.newest()]);
-    show(at("none"), some === 0 && at("sales-more").hidden);
-    show(at("all-campaigns"), groups > 0);
+    if (!unfolded) {
+      await page("");
+    }
     const { instances } = (await call("GET", "/admin/stats")).data;
     drawInstances(Object.entries(instances).map(([id, { purchases, reported_at_ms: reported, ...figures }]) => ({
       ...figures, id, requests: Object.values(purchases).reduce((a, b) => a + b, 0), reported_at: new Date(reported).toISOString(),
@@ -124,9 +81,20 @@ async function refresh() {
     show(at("notice"), false);
     hush(at("notice"));
   } catch (refusal) {
-    complain(refusal);
+    reason(at("notice"), refusal);
+    show(at("notice"), true);
   }
 }
+
+at("filter").addEventListener("submit", (event) => {
+  event.preventDefault();
+  newest();
+});
+at("filter").addEventListener("change", newest);
+onClick(at("sales-more"), at("sales-error"), () => {
+  unfolded = true;
+  return page(cursor);
+});
 
 const made = (sale) => visit(`/console/sales/${sale.id}`);
 const madeCampaign = (campaign) => visit(`/console/campaigns/${campaign.id}`);
@@ -136,8 +104,7 @@ at("new-campaign").addEventListener("click", () => openCampaign(null, madeCampai
 sheet(at("new-sheet"), madeCampaign);
 
 attend((signal) => {
-  sales.clear();
-  campaigns.clear();
+  unfolded = false;
   repeat(signal, period, refresh);
   if (drafted(null) && at("form").hidden) {
     open(null, made);
@@ -145,7 +112,3 @@ attend((signal) => {
     openCampaign(null, madeCampaign);
   }
 });
-sync().then(() => everySecond(() => {
-  sales.redraw();
-  campaigns.redraw();
-}));
