@@ -33,7 +33,7 @@ func (d *testDB) applied(t *testing.T) (list []bool) {
 	status, err := d.MigrateStatus(t.Context())
 	check.NoError(t, err)
 	for i, m := range status {
-		if m.Version != int64(i+1) || !strings.HasSuffix(m.Name, ".sql") {
+		if i > 0 && m.Version <= status[i-1].Version || !strings.HasSuffix(m.Name, ".sql") {
 			t.Errorf("step %d is %+v", i+1, m)
 		}
 		list = append(list, m.Applied)

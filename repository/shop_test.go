@@ -16,7 +16,7 @@ func TestShop(t *testing.T) {
 		whole := model.Shop{Name: strings.Repeat("茶", 60), Color: "#0f6b54", SmallPrint: strings.Repeat("税", 500)}
 		for _, f := range whole.Fields() {
 			if strings.HasSuffix(f.Name, "_url") {
-				*f.Value = "https://茶.example/" + f.Name + strings.Repeat("x", 500-len(f.Name)-17)
+				*f.Value = "https://茶.example/" + f.Name + strings.Repeat("x", 500-len(f.Name)-18)
 			}
 		}
 		renamed := whole
