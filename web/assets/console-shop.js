@@ -52,7 +52,7 @@ function draw({ shop: said, colors }) {
   show(at("colors"), colors);
   if (colors) {
     say(at("colors"), "colors_as_set", colors);
-    document.querySelector("[data-field=color]").prepend(...Object.values(colors).map(swatch));
+    document.querySelector("[data-field=color]").prepend(swatch(colors.light), swatch(colors.dark));
   }
 }
 
