@@ -20,8 +20,6 @@ type ShopField struct {
 
 // Fields returns the fields of a shop in a fixed order.
 func (s *Shop) Fields() []ShopField {
-	return []ShopField{
-		{"name", &s.Name}, {"logo_url", &s.LogoURL}, {"color", &s.Color}, {"home_url", &s.HomeURL}, {"terms_url", &s.TermsURL},
-		{"privacy_url", &s.PrivacyURL}, {"imprint_url", &s.ImprintURL}, {"small_print", &s.SmallPrint},
-	}
+	links := []ShopField{{"home_url", &s.HomeURL}, {"terms_url", &s.TermsURL}, {"privacy_url", &s.PrivacyURL}, {"imprint_url", &s.ImprintURL}}
+	return append([]ShopField{{"name", &s.Name}, {"logo_url", &s.LogoURL}, {"color", &s.Color}, {"small_print", &s.SmallPrint}}, links...)
 }
