@@ -148,6 +148,9 @@ func everyRoute(t *pace.Trial) {
 	ask(operator, "GET", adminStaff, nil, 200).contains(`"olga"`)
 	ask(operator, "DELETE", adminStaff+"/olga", nil, 200)
 	ask(operator, "GET", "/api/v1/admin/staff-operations", nil, 200).contains(`"remove"`)
+	ask(operator, "PUT", adminShop, fields{"name": "Tea & Co"}, 200).contains(`"name":"Tea \u0026 Co"`)
+	ask(operator, "GET", adminShop, nil, 200)
+	ask(operator, "GET", "/api/v1/admin/shop-operations", nil, 200).contains(`"change"`)
 	ask(operator, "GET", "/api/v1/admin/payments?status=succeeded", nil, 200).contains(anns.ID)
 
 	ask(operator, "GET", adminEvents, nil, 200).contains(`"order.confirmed"`, `"order.paid"`)
@@ -162,7 +165,7 @@ func everyRoute(t *pace.Trial) {
 	equal("the short link", ask(s.anyone(), "GET", teapot.ShortURL, nil, 302).header.Get("Location"), "/sales/"+teapot.ID)
 	home := get("/").contains("/sales/" + teapot.ID)
 	s.anyone().get(regexp.MustCompile(`/assets/base\.[0-9a-f]+\.css`).FindString(string(home.body)))
-	for _, page := range []string{"/sales/" + teapot.ID, "/orders", "/console", "/console/sales/" + teapot.ID, "/console/orders", "/console/payments", "/console/endpoints", "/console/staff", "/console/lab", "/login"} {
+	for _, page := range []string{"/sales/" + teapot.ID, "/orders", "/console", "/console/sales/" + teapot.ID, "/console/orders", "/console/payments", "/console/endpoints", "/console/staff", "/console/shop", "/console/lab", "/login"} {
 		get(page)
 	}
 	ask(operator, "PATCH", desk, fields{"title": "Kettle"}, 200).contains(`"title":"Kettle"`)

@@ -236,7 +236,8 @@ func (a *App) wire(ctx context.Context) error {
 		return err
 	}
 	builtIn := a.settings.BuiltIn()
-	pages, err := web.NewPages(a.Catalog.Now, assets, a.URL, web.LogIn{Register: builtIn == "open", Issuer: login != nil})
+	shop := service.NewShop(db)
+	pages, err := web.NewPages(a.Catalog.Now, assets, a.URL, web.LogIn{Register: builtIn == "open", Issuer: login != nil}, shop.Shown, a.settings.Embedded())
 	if err != nil {
 		return err
 	}
@@ -290,7 +291,7 @@ func (a *App) wire(ctx context.Context) error {
 			Offers: offers, Service: a.lines, Proofs: service.NewProofs(db, a.Catalog, rounds.PublicKey()), Sales: a.Sales, Closing: a.closing,
 		},
 		Orders:   handler.Orders{Offers: offers, Consoles: consoles, Service: orders},
-		Payments: payments, Holds: holds, Accounts: handler.NewAccounts(a.accounts), Staff: handler.Staff{Service: staff},
+		Payments: payments, Holds: holds, Accounts: handler.NewAccounts(a.accounts), Staff: handler.Staff{Service: staff}, Shop: handler.Shop{Service: shop},
 		Sales:      handler.Sales{Offers: offers, Service: a.Sales, Auditor: auditor},
 		Campaigns:  handler.Campaigns{Offers: offers, Service: &service.Campaigns{Store: db, Sales: a.Sales}},
 		Operations: handler.Operations{Offers: offers, Service: a.Sales}, Endpoints: handler.Endpoints{Service: endpoints},
@@ -299,7 +300,7 @@ func (a *App) wire(ctx context.Context) error {
 			Service: service.NewLive(a.Catalog, live, a.gate, a.instances, metrics.Latencies()),
 		},
 		Lab: a.lab, Rehearsals: handler.Rehearsals{Store: db, Version: a.options.Version},
-		Pages: handler.Pages{Offers: offers, Home: pages}, Assets: assets, Streams: a.streams,
+		Pages: handler.Pages{Offers: offers, Home: pages, Shop: shop.Shown}, Assets: assets, Streams: a.streams,
 	})
 	if err != nil {
 		return err
@@ -336,12 +337,12 @@ func (a *App) wire(ctx context.Context) error {
 			Lease: lease, Audits: auditor, AuditLog: db, Catalog: a.Catalog, Replace: a.gates.ReplaceGate, Observe: a.observe, Log: a.Log,
 		}).Run,
 		(&worker.Controller{
-			Catalog: a.Catalog, Gates: a.gates, SoldOut: soldOut, Changed: changed, Log: a.Log,
+			Catalog: a.Catalog, Gates: a.gates, SoldOut: soldOut, Shop: shop, Changed: changed, Log: a.Log,
 			Report: func(ctx context.Context) error { return a.gate.Report(ctx, a.figures()) },
 		}).Run,
 		func(ctx context.Context) { a.gate.Listen(ctx, hear, a.Waiters.Look) },
 	)
-	if err := a.Catalog.Refresh(ctx); err != nil {
+	if err := cmp.Or(a.Catalog.Refresh(ctx), shop.Refresh(ctx)); err != nil {
 		return err
 	}
 	if err := a.gates.Ensure(ctx); err != nil {

@@ -36,7 +36,7 @@ var access = map[model.Role][]string{
 		"GET /api/v1/sales/:sale/events", "GET /api/v1/sales/:sale/line", "POST /api/v1/sessions", "POST /api/v1/sessions/code",
 		"GET /api/v1/time", "POST /api/v1/users", "GET /assets/:name", "GET /campaigns/:campaign", "GET /console",
 		"GET /console/campaigns/:campaign", "GET /console/endpoints", "GET /console/lab", "GET /console/orders", "GET /console/payments",
-		"GET /console/sales/:sale", "GET /console/staff", "GET /embed.js", "GET /favicon.ico", "GET /healthz", "GET /lab/reports/:report",
+		"GET /console/sales/:sale", "GET /console/shop", "GET /console/staff", "GET /embed.js", "GET /favicon.ico", "GET /healthz", "GET /lab/reports/:report",
 		"GET /login", "GET /openapi.json", "GET /openapi.yaml", "GET /orders", "GET /pay/:payment", "POST /pay/:payment",
 		"GET /readyz", "GET /robots.txt", "GET /s/:code", "GET /s/:code/qr.svg", "GET /sales/:sale",
 	},
@@ -61,7 +61,7 @@ var access = map[model.Role][]string{
 		"GET /api/v1/admin/lab/events", "GET /api/v1/admin/payments", "GET /api/v1/admin/rehearsals",
 		"GET /api/v1/admin/rehearsals/:rehearsal", "GET /api/v1/admin/sales", "GET /api/v1/admin/sales/:sale", "GET /api/v1/admin/sales/:sale/audit",
 		"GET /api/v1/admin/sales/:sale/live", "GET /api/v1/admin/sales/:sale/operations", "GET /api/v1/admin/sales/:sale/orders",
-		"GET /api/v1/admin/sales/:sale/orders.csv", "GET /api/v1/admin/staff", "GET /api/v1/admin/staff-operations",
+		"GET /api/v1/admin/sales/:sale/orders.csv", "GET /api/v1/admin/shop", "GET /api/v1/admin/shop-operations", "GET /api/v1/admin/staff", "GET /api/v1/admin/staff-operations",
 		"GET /api/v1/admin/stats",
 	},
 	model.RoleSupport: {
@@ -76,7 +76,7 @@ var access = map[model.Role][]string{
 		"DELETE /api/v1/admin/lab", "POST /api/v1/admin/lab", "POST /api/v1/admin/sales", "PATCH /api/v1/admin/sales/:sale",
 		"POST /api/v1/admin/sales/:sale/close", "POST /api/v1/admin/sales/:sale/line/extend",
 		"POST /api/v1/admin/sales/:sale/line/void", "POST /api/v1/admin/sales/:sale/pause",
-		"POST /api/v1/admin/sales/:sale/resume", "POST /api/v1/admin/staff", "DELETE /api/v1/admin/staff/:name",
+		"POST /api/v1/admin/sales/:sale/resume", "PUT /api/v1/admin/shop", "POST /api/v1/admin/staff", "DELETE /api/v1/admin/staff/:name",
 		"PATCH /api/v1/admin/staff/:name", "POST /api/v1/admin/staff/:name/secret",
 	},
 }

@@ -61,6 +61,7 @@ type shop struct {
 	stop   chan struct{} // closed when the server stops
 	router http.Handler  // made at the first request
 	offer  *model.Offer
+	face   *model.Shop
 	gone   bool             // the sale is no longer live
 	clock  func() time.Time // of the database
 }
@@ -89,7 +90,7 @@ func newShop(tb testing.TB) *shop {
 	tb.Helper()
 	gin.SetMode(gin.ReleaseMode)
 	now := time.Now()
-	s := &shop{TB: tb, clock: time.Now, stop: make(chan struct{}), offer: &model.Offer{
+	s := &shop{TB: tb, clock: time.Now, stop: make(chan struct{}), face: &model.Shop{}, offer: &model.Offer{
 		Sale: model.Sale{
 			ID: benchSale, Code: "abc", Title: "<Tea>", PriceCents: 990, Currency: "CNY", LimitPerUser: 10, PayTimeoutSeconds: 60, Mode: model.ModeRush,
 			StartsAt: now.Add(-time.Hour), EndsAt: now.Add(time.Hour), Status: model.SaleLive,
@@ -120,9 +121,12 @@ func newShop(tb testing.TB) *shop {
 			Secret: benchSecret, Now: catalog.Now,
 			Read: func(context.Context, string) (model.Payment, bool, error) { return model.Payment{}, false, nil },
 		}},
-		Pages:  Pages{Offers: s.offers, Home: &home{page: func(string) (int, string) { return http.StatusNotFound, "nothing" }}},
+		Pages: Pages{
+			Offers: s.offers, Home: &home{page: func(string) (int, string) { return http.StatusNotFound, "nothing" }},
+			Shop: func() *model.Shop { return s.face },
+		},
 		Assets: http.NotFoundHandler(), Sales: Sales{Offers: s.offers}, Campaigns: Campaigns{Offers: s.offers}, Operations: Operations{Offers: s.offers},
-		Live: Live{Offers: s.offers, Consoles: consoles}, Lab: &Lab{Consoles: consoles}, Staff: Staff{staff}, Accounts: NewAccounts(&service.Accounts{}),
+		Live: Live{Offers: s.offers, Consoles: consoles}, Lab: &Lab{Consoles: consoles}, Staff: Staff{staff}, Shop: Shop{service.NewShop(nil)}, Accounts: NewAccounts(&service.Accounts{}),
 	}
 	s.refresh()
 	return s

@@ -21,6 +21,7 @@ import (
 type Pages struct {
 	*Offers
 	Home Home
+	Shop func() *model.Shop // as service.Shop.Shown
 }
 
 // Home makes the pages, which are the same for everybody. Its answers have no compressed form yet.
@@ -69,6 +70,23 @@ func (p pageCache[V]) send(c *gin.Context, id string, of V, render func() *prepa
 		}
 	}
 	page.Send(c.Writer, c.Request)
+}
+
+// renewed returns a handler of pages that fresh makes. When the shop has changed, fresh makes another one, which has kept no page.
+func (p *Pages) renewed(fresh func() gin.HandlerFunc) gin.HandlerFunc {
+	type handler struct {
+		of    *model.Shop
+		serve gin.HandlerFunc
+	}
+	var kept atomic.Pointer[handler]
+	return func(c *gin.Context) {
+		now := kept.Load()
+		if shop := p.Shop(); now == nil || now.of != shop {
+			now = &handler{shop, fresh()}
+			kept.Store(now)
+		}
+		now.serve(c)
+	}
 }
 
 // now returns an offer with its state.
@@ -121,7 +139,7 @@ func (f *Offers) allSales(render func(live []model.Offer) *prepared.Answer) gin.
 	}
 }
 
-// always answers with a page or file of Home that does not change while the process runs.
+// always answers with a page or file of Home that changes only with the shop.
 func (p *Pages) always() gin.HandlerFunc {
 	var kept atomic.Pointer[prepared.Answer]
 	return func(c *gin.Context) {

@@ -76,6 +76,28 @@ func TestPagesAreMadeOnChange(t *testing.T) {
 	}
 }
 
+// Every page of buyers is made again, once, when the shop has changed.
+func TestPagesAreMadeOnChangeOfTheShop(t *testing.T) {
+	for _, path := range []string{"/", "/sales/" + benchSale, "/orders", "/login"} {
+		s := newShop(t)
+		h := &home{page: func(string) (int, string) { return http.StatusOK, s.face.Name }}
+		s.api.Pages.Home = h
+		for i, name := range []string{"Tea", "Tea & Co", "Tea"} {
+			s.face = &model.Shop{Name: name}
+			for range 2 {
+				check.Same(t, path, s.get(path).Body.String(), name)
+			}
+			check.Same(t, path+": pages made", h.made, i+1)
+		}
+	}
+	s := newShop(t)
+	s.api.Pages.Home = &home{page: func(string) (int, string) { return http.StatusNotFound, s.face.Name }}
+	for _, name := range []string{"Tea", "Tea & Co"} {
+		s.face = &model.Shop{Name: name}
+		check.Same(t, "an unknown page", s.get("/nothing", "Accept", "text/html").Body.String(), name)
+	}
+}
+
 // The page of all sales follows a clock that is set back.
 func TestPageOfSalesFollowsTheClockBack(t *testing.T) {
 	s, now := newUpcoming(t)

@@ -43,6 +43,7 @@ type API struct {
 	Holds      *Holds // nil: the shop has no checkout of its own
 	Accounts   *Accounts
 	Staff      Staff
+	Shop       Shop
 	Endpoints  Endpoints
 	Operations Operations
 	Live       Live
@@ -65,7 +66,7 @@ func Router(a *API) (http.Handler, error) {
 	if len(d.Limits.Origins) > 0 {
 		r.Use(middleware.Origins(d.Limits.Origins))
 	}
-	missing := a.Pages.missing()
+	missing := a.Pages.renewed(a.Pages.missing)
 	refused := func(v model.Verdict) gin.HandlerFunc { return func(c *gin.Context) { refuse(c, v) } }
 	r.NoRoute(missing, refused(model.NotFound))
 	r.NoMethod(refused(methodNotAllowed)) // gin has set Allow
@@ -89,7 +90,7 @@ func Router(a *API) (http.Handler, error) {
 	all.GET("/readyz", a.Health.ready())
 	all.GET("/assets/:name", gin.WrapH(a.Assets))
 	for _, path := range []string{
-		"/embed.js", "/console", "/console/sales/:sale", "/console/campaigns/:campaign", "/console/orders", "/console/payments", "/console/endpoints", "/console/staff", "/console/lab",
+		"/embed.js", "/console", "/console/sales/:sale", "/console/campaigns/:campaign", "/console/orders", "/console/payments", "/console/endpoints", "/console/staff", "/console/shop", "/console/lab",
 	} {
 		all.GET(path, a.Pages.always())
 	}
@@ -174,6 +175,8 @@ func Router(a *API) (http.Handler, error) {
 	viewer.GET("/payments", a.Payments.list)
 	viewer.GET("/staff", a.Staff.list)
 	viewer.GET("/staff-operations", a.Operations.of(model.StaffSubject))
+	viewer.GET("/shop", a.Shop.get)
+	viewer.GET("/shop-operations", a.Operations.of(model.ShopSubject))
 	viewer.GET("/events", a.Endpoints.events)
 	viewer.GET("/endpoints", a.Endpoints.list)
 	viewer.GET("/endpoints/:endpoint/deliveries", a.Endpoints.deliveries)
@@ -201,6 +204,7 @@ func Router(a *API) (http.Handler, error) {
 	operator.PATCH("/staff/:name", takes(maxBodyBytes, a.Staff.change))
 	operator.POST("/staff/:name/secret", a.Staff.renewSecret)
 	operator.DELETE("/staff/:name", a.Staff.remove)
+	operator.PUT("/shop", takes(maxOperatorBodyBytes, a.Shop.set))
 	operator.POST("/endpoints", takes(maxBodyBytes, a.Endpoints.create))
 	operator.PATCH("/endpoints/:endpoint", takes(maxBodyBytes, a.Endpoints.change))
 	operator.POST("/endpoints/:endpoint/secret", a.Endpoints.renewSecret)
@@ -210,11 +214,11 @@ func Router(a *API) (http.Handler, error) {
 	operator.DELETE("/lab", a.Lab.there, a.Lab.stop)
 
 	pages := all.Group("", instance, address, missing)
-	pages.GET("/", a.Pages.allSales(a.Pages.Home.Sales))
-	pages.GET("/sales/:sale", middleware.Shadows(a.Staff.Service, a.Pages.showMissing), a.Pages.ofSale())
-	pages.GET("/campaigns/:campaign", deadline, shadows, a.Pages.eachCampaign(a.Pages.Home.Campaign))
+	pages.GET("/", a.Pages.renewed(func() gin.HandlerFunc { return a.Pages.allSales(a.Pages.Home.Sales) }))
+	pages.GET("/sales/:sale", middleware.Shadows(a.Staff.Service, a.Pages.showMissing), a.Pages.renewed(a.Pages.ofSale))
+	pages.GET("/campaigns/:campaign", deadline, shadows, a.Pages.renewed(func() gin.HandlerFunc { return a.Pages.eachCampaign(a.Pages.Home.Campaign) }))
 	for _, path := range []string{"/orders", "/login", "/api", "/openapi.yaml", "/openapi.json", "/robots.txt", "/favicon.ico"} {
-		pages.GET(path, a.Pages.always())
+		pages.GET(path, a.Pages.renewed(a.Pages.always))
 	}
 	pages.GET("/lab/reports/:report", deadline, a.Lab.there, a.Lab.report)
 	pages.GET("/s/:code", deadline, a.Links.follow)

@@ -72,10 +72,11 @@ const (
 	KeyPrefix      = "key:"
 )
 
-// Subjects in the audit log: changes to the staff and to endpoints.
+// Subjects in the audit log: changes to the staff, to endpoints and to the shop.
 const (
 	StaffSubject    = "staff"
 	EndpointSubject = "endpoints"
+	ShopSubject     = "shop"
 )
 
 func (a Account) IsKey() bool { return strings.HasPrefix(a.ID, KeyPrefix) }

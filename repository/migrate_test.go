@@ -107,6 +107,7 @@ func TestHole74_MigrationsGoOn(t *testing.T) {
 			check.NoError(t, way.migrate(t.Context()))
 			if way.applied > 0 {
 				check.Same(t, "schema "+way.name, d.schema(t), migrated.schema(t))
+				check.Same(t, "rows of the shop", d.count(t, "SELECT COUNT(*) FROM shop"), 1)
 				check.Same(t, "rows of the feed's number", d.count(t, "SELECT COUNT(*) FROM event_feed"), 1)
 			} else {
 				check.Same(t, "number of tables", len(d.tables(t)), 0)

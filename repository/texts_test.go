@@ -40,6 +40,13 @@ func TestTextsFit(t *testing.T) {
 			check.NoError(t, db.FinishDelivery(t.Context(), d, 0, model.EndpointOff, reason))
 		}
 	}
+	shop := func(edit func(s *model.Shop)) func(t *testing.T, d *testDB) {
+		return func(t *testing.T, d *testDB) {
+			var s model.Shop
+			edit(&s)
+			check.NoError(t, d.SetShop(t.Context(), s, "op"))
+		}
+	}
 	columns := map[string]func(t *testing.T, d *testDB){
 		"sales.title":           sale(func(s *model.Sale) { s.Title = longest(200) }),
 		"sales.description":     sale(func(s *model.Sale) { s.Description = longest(2000) }),
@@ -48,6 +55,13 @@ func TestTextsFit(t *testing.T) {
 		"campaigns.title":       campaign(func(c *model.Campaign) { c.Title = longest(130) }),
 		"campaigns.description": campaign(func(c *model.Campaign) { c.Description = longest(2000) }),
 		"campaigns.image_url":   campaign(func(c *model.Campaign) { c.ImageURL = longest(500) }),
+		"shop.name":             shop(func(s *model.Shop) { s.Name = longest(60) }),
+		"shop.logo_url":         shop(func(s *model.Shop) { s.LogoURL = longest(500) }),
+		"shop.home_url":         shop(func(s *model.Shop) { s.HomeURL = longest(500) }),
+		"shop.terms_url":        shop(func(s *model.Shop) { s.TermsURL = longest(500) }),
+		"shop.privacy_url":      shop(func(s *model.Shop) { s.PrivacyURL = longest(500) }),
+		"shop.imprint_url":      shop(func(s *model.Shop) { s.ImprintURL = longest(500) }),
+		"shop.small_print":      shop(func(s *model.Shop) { s.SmallPrint = longest(500) }),
 		"audit_log.detail":      func(t *testing.T, d *testDB) { check.NoError(t, d.Log(t.Context(), "op", "act", "it", hostile)) },
 		"endpoints.reason":      delivers(model.Delivery{Status: 500}, hostile),
 		"deliveries.answer":     delivers(model.Delivery{Status: 500, Answer: hostile}, ""),

@@ -38,6 +38,7 @@ const (
 	BadPassword    Reason = "bad_password"     // not Min to Max bytes of UTF-8
 	BadVerifier    Reason = "bad_verifier"     // not Min to Max letters, digits and . _ ~ -
 	BadRole        Reason = "bad_role"         // not a role that this member of the staff, or this key, can have
+	BadColor       Reason = "bad_color"        // not # with six hexadecimal digits
 	BadEndpoint    Reason = "bad_endpoint"     // not a URL of at most Max characters to which events may be sent
 )
 

@@ -183,7 +183,7 @@ func (e *engine) run() *engine {
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	controller := &worker.Controller{
-		Catalog: e.catalog, Gates: e.gates, SoldOut: e.purchases.SoldOut, Changed: e.changed, Log: discard,
+		Catalog: e.catalog, Gates: e.gates, SoldOut: e.purchases.SoldOut, Shop: service.NewShop(e.db), Changed: e.changed, Log: discard,
 		Report: func(context.Context) error { return nil },
 	}
 	running.Go(func() { e.settler.Run(ctx) })

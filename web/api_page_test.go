@@ -104,7 +104,7 @@ func (d *apiDocument) groups(base string) []apiGroup {
 	for _, tag := range as[[]any](get(d.root, "tags")) {
 		group := apiGroup{Tag: tag}
 		for _, p := range as[yaml.MapSlice](get(d.root, "paths")) {
-			for _, method := range []string{"get", "post", "patch", "delete"} {
+			for _, method := range []string{"get", "post", "put", "patch", "delete"} {
 				spec := get(p.Value, method)
 				if spec == nil || as[[]any](get(spec, "tags"))[0] != get(tag, "name") {
 					continue

@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"flashsale/internal/prepared"
+	"flashsale/model"
 )
 
 //go:embed assets
@@ -110,19 +111,34 @@ func (a *Assets) add(sources map[string][]byte, name string, within []string) er
 	body := reference.ReplaceAllFunc(source, func(quoted []byte) []byte {
 		return []byte(strconv.Quote("./" + a.names[string(quoted[3:len(quoted)-1])]))
 	})
-	extension := path.Ext(name)
-	contentType, ok := contentTypes[extension]
-	if !ok {
+	if contentTypes[path.Ext(name)] == "" {
 		return fmt.Errorf("asset %s: no content type is known", name)
 	}
-	hash := sha256.Sum256(body)
-	a.bodies[name] = body
-	a.names[name] = strings.TrimSuffix(name, extension) + "." + hex.EncodeToString(hash[:hashBytes]) + extension
-	a.served[a.names[name]] = prepared.New(http.StatusOK, http.Header{
-		"Content-Type": {contentType}, "Cache-Control": {forever}, "Content-Security-Policy": {assetPolicy}, anyOrigin: {"*"},
-	}, body)
+	served, answer := hashed(name, body)
+	a.bodies[name], a.names[name], a.served[served] = body, served, answer.Compressed()
 	return nil
 }
+
+// hashed returns the name with a hash under which an asset is served, and the answer.
+func hashed(name string, body []byte) (served string, answer *prepared.Answer) {
+	extension, hash := path.Ext(name), sha256.Sum256(body)
+	return strings.TrimSuffix(name, extension) + "." + hex.EncodeToString(hash[:hashBytes]) + extension, prepared.Plain(http.StatusOK, http.Header{
+		"Content-Type": {contentTypes[extension]}, "Cache-Control": {forever}, "Content-Security-Policy": {assetPolicy}, anyOrigin: {"*"},
+	}, body)
+}
+
+// shopStyle returns the style sheet for a shop's colour, as hashed does. It is made of the colour alone, so an instance serves it
+// also for pages of other instances.
+func shopStyle(color string) (served string, answer *prepared.Answer) {
+	rule := func(s model.Scheme) string {
+		return fmt.Sprintf(":root { --accent: %s; --on-accent: %s; --accent-press: %s; --accent-soft: %s; }\n", s.Accent, s.OnAccent, s.Press, s.Soft)
+	}
+	light, dark, _ := model.Schemes(color)
+	return hashed("shop-"+strings.TrimPrefix(color, "#")+".css", []byte(rule(light)+"@media (prefers-color-scheme: dark) {\n"+rule(dark)+"}\n"))
+}
+
+// ofShop matches the names of shopStyle.
+var ofShop = regexp.MustCompile(`^shop-([0-9a-f]{6})\.`)
 
 // URL returns the path of an asset. It returns an error if there is no asset of that name.
 func (a *Assets) URL(name string) (string, error) {
@@ -143,7 +159,12 @@ func (a *Assets) loader(name string) (module []byte) {
 
 // ServeHTTP answers with an asset, with 304 if the client has the asset, or with 404 if there is none of that name.
 func (a *Assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	found, ok := a.served[strings.TrimPrefix(r.URL.Path, assetsPath)]
+	name := strings.TrimPrefix(r.URL.Path, assetsPath)
+	found, ok := a.served[name]
+	if color := ofShop.FindStringSubmatch(name); color != nil {
+		served, style := shopStyle("#" + color[1])
+		found, ok = style, served == name
+	}
 	if !ok {
 		http.NotFound(w, r)
 		return

@@ -65,7 +65,7 @@ func TestMissingAssets(t *testing.T) {
 	a := check.Must(NewAssets())
 	for _, path := range []string{
 		"/assets/", "/assets/base.css", "/assets/base.000000000000.css", "/assets/../pages/layout.html", "/assets/assets/base.css",
-		"/assets/words/en.json", "/assets/%2e%2e/go.mod",
+		"/assets/words/en.json", "/assets/%2e%2e/go.mod", "/assets/shop-0f6b54.000000000000.css", "/assets/shop-0f6b54.css", "/assets/shop-0f6b5g.css",
 	} {
 		w := ask(t, a, path)
 		if w.Code != http.StatusNotFound || w.Header().Get("Cache-Control") != "" || strings.Contains(w.Body.String(), "css") {

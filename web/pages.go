@@ -39,6 +39,8 @@ const (
 type Pages struct {
 	now       func() time.Time // the catalog's clock
 	publicURL func() string
+	shop      func() *model.Shop
+	engine    bool // while the shop has no name, buyers see what the engine is, and links to the console and to /api
 	templates map[string]*template.Template
 	head      template.HTML
 	files     map[string]*prepared.Answer
@@ -56,6 +58,8 @@ type page struct {
 	Styles      []string
 	Sales       []offer
 	Sale        offer
+	Shop        model.Shop // empty in the console
+	Engine      bool       // show what the engine is
 }
 
 // offer is a sale as a template sees it, or a campaign as a whole.
@@ -87,6 +91,7 @@ var fixed = map[string]page{
 	"/console/payments":   {Name: "console-payments", Title: "Payments", Console: "payments"},
 	"/console/endpoints":  {Name: "console-endpoints", Title: "Endpoints", Console: "endpoints"},
 	"/console/staff":      {Name: "console-staff", Title: "Staff", Console: "staff"},
+	"/console/shop":       {Name: "console-shop", Title: "Shop", Console: "shop"},
 	"/console/lab":        {Name: "console-lab", Title: "Lab", Console: "lab"},
 }
 
@@ -96,9 +101,10 @@ func acts(field string) template.HTMLAttr {
 	return template.HTMLAttr(fmt.Sprintf(`data-always="%v" data-with-list="%v" data-in-campaign="%v"`, f.Always, f.WithList, f.InCampaign)) //nolint:gosec // of constants
 }
 
-// NewPages makes the pages. now is the catalog's clock. publicURL returns the URL under which buyers reach the server. An error
-// means that a template or the words are wrong.
-func NewPages(now func() time.Time, assets *Assets, publicURL func() string, logIn LogIn) (*Pages, error) {
+// NewPages makes the pages. now is the catalog's clock. publicURL returns the URL under which buyers reach the server. shop
+// returns what buyers' pages show of the shop. Without a name of the shop, they show the name of the engine and, if "engine" is
+// true, what the engine is. An error means that a template or the words are wrong.
+func NewPages(now func() time.Time, assets *Assets, publicURL func() string, logIn LogIn, shop func() *model.Shop, engine bool) (*Pages, error) {
 	all, err := readWords(shopWords, consoleWords)
 	if err != nil {
 		return nil, err
@@ -107,11 +113,12 @@ func NewPages(now func() time.Time, assets *Assets, publicURL func() string, log
 		"base": publicURL, "logIn": func() LogIn { return logIn }, "money": money, "number": number,
 		"acts": acts, "currencies": func() []string { return strings.Fields(strings.Join(model.Currencies[:], " ")) }, "asset": assets.URL, "needs": func(name string) []string { return assets.needs[name] },
 		"say": all.say, "word": func(language, key string) string { return all[language][key] }, "languages": all.languages,
+		"shopStyle": func(color string) string { served, _ := shopStyle(color); return assetsPath + served },
 	}).ParseFS(pageFiles, "pages/layout.html", "pages/console-parts.html", "pages/sale-parts.html")
 	if err != nil {
 		return nil, err
 	}
-	p := &Pages{now: now, publicURL: publicURL, templates: map[string]*template.Template{}, files: filesOf(assets)}
+	p := &Pages{now: now, publicURL: publicURL, shop: shop, engine: engine, templates: map[string]*template.Template{}, files: filesOf(assets)}
 	files, _ := fs.Glob(pageFiles, "pages/*.html") // the pattern is well-formed
 	for _, file := range files {
 		clone, err := layout.Clone()
@@ -327,6 +334,10 @@ func (p *Pages) make(name string, show page) *prepared.Answer {
 	if status == http.StatusOK {
 		cache = pageMaxAge
 	}
+	if show.Console == "" {
+		show.Shop = *p.shop()
+	}
+	show.Engine = p.engine && show.Shop.Name == ""
 	var body bytes.Buffer
 	if err := p.templates[name].ExecuteTemplate(&body, layout, show); err != nil {
 		return prepared.Plain(http.StatusInternalServerError, http.Header{"Content-Type": {contentTypes[".txt"]}}, []byte("The page can't be shown.\n"))

@@ -73,7 +73,12 @@ func teapots() []model.Offer {
 
 func pagesOf(t *testing.T, sales ...model.Offer) site {
 	t.Helper()
-	return site{check.Must(NewPages(now, check.Must(NewAssets()), func() string { return "https://shop.example" }, LogIn{Register: true})), sales}
+	return pagesOfShop(t, model.Shop{}, true, sales...)
+}
+
+func pagesOfShop(t *testing.T, shop model.Shop, engine bool, sales ...model.Offer) site {
+	t.Helper()
+	return site{check.Must(NewPages(now, check.Must(NewAssets()), func() string { return "https://shop.example" }, LogIn{Register: true}, func() *model.Shop { return &shop }, engine)), sales}
 }
 
 func now() time.Time { return noon }
@@ -203,7 +208,7 @@ func TestPagesThatCantBeShown(t *testing.T) {
 // Where buyers can't register, the dialog offers only the log-in: at the issuer, or in the console also by a password.
 func TestRegistrationIsClosed(t *testing.T) {
 	p := pagesOf(t, teapot(func(*model.Offer) {}))
-	closed := site{check.Must(NewPages(now, check.Must(NewAssets()), p.publicURL, LogIn{Issuer: true})), p.sales}
+	closed := site{check.Must(NewPages(now, check.Must(NewAssets()), p.publicURL, LogIn{Issuer: true}, p.shop, true)), p.sales}
 	const noSwitch, issuer, noForm = `id="account-switch" hidden`, `id="account-issuer"`, `data-passwords="no"`
 	wantTexts(t, ask(t, closed, "/").Body.String(), []string{noSwitch, issuer, noForm}, nil)
 	wantTexts(t, ask(t, closed, "/console").Body.String(), []string{noSwitch, issuer}, []string{noForm})
@@ -213,14 +218,14 @@ func TestRegistrationIsClosed(t *testing.T) {
 // A page conforms to its policy: it has no inline script, style or handler, and all its assets are served. The pages of
 // the console contain nothing of a sale, and the storefront loads no asset of the console.
 func TestPagesKeepTheirPolicy(t *testing.T) {
-	p := pagesOf(t, append(teapots(), teapot(func(*model.Offer) {}))...)
+	p := pagesOfShop(t, wholeShop, true, append(teapots(), teapot(func(*model.Offer) {}))...)
 	assets, isConsoles := check.Must(NewAssets()), consoleFiles()
 	inline := regexp.MustCompile(`(?i)<style|<script(?:[^>]*)>[^<]|\son[a-z]+=|\sstyle=|javascript:|ZgotmplZ|<no value>`)
 	linked := regexp.MustCompile(`"(/assets/([a-z0-9-]+)\.[0-9a-f]{12}(\.[a-z]+))"`)
 	for path, isConsole := range map[string]bool{
 		"/": false, "/sales/TEAPOT": false, "/campaigns/TEAPOTS": false, "/orders": false, "/login": false, "/sales/NONE": false,
 		"/console": true, "/console/sales/TEAPOT": true, "/console/campaigns/TEAPOTS": true, "/console/orders": true, "/console/payments": true, "/console/endpoints": true,
-		"/console/staff": true, "/console/lab": true,
+		"/console/staff": true, "/console/shop": true, "/console/lab": true,
 	} {
 		t.Run(path, func(t *testing.T) {
 			w := ask(t, p, path)
@@ -250,6 +255,41 @@ func TestPagesKeepTheirPolicy(t *testing.T) {
 			}
 			check.Same(t, "charts are loaded", strings.Contains(body, "/assets/uplot."), strings.HasPrefix(path, "/console/sales/") || strings.HasPrefix(path, "/console/campaigns/"))
 		})
+	}
+}
+
+// wholeShop is a shop with all fields.
+var wholeShop = model.Shop{
+	Name: "Tea <& Co>", LogoURL: "https://pictures.example/logo.png", Color: "#ffcc00", HomeURL: "https://tea.example", TermsURL: "https://tea.example/terms",
+	PrivacyURL: "/privacy", ImprintURL: "https://tea.example/imprint", SmallPrint: "Prices include <VAT>.",
+}
+
+// Buyers' pages show the shop's own name, logo, colour, links and small print in place of the engine's. The console shows the
+// engine's.
+func TestShopIsInThePages(t *testing.T) {
+	p := pagesOfShop(t, wholeShop, true, teapot(func(*model.Offer) {}))
+	engine := []string{"Flashsale", "Sells a fixed quota", "For the operator", `href="/api"`, "mark."}
+	own := []string{
+		`<span>Tea &lt;&amp; Co&gt;</span>`, `<meta property="og:site_name" content="Tea &lt;&amp; Co&gt;">`, `<img src="https://pictures.example/logo.png"`,
+		`<link rel="icon" href="https://pictures.example/logo.png">`, `<link rel="stylesheet" href="/assets/shop-ffcc00.`,
+		`<a href="https://tea.example">`, `<a href="https://tea.example/terms">`, `<a href="/privacy">`, `<a href="https://tea.example/imprint">`,
+		"Imprint", "经营者信息", "<p>Prices include &lt;VAT&gt;.</p>",
+	}
+	for path, title := range map[string]string{"/": "", "/sales/TEAPOT": "Teapot · ", "/orders": "Orders · ", "/login": "Log in · ", "/sales/NONE": ""} {
+		wantTexts(t, ask(t, p, path).Body.String(), append(own, "<title>"+title+"Tea &lt;&amp; Co&gt;</title>"), engine)
+	}
+	wantTexts(t, ask(t, p, "/console").Body.String(), []string{"<title>Console · Flashsale</title>"}, own)
+}
+
+// A shop without a name shows what the engine is, and links to the console and the API, only with embedded stores.
+func TestEngineIsInThePages(t *testing.T) {
+	engine := []string{"Sells a fixed quota", "绝不多卖一件", "For the operator", `href="/api"`}
+	for embedded, want := range map[bool][2][]string{true: {engine, nil}, false: {nil, engine}} {
+		p := pagesOfShop(t, model.Shop{}, embedded, teapot(func(o *model.Offer) { o.Description = "" }))
+		for _, path := range []string{"/", "/sales/TEAPOT", "/orders"} {
+			body := ask(t, p, path).Body.String()
+			wantTexts(t, body, append([]string{"<span>Flashsale</span>", `src="/assets/mark.`}, want[0]...), append([]string{"/assets/shop-"}, want[1]...))
+		}
 	}
 }
 

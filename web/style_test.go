@@ -2,6 +2,7 @@ package web
 
 import (
 	"math"
+	"net/http"
 	"regexp"
 	"strconv"
 	"strings"
@@ -29,6 +30,27 @@ func TestColoursCanBeRead(t *testing.T) {
 		blocks["light"] += light
 		blocks["dark"] += dark
 	}
+	canBeRead(t, blocks)
+	of, parts := map[string]string{}, []string{"00", "33", "66", "99", "cc", "ff"}
+	for _, red := range parts {
+		for _, green := range parts {
+			for _, blue := range parts {
+				of["a shop's #"+red+green+blue] = "#" + red + green + blue
+			}
+		}
+	}
+	check.Each(t, of, func(t *testing.T, color string) {
+		served, _ := shopStyle(color)
+		style := ask(t, check.Must(NewAssets()), assetsPath+served)
+		wantHeader(t, style, http.StatusOK, map[string]string{"Content-Type": "text/css; charset=utf-8", "Cache-Control": forever})
+		light, dark, _ := strings.Cut(style.Body.String(), "@media (prefers-color-scheme: dark)")
+		canBeRead(t, map[string]string{"light": blocks["light"] + light, "dark": blocks["dark"] + dark})
+	})
+}
+
+// canBeRead checks the contrasts of the colours in each scheme, of which a later one replaces an earlier one of the same name.
+func canBeRead(t *testing.T, blocks map[string]string) {
+	t.Helper()
 	for scheme, block := range blocks {
 		colours := map[string]string{}
 		for _, match := range regexp.MustCompile(`--([a-z0-9-]+): (#[0-9a-f]{6});`).FindAllStringSubmatch(block, -1) {

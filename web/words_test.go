@@ -98,7 +98,7 @@ func consoleFiles() func(name string) bool {
 		if strings.HasSuffix(name, ".html") {
 			return strings.HasPrefix(name, "console")
 		}
-		return !slices.Contains(shop, name)
+		return !slices.Contains(shop, name) && name != "shop-ffcc00.css" // of wholeShop
 	}
 }
 

@@ -16,6 +16,8 @@ const (
 	ensurePeriod = time.Second
 	// refusalPeriod is how often leases of refusals are renewed, well below model.RefusalTime.
 	refusalPeriod = 250 * time.Millisecond
+	// shopPeriod is how often is read what operators have set of the shop, which only pages show.
+	shopPeriod = time.Second
 	// reportPeriod is how often this instance publishes its figures, well below leftAfter.
 	reportPeriod = time.Second
 )
@@ -25,6 +27,7 @@ type Controller struct {
 	Catalog *service.Catalog
 	Gates   *service.Gates
 	SoldOut *service.SoldOut
+	Shop    *service.Shop
 	Changed <-chan struct{}                 // receives a value when a change of a sale was announced
 	Report  func(ctx context.Context) error // publishes this instance's figures
 	Log     *slog.Logger
@@ -35,6 +38,7 @@ func (c *Controller) Run(ctx context.Context) {
 	var others sync.WaitGroup
 	others.Go(func() { c.gates(ctx) })
 	others.Go(func() { every(ctx, "lease of refusals", refusalPeriod, nil, c.Log, c.SoldOut.Refresh) })
+	others.Go(func() { every(ctx, "reading of the shop", shopPeriod, nil, c.Log, c.Shop.Refresh) })
 	others.Go(func() { every(ctx, "report of this instance's figures", reportPeriod, nil, c.Log, c.Report) })
 	everyPaced(ctx, "refresh of the catalog", refreshPeriod, c.Catalog.Watched, c.Changed, c.Log, c.Catalog.Refresh)
 	others.Wait()

@@ -14,10 +14,11 @@ import (
 // controlling is a controller over fakes.
 type controlling struct {
 	*fakeStores
-	gates     *service.Gates
-	changed   chan struct{}
-	reports   int
-	errReport error
+	controller *Controller
+	gates      *service.Gates
+	changed    chan struct{}
+	reports    int
+	errReport  error
 }
 
 // testController runs a test beside a controller.
@@ -26,15 +27,15 @@ func testController(t *testing.T, test func(t *testing.T, c *controlling)) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &controlling{fakeStores: newFakeStores(), changed: make(chan struct{}, 1)}
 		c.gates = service.NewGates(c, fakeGate{c.fakeStores}, c.catalog, false, slog.New(slog.DiscardHandler))
-		controller := &Controller{
-			Catalog: c.catalog, Gates: c.gates, SoldOut: &service.SoldOut{}, Changed: c.changed, Log: slog.New(c.log),
+		c.controller = &Controller{
+			Catalog: c.catalog, Gates: c.gates, SoldOut: &service.SoldOut{}, Shop: service.NewShop(c), Changed: c.changed, Log: slog.New(c.log),
 			Report: func(context.Context) error {
 				defer locked()()
 				c.reports++
 				return c.errReport
 			},
 		}
-		during(t, controller.Run, func() { test(t, c) })
+		during(t, c.controller.Run, func() { test(t, c) })
 	})
 }
 
@@ -43,6 +44,17 @@ func (c *controlling) wantAvailable(t *testing.T, when string, want int64) {
 	t.Helper()
 	list := c.catalog.Live()
 	check.Same(t, "the units in the catalog "+when, list[0].Stock.Available, want)
+}
+
+// The controller reads the shop each second.
+func TestControllerReadsTheShop(t *testing.T) {
+	testController(t, func(t *testing.T, c *controlling) {
+		with(func() { c.shop.Name = "Tea" })
+		pass(shopPeriod - time.Millisecond)
+		check.Same(t, "name before a period is over", c.controller.Shop.Shown().Name, "")
+		pass(time.Millisecond)
+		check.Same(t, "name after a period", c.controller.Shop.Shown().Name, "Tea")
+	})
 }
 
 // The controller refreshes the catalog in each period, and at once when another instance announces a change.

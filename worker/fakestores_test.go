@@ -19,6 +19,7 @@ import (
 // users.
 type fakeStores struct {
 	offer     model.Offer
+	shop      model.Shop
 	others    int            // more live sales, which are like the offer
 	units     map[string]int // by user
 	holder    string         // of the lease
@@ -51,6 +52,13 @@ func newFakeStores() *fakeStores {
 	f.catalog = service.NewCatalog(f, time.Now)
 	return f
 }
+
+func (f *fakeStores) Shop(context.Context) (model.Shop, error) {
+	defer locked()()
+	return f.shop, nil
+}
+
+func (*fakeStores) SetShop(context.Context, model.Shop, string) error { return nil }
 
 func (f *fakeStores) lease(_ context.Context, loop string, ttl time.Duration) (bool, error) {
 	defer locked()()

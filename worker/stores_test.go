@@ -205,7 +205,7 @@ func TestStreamLost(t *testing.T) {
 		e.execute("UPDATE stock SET epoch_at_ms = 0 WHERE sale_id = ?", o.ID)
 		later := e.admit(instance.Attempt(o, "u-2", "key"), admitted)
 		log := slog.New(slog.DiscardHandler)
-		controller := &Controller{Catalog: e.Catalog, Gates: e.Gates, SoldOut: &service.SoldOut{}, Log: log, Report: func(context.Context) error { return nil }}
+		controller := &Controller{Catalog: e.Catalog, Gates: e.Gates, SoldOut: &service.SoldOut{}, Shop: service.NewShop(e.DB), Log: log, Report: func(context.Context) error { return nil }}
 		lease := func(ctx context.Context, loop string, ttl time.Duration) (bool, error) {
 			return e.DB.Lease(ctx, loop, "here", ttl)
 		}

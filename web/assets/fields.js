@@ -98,7 +98,7 @@ export function title(typed, most, word = "wrong_title") {
 
 export const description = (typed) => short(typed, longestDescription);
 
-function short(typed, most) {
+export function short(typed, most) {
   const n = [...typed.trim()].length;
   if (n > most) {
     throw new Mistake("wrong_long", { n: grouped(n), most: grouped(most) });
@@ -106,7 +106,8 @@ function short(typed, most) {
   return typed.trim();
 }
 
-// picture reads the URL of a picture that pages may load: a path or https. The Content-Security-Policy of the pages forbids http.
+// picture reads the URL of a picture that pages may load, or of another page: a path or https. The Content-Security-Policy of the
+// pages forbids http.
 export function picture(typed) {
   const url = short(typed, longestAddress);
   if (url && !(url.startsWith("/") && !url.startsWith("//")) && !(/^https:\/\/./.test(url) && URL.canParse(url))) {
