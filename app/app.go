@@ -331,6 +331,7 @@ func (a *App) wire(ctx context.Context) error {
 		(&worker.Deliverer{
 			Feed: endpoints, Events: (&service.SaleEvents{Record: db.RecordOnce, Catalog: a.Catalog}).Look, Log: a.Log,
 		}).Run,
+		(&worker.Recorder{Counts: a.tally.Counts, Catalog: a.Catalog, Store: db.AddPoints, Log: a.Log}).Run,
 		(&worker.Reconciler{Lease: lease, Store: db, Provider: provider, Check: payments.Service.Check, Log: a.Log}).Run,
 		(&worker.Auditor{
 			Lease: lease, Audits: auditor, AuditLog: db, Catalog: a.Catalog, Replace: a.gates.ReplaceGate, Observe: a.observe, Log: a.Log,
