@@ -290,6 +290,7 @@ func (a *App) wire(ctx context.Context) error {
 			Offers: offers, Service: a.lines, Proofs: service.NewProofs(db, a.Catalog, rounds.PublicKey()), Sales: a.Sales, Closing: a.closing,
 		},
 		Orders:   handler.Orders{Offers: offers, Consoles: consoles, Service: orders},
+		Reports:  handler.Reports{Offers: offers, Service: service.NewReports(db, a.Catalog)},
 		Payments: payments, Holds: holds, Accounts: handler.NewAccounts(a.accounts), Staff: handler.Staff{Service: staff},
 		Sales:      handler.Sales{Offers: offers, Service: a.Sales, Auditor: auditor},
 		Campaigns:  handler.Campaigns{Offers: offers, Service: &service.Campaigns{Store: db, Sales: a.Sales}},
