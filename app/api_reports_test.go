@@ -1,7 +1,10 @@
 package app_test
 
 import (
+	"encoding/csv"
 	"net/http"
+	"net/url"
+	"strings"
 	"testing"
 	"time"
 
@@ -91,4 +94,45 @@ func TestReportOfCampaign(t *testing.T) {
 	check.Same(t, "id", r.ID, made.ID)
 	check.Same(t, "orders", r.Orders["pending"].Orders, 2)
 	check.Same(t, "quota", r.Quota, made.Sales[0].Quota+made.Sales[1].Quota)
+}
+
+// The orders of a range of time are a file, of a sale and of all sales, without those of shadow sales.
+func TestExportRange(t *testing.T) {
+	t.Parallel()
+	s := start(t)
+	one, other, hidden := s.createSale(nil), s.createSale(fields{"title": "Kettle"}), s.shadow()
+	first, second := s.buyer("ann").buy(one.ID, 1), s.buyer("ann").buy(other.ID, 1)
+	s.as("crowd-1", model.RoleCrowd).buy(hidden.ID, 1)
+	day := time.Date(2027, 1, 5, 0, 0, 0, 0, time.UTC)
+	for i, id := range []string{first.ID, second.ID} {
+		s.exec("UPDATE orders SET created_at_ms = ? WHERE id = ?", day.AddDate(0, 0, i).UnixMilli(), id)
+	}
+	rows := func(path string, from, to time.Time) (ids []string) {
+		query := url.Values{}
+		for name, at := range map[string]time.Time{"from": from, "to": to} {
+			if !at.IsZero() {
+				query.Set(name, at.Format(time.RFC3339))
+			}
+		}
+		sheet := s.operator().get(path + "/orders.csv?" + query.Encode()).want(http.StatusOK)
+		for _, row := range check.Must(csv.NewReader(strings.NewReader(string(sheet.body))).ReadAll())[1:] {
+			ids = append(ids, row[0]+" "+row[2])
+		}
+		return ids
+	}
+	teapot, kettle := first.ID+" Teapot", second.ID+" Kettle"
+	never := time.Time{}
+	const all = "/api/v1/admin"
+	check.Same(t, "all", rows(all, never, never), []string{kettle, teapot})
+	check.Same(t, "from the second day", rows(all, day.AddDate(0, 0, 1), never), []string{kettle})
+	check.Same(t, "the first day", rows(all, day, day.AddDate(0, 0, 1)), []string{teapot})
+	check.Same(t, "earlier", rows(all, never, day), nil)
+	check.Same(t, "of a sale", rows(adminSales+"/"+one.ID, day.In(time.FixedZone("", 3600)), never), []string{teapot})
+	check.Same(t, "of a sale on the second day", rows(adminSales+"/"+one.ID, day.AddDate(0, 0, 1), never), nil)
+	name := s.operator().get(all + "/orders.csv").header.Get("Content-Disposition")
+	check.Same(t, "name", name, `attachment; filename="orders-all.csv"`)
+	for _, query := range []string{"?from=yesterday", "?to=2027-01-05"} {
+		s.operator().call("GET", all+"/orders.csv"+query, nil).refused(400, "bad_request")
+	}
+	s.as("sue", model.RoleBuyer).call("GET", all+"/orders.csv", nil).refused(403, "forbidden")
 }

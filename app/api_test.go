@@ -191,6 +191,7 @@ func everyRoute(t *pace.Trial) {
 	s.events(teapot.ID).next()
 	s.console(teapot.ID).next()
 	operator.get(desk + "/orders.csv")
+	operator.get("/api/v1/admin/orders.csv")
 	ask(operator, "GET", desk+"/report", nil, 200).contains(`"series":`)
 	for _, file := range []string{
 		teapot.ShortURL + "/qr.svg", "/api", "/openapi.yaml", "/openapi.json", "/robots.txt",

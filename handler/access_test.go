@@ -57,7 +57,7 @@ var access = map[model.Role][]string{
 		"GET /api/v1/admin/campaigns/:campaign/report", "GET /api/v1/admin/campaigns/:campaign/sales.csv",
 		"GET /api/v1/admin/endpoint-operations", "GET /api/v1/admin/endpoints",
 		"GET /api/v1/admin/endpoints/:endpoint/deliveries", "GET /api/v1/admin/events", "GET /api/v1/admin/lab",
-		"GET /api/v1/admin/lab/events", "GET /api/v1/admin/payments", "GET /api/v1/admin/rehearsals",
+		"GET /api/v1/admin/lab/events", "GET /api/v1/admin/orders.csv", "GET /api/v1/admin/payments", "GET /api/v1/admin/rehearsals",
 		"GET /api/v1/admin/rehearsals/:rehearsal", "GET /api/v1/admin/sales", "GET /api/v1/admin/sales/:sale", "GET /api/v1/admin/sales/:sale/audit",
 		"GET /api/v1/admin/sales/:sale/live", "GET /api/v1/admin/sales/:sale/operations", "GET /api/v1/admin/sales/:sale/orders",
 		"GET /api/v1/admin/sales/:sale/orders.csv", "GET /api/v1/admin/sales/:sale/report", "GET /api/v1/admin/staff", "GET /api/v1/admin/staff-operations",

@@ -155,6 +155,7 @@ func Router(a *API) (http.Handler, error) {
 	console.GET("/sales/:sale/orders.csv", a.Orders.export)
 	console.GET("/campaigns/:campaign/live", a.Live.figures)
 	console.GET("/campaigns/:campaign/orders.csv", a.Orders.export)
+	console.GET("/orders.csv", a.Orders.export)
 	console.GET("/lab/events", a.Lab.there, a.Lab.events)
 
 	viewer := console.Group("", deadline)
