@@ -3,6 +3,7 @@
 import { call } from "./api.js";
 import { drafted as draftedCampaign, open as openCampaign } from "./campaign-form.js";
 import { everySecond, sync } from "./clock.js";
+import { range } from "./csv-range.js";
 import { attend, repeat, sayWindow, stateOf } from "./desk.js";
 import { at, show } from "./dom.js";
 import { visit } from "./go.js";
@@ -134,6 +135,7 @@ const madeCampaign = (campaign) => visit(`/console/campaigns/${campaign.id}`);
 at("new").addEventListener("click", () => open(null, made));
 at("new-campaign").addEventListener("click", () => openCampaign(null, madeCampaign));
 sheet(at("new-sheet"), madeCampaign);
+range(() => "/admin", () => "orders-all.csv");
 
 attend((signal) => {
   sales.clear();
