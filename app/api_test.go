@@ -131,7 +131,7 @@ func everyRoute(t *pace.Trial) {
 	sizesURL := adminCampaigns + "/" + sizes.ID
 	ask(operator, "POST", sizesURL+"/sales", fields{"variant": "XL", "quota": 3}, 201).contains(`"XL"`)
 	ask(operator, "PATCH", sizesURL, fields{"limit_per_user": 5}, 200).contains(`"limit_per_user":5`)
-	for _, list := range []string{adminCatalog, sizesURL, sizesURL + "/sales.csv", sizesURL + "/operations", sizesURL + "/orders", sizesURL + "/orders.csv", desk} {
+	for _, list := range []string{adminCatalog, sizesURL, sizesURL + "/sales.csv", sizesURL + "/operations", sizesURL + "/orders", sizesURL + "/orders.csv", sizesURL + "/report", desk} {
 		ask(operator, "GET", list, nil, 200)
 	}
 	get("/api/v1/campaigns/" + sizes.ID).contains(`"XL"`)
@@ -196,6 +196,8 @@ func everyRoute(t *pace.Trial) {
 	s.events(teapot.ID).next()
 	s.console(teapot.ID).next()
 	operator.get(desk + "/orders.csv")
+	operator.get("/api/v1/admin/orders.csv")
+	ask(operator, "GET", desk+"/report", nil, 200).contains(`"series":`)
 	for _, file := range []string{
 		teapot.ShortURL + "/qr.svg", "/api", "/openapi.yaml", "/openapi.json", "/robots.txt",
 		"/favicon.ico", "/embed.js",

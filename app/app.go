@@ -291,6 +291,7 @@ func (a *App) wire(ctx context.Context) error {
 			Offers: offers, Service: a.lines, Proofs: service.NewProofs(db, a.Catalog, rounds.PublicKey()), Sales: a.Sales, Closing: a.closing,
 		},
 		Orders:   handler.Orders{Offers: offers, Consoles: consoles, Service: orders},
+		Reports:  handler.Reports{Offers: offers, Service: service.NewReports(db, a.Catalog)},
 		Payments: payments, Holds: holds, Accounts: handler.NewAccounts(a.accounts), Staff: handler.Staff{Service: staff}, Shop: handler.Shop{Service: shop},
 		Sales:      handler.Sales{Offers: offers, Service: a.Sales, Auditor: auditor},
 		Campaigns:  handler.Campaigns{Offers: offers, Service: &service.Campaigns{Store: db, Sales: a.Sales}},
@@ -332,6 +333,7 @@ func (a *App) wire(ctx context.Context) error {
 		(&worker.Deliverer{
 			Feed: endpoints, Events: (&service.SaleEvents{Record: db.RecordOnce, Catalog: a.Catalog}).Look, Log: a.Log,
 		}).Run,
+		(&worker.Recorder{Counts: a.tally.Counts, Catalog: a.Catalog, Store: db.AddPoints, Log: a.Log}).Run,
 		(&worker.Reconciler{Lease: lease, Store: db, Provider: provider, Check: payments.Service.Check, Log: a.Log}).Run,
 		(&worker.Auditor{
 			Lease: lease, Audits: auditor, AuditLog: db, Catalog: a.Catalog, Replace: a.gates.ReplaceGate, Observe: a.observe, Log: a.Log,

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -23,6 +24,9 @@ const (
 	usualPage = 50
 	maxPage   = 500
 )
+
+// createdSlack is how much older an order may be than one behind it in a list: transactions take time, and clocks are set back.
+const createdSlack = time.Minute
 
 // Orders shows orders to their buyers and to the staff, and ends them.
 type Orders struct {
@@ -104,16 +108,29 @@ func (o *Orders) record(c *gin.Context) {
 	answer(c, http.StatusOK, view, verdict, err)
 }
 
-// export sends the orders of a sale or a campaign as CSV, page by page, since there may be a million. It breaks off when the
-// sender of the request may no longer see orders.
+// export sends the orders of a sale, of a campaign or, on a route without a parameter, of all sales but shadow sales as CSV, page by
+// page, since there may be a million. Orders that are newer than the query asks for are read and passed over, because orders have no
+// index by time. export breaks off when the sender of the request may no longer see orders.
 func (o *Orders) export(c *gin.Context) {
-	f, sales, id, ok := o.ofSales(c)
-	if !ok {
-		return
+	f, sales, id, ok := model.OrderFilter{}, []model.Offer(nil), "all", false
+	if len(c.Params) > 0 {
+		if f, sales, id, ok = o.ofSales(c); !ok {
+			return
+		}
 	}
 	offers := map[string]model.Offer{}
 	for _, offer := range sales {
 		offers[offer.ID] = offer
+	}
+	var between [2]time.Time
+	for i, field := range []string{"from", "to"} {
+		if text := c.Query(field); text != "" {
+			var err error
+			if between[i], err = time.Parse(time.RFC3339, text); err != nil {
+				refuseInvalid(c, &service.Invalid{Field: field, Reason: notATime})
+				return
+			}
+		}
 	}
 	ctx, cancel := context.WithTimeout(c.Request.Context(), exportLimit)
 	defer cancel()
@@ -126,6 +143,18 @@ func (o *Orders) export(c *gin.Context) {
 	f.Limit = maxPage
 	for first := true; first || f.Cursor != ""; first = false {
 		list, next, err := o.Service.List(ctx, f, c.Query("q"))
+		if from := between[0]; len(list) > 0 && list[len(list)-1].CreatedAt.Before(from.Add(-createdSlack)) {
+			next = "" // all further orders are older
+		}
+		list = slices.DeleteFunc(list, func(order model.Order) bool {
+			return sales == nil && model.IsShadow(order.ID) || order.CreatedAt.Before(between[0]) ||
+				!between[1].IsZero() && !order.CreatedAt.Before(between[1])
+		})
+		for _, order := range list {
+			if _, known := offers[order.SaleID]; !known && err == nil {
+				offers[order.SaleID], _, err = o.Catalog.Sale(ctx, order.SaleID)
+			}
+		}
 		switch {
 		case err == nil && first && isHead(c):
 			out.begin()

@@ -39,6 +39,7 @@ type API struct {
 	Lines      Lines
 	Purchases  Purchases
 	Orders     Orders
+	Reports    Reports
 	Payments   Payments
 	Holds      *Holds // nil: the shop has no checkout of its own
 	Accounts   *Accounts
@@ -155,6 +156,7 @@ func Router(a *API) (http.Handler, error) {
 	console.GET("/sales/:sale/orders.csv", a.Orders.export)
 	console.GET("/campaigns/:campaign/live", a.Live.figures)
 	console.GET("/campaigns/:campaign/orders.csv", a.Orders.export)
+	console.GET("/orders.csv", a.Orders.export)
 	console.GET("/lab/events", a.Lab.there, a.Lab.events)
 
 	viewer := console.Group("", deadline)
@@ -163,9 +165,11 @@ func Router(a *API) (http.Handler, error) {
 	viewer.GET("/sales/:sale", a.Sales.getForOperators)
 	viewer.GET("/sales/:sale/audit", a.Sales.audit)
 	viewer.GET("/sales/:sale/orders", a.Orders.listOfSales)
+	viewer.GET("/sales/:sale/report", a.Reports.get)
 	viewer.GET("/sales/:sale/operations", a.Operations.ofSales)
 	viewer.GET("/campaigns/:campaign", a.Campaigns.getForOperators)
 	viewer.GET("/campaigns/:campaign/orders", a.Orders.listOfSales)
+	viewer.GET("/campaigns/:campaign/report", a.Reports.get)
 	viewer.GET("/campaigns/:campaign/sales.csv", a.Campaigns.export)
 	viewer.GET("/campaigns/:campaign/operations", a.Operations.ofSales)
 	viewer.GET("/stats", a.Live.stats)

@@ -98,10 +98,10 @@ func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok
 		}
 		numbered := []rowsAfter[int64]{{`SELECT number AS place, units, CASE WHEN EXISTS (SELECT 1 FROM entries
 			WHERE entries.sale_id = calls.sale_id AND entries.number = calls.number AND entries.user_id = calls.user_id AND state = 'waiting')
-			THEN 0 ELSE 1 END AS wrong FROM calls WHERE number > ? AND sale_id = ? ORDER BY number`, -1, []any{saleID}, &calls}}
+			THEN 0 ELSE 1 END AS extra FROM calls WHERE number > ? AND sale_id = ? ORDER BY number`, -1, []any{saleID}, &calls}}
 		wrongTurn := "0"
 		if offer.HasLine() {
-			numbered = append(numbered, rowsAfter[int64]{"SELECT number AS place, 0 AS units, 0 AS wrong FROM entries" +
+			numbered = append(numbered, rowsAfter[int64]{"SELECT number AS place, 0 AS units, 0 AS extra FROM entries" +
 				" WHERE number > ? AND sale_id = ? ORDER BY number", -1, []any{saleID}, &entries})
 			// In the modes line and draw each order needs a spent entry; in a rush, an order bought in line needs one.
 			wrongTurn = `CASE WHEN EXISTS (SELECT 1 FROM sales JOIN entries ON entries.sale_id = COALESCE(campaign_id, sales.id)
@@ -112,11 +112,11 @@ func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok
 		}
 		for _, status := range model.StoredStatuses {
 			orders[status] = &sum{}
-			query := "SELECT number AS place, quantity AS units, " + wrongTurn + " AS wrong FROM orders" + s.index("orders_status") +
+			query := "SELECT number AS place, quantity AS units, " + wrongTurn + " AS extra FROM orders" + s.index("orders_status") +
 				" WHERE number > ? AND sale_id = ? AND status = ? ORDER BY number"
 			numbered = append(numbered, rowsAfter[int64]{query, 0, []any{saleID, string(status)}, orders[status]})
 		}
-		named := []rowsAfter[string]{{"SELECT order_id AS place, quantity AS units, 0 AS wrong FROM refusals" +
+		named := []rowsAfter[string]{{"SELECT order_id AS place, quantity AS units, 0 AS extra FROM refusals" +
 			" WHERE order_id > ? AND order_id < ? ORDER BY order_id", saleID, []any{saleID + behindSale}, orders[model.OrderRejected]}}
 		if offer.IsCampaignLine() { // its rows in buyers are of the whole campaign
 			ofCampaign.units = offer.Stock.Quota
@@ -126,7 +126,7 @@ func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok
 			// Users without a row of the campaign are not compared here. Their units still count in the sums of the sales below.
 			err = sums(tx, sumRows/model.MaxVariants, rowsAfter[string]{`SELECT user_id AS place, units, CASE WHEN units = COALESCE((
 				SELECT SUM(units) FROM buyers AS one WHERE one.user_id = buyers.user_id AND one.sale_id IN
-				(SELECT id FROM sales WHERE campaign_id = buyers.sale_id AND ` + forBuyers + `)), 0) THEN 0 ELSE 1 END AS wrong
+				(SELECT id FROM sales WHERE campaign_id = buyers.sale_id AND ` + forBuyers + `)), 0) THEN 0 ELSE 1 END AS extra
 				FROM buyers WHERE user_id > ? AND sale_id = ? ORDER BY user_id`, "", []any{offer.Campaign.ID}, &ofCampaign})
 			var sales []string
 			if err == nil {
@@ -144,28 +144,24 @@ func (s *Store) Books(ctx context.Context, saleID string) (books model.Books, ok
 		}
 		return err
 	}, oneInstant)
-	books.CalledUnits, books.WrongCalls, books.Entries, books.BuyersUnits = calls.units, calls.wrong, entries.rows, users.units
-	books.CampaignUnits, books.CampaignWrong, books.CampaignSales = ofCampaign.units, ofCampaign.wrong, ofItsSales.units
+	books.CalledUnits, books.WrongCalls, books.Entries, books.BuyersUnits = calls.units, calls.extra, entries.rows, users.units
+	books.CampaignUnits, books.CampaignWrong, books.CampaignSales = ofCampaign.units, ofCampaign.extra, ofItsSales.units
 	books.Orders, books.Units = map[model.OrderStatus]int64{}, map[model.OrderStatus]int64{}
 	for status, of := range orders {
 		if of.rows > 0 || status == model.OrderRejected {
-			books.Orders[status], books.Units[status], books.WrongTurns = of.rows, of.units, books.WrongTurns+of.wrong
+			books.Orders[status], books.Units[status], books.WrongTurns = of.rows, of.units, books.WrongTurns+of.extra
 		}
 	}
 	return books, ok, wrap("read the books of sale "+saleID, err)
 }
 
 func buyersUnits(saleID string, into *sum) rowsAfter[string] {
-	return rowsAfter[string]{
-		"SELECT user_id AS place, units, 0 AS wrong FROM buyers WHERE user_id > ? AND sale_id = ? ORDER BY user_id",
-		"",
-		[]any{saleID},
-		into,
-	}
+	return rowsAfter[string]{"SELECT user_id AS place, units, 0 AS extra FROM buyers" +
+		" WHERE user_id > ? AND sale_id = ? ORDER BY user_id", "", []any{saleID}, into}
 }
 
-// rowsAfter is a query of the rows whose place is above "after", in the order of the places. Its rows are (place, units, wrong),
-// where wrong is 1 if the row contradicts another table, and else 0. The arguments of the query are "after" and then "others".
+// rowsAfter is a query of the rows whose place is above "after", in the order of the places. Its rows are (place, units, extra); in
+// Books, extra is 1 if the row contradicts another table, and else 0. The arguments of the query are "after" and then "others".
 type rowsAfter[K any] struct {
 	query  string
 	after  K
@@ -173,21 +169,21 @@ type rowsAfter[K any] struct {
 	into   *sum
 }
 
-type sum struct{ rows, units, wrong int64 }
+type sum struct{ rows, units, extra int64 }
 
-// sums adds the number of rows of each query, their units and the number of wrong rows to the query's "into". Each statement of
+// sums adds the number of rows of each query, their units and their extra to the query's "into". Each statement of
 // sums reads a page of every query that may have rows left; these pages have at most rowsAtOnce rows together.
 func sums[K any](tx *gorm.DB, rowsAtOnce int64, queries ...rowsAfter[K]) error {
 	for len(queries) > 0 {
 		texts, args, most := make([]string, len(queries)), []any(nil), rowsAtOnce/int64(len(queries))
 		for i, q := range queries {
-			texts[i] = fmt.Sprintf(`SELECT %d AS i, COUNT(*) AS counted, COALESCE(SUM(units), 0) AS sum, COALESCE(SUM(wrong), 0) AS wrong, MAX(place) AS last
+			texts[i] = fmt.Sprintf(`SELECT %d AS i, COUNT(*) AS counted, COALESCE(SUM(units), 0) AS sum, COALESCE(SUM(extra), 0) AS extra, MAX(place) AS last
 				FROM (%s LIMIT ?) AS page`, i, q.query)
 			args = append(append(append(args, q.after), q.others...), most)
 		}
 		var pages []struct {
 			I                   int
-			Counted, Sum, Wrong int64
+			Counted, Sum, Extra int64
 			Last                K
 		}
 		if err := tx.Raw(strings.Join(texts, " UNION ALL "), args...).Scan(&pages).Error; err != nil {
@@ -196,7 +192,7 @@ func sums[K any](tx *gorm.DB, rowsAtOnce int64, queries ...rowsAfter[K]) error {
 		var open []rowsAfter[K]
 		for _, p := range pages {
 			q := queries[p.I]
-			q.into.rows, q.into.units, q.into.wrong = q.into.rows+p.Counted, q.into.units+p.Sum, q.into.wrong+p.Wrong
+			q.into.rows, q.into.units, q.into.extra = q.into.rows+p.Counted, q.into.units+p.Sum, q.into.extra+p.Extra
 			if q.after = p.Last; p.Counted == most {
 				open = append(open, q)
 			}

@@ -54,7 +54,7 @@ func (s *Store) EraseSale(ctx context.Context, saleID string) error {
 		}
 		return s.run(tx, each([]string{
 			"gate_changes WHERE sale_id", "stock WHERE sale_id", "sale_lines WHERE sale_id", "entries WHERE sale_id", "calls WHERE sale_id",
-			"audit_log WHERE subject", "sales WHERE id",
+			"series WHERE sale_id", "audit_log WHERE subject", "sales WHERE id",
 		}, func(rows string) statement { return do("DELETE FROM "+rows+" = ?", saleID) })...)
 	}))
 }

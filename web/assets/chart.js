@@ -5,8 +5,8 @@ import { element } from "./desk.js";
 import { locale, number, say } from "./i18n.js";
 import uPlot from "./uplot.js";
 
-// kept is how many points are kept: ten minutes at one a second.
-const kept = 600;
+// kept is how many points are kept: the points that the engine has stored, and more than ten minutes at one a second.
+const kept = 3000;
 
 // shortest is the shortest time span that a chart shows, in seconds, so that the first points do not fill its whole
 // width.
@@ -18,10 +18,12 @@ const font = '11px system-ui, -apple-system, "Segoe UI", sans-serif';
 const token = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
 // chart draws a chart in a figure that has a .plot and a .legend. series are the keys of the words for the curves.
-// add(seconds, values) adds one value for each curve, in the order of series; null makes a gap.
+// add(seconds, values) adds one value for each curve, in the order of series; null makes a gap. fill(points) puts [seconds, values]
+// before the first point that was added.
 export function chart(figure, series) {
   const place = figure.querySelector(".plot");
   const data = [[], ...series.map(() => [])];
+  let filled = 0; // how many points are of fill
   const values = series.map((key, i) => {
     const [entry, name, value] = [element("li"), element("span"), element("strong")];
     say(name, key);
@@ -58,11 +60,23 @@ export function chart(figure, series) {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => plot.redraw(false));
 
   return {
+    fill(points) {
+      const first = data[0][filled] ?? Infinity;
+      const earlier = points.filter(([seconds]) => seconds < first);
+      if (earlier.length > 0 && first < Infinity) { // up to there, nothing has changed
+        earlier.push([first - 0.001, earlier.at(-1)[1]]);
+      }
+      data.forEach((list, i) => list.splice(0, filled, ...earlier.map(([seconds, figures]) => [seconds, ...figures][i])));
+      filled = earlier.length;
+      plot.setData(data);
+      tell(plot.cursor.idx ?? data[0].length - 1);
+    },
     add(seconds, figures) {
       [seconds, ...figures].forEach((n, i) => {
         data[i].push(n);
         if (data[i].length > kept) {
           data[i].shift();
+          filled -= i === 0 && filled > 0 ? 1 : 0;
         }
       });
       plot.setData(data);

@@ -2,6 +2,7 @@
 
 import { call } from "./api.js";
 import { drafted as draftedCampaign, open as openCampaign } from "./campaign-form.js";
+import { range } from "./csv-range.js";
 import { attend, coded, element, onClick, put, repeat, row, sayWindow, word } from "./desk.js";
 import { at, show } from "./dom.js";
 import { visit } from "./go.js";
@@ -102,6 +103,7 @@ const madeCampaign = (campaign) => visit(`/console/campaigns/${campaign.id}`);
 at("new").addEventListener("click", () => open(null, made));
 at("new-campaign").addEventListener("click", () => openCampaign(null, madeCampaign));
 sheet(at("new-sheet"), madeCampaign);
+range(() => "/admin", () => "orders-all.csv");
 
 attend((signal) => {
   unfolded = false;

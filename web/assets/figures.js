@@ -29,6 +29,12 @@ export function forget() {
   last = null;
 }
 
+// begin draws what the engine has stored since the start, as points of the charts, before the live figures.
+export function begin({ stockPoints, ratePoints }) {
+  stock.fill(stockPoints);
+  rates.fill(ratePoints);
+}
+
 // draw shows the figures of a sale, or of the sales of a campaign.
 export function draw(list) {
   const now = sumOf(list);

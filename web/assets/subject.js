@@ -5,6 +5,7 @@ import { call, pause } from "./api.js";
 import { everySecond, sync } from "./clock.js";
 import { refresh as refreshLog, start as startLog } from "./console-log.js";
 import { refresh as refreshOrders, start as startOrders } from "./console-orders.js";
+import { start as startReport } from "./console-report.js";
 import { attend, repeat, sayWindow } from "./desk.js";
 import { at, show } from "./dom.js";
 import { follow } from "./feed.js";
@@ -180,6 +181,7 @@ export function run(path, { take, hear, draw, opened, labelOf = () => "" }) {
     }
     startOrders(path, id, refreshLog, labelOf);
     startLog(`${path}/operations`);
+    startReport(path, signal);
     repeat(signal, period, refresh);
     listen(path, hear, signal);
     opened();
