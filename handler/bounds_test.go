@@ -45,7 +45,7 @@ func TestAnonymousRoutesAreDecided(t *testing.T) {
 	decided := map[string]cost{
 		"GET /healthz": inMemory, "GET /readyz": allStores, "GET /assets/:name": inMemory, "GET /embed.js": inMemory,
 		"GET /console": inMemory, "GET /console/sales/:sale": inMemory, "GET /console/campaigns/:campaign": inMemory, "GET /console/orders": inMemory, "GET /console/payments": inMemory,
-		"GET /console/endpoints": inMemory, "GET /console/staff": inMemory, "GET /console/lab": inMemory,
+		"GET /console/endpoints": inMemory, "GET /console/staff": inMemory, "GET /console/shop": inMemory, "GET /console/lab": inMemory,
 		"POST /api/v1/payments/callback": signature, "POST /api/v1/payments/notices": signature, "GET /.well-known/jwks.json": inMemory,
 		"GET /api/v1/sales/:sale/events": aStream, "GET /api/v1/campaigns/:campaign/events": aStream,
 		"GET /api/v1/sales": inMemory, "GET /api/v1/sales/:sale": fromStore, "GET /api/v1/sales/:sale/line": fromStore, "GET /api/v1/campaigns/:campaign": fromStore,
