@@ -42,7 +42,7 @@ type Limits struct {
 }
 
 // methods have their own figures in the metrics. Other methods are counted as "other", so that clients can't create metrics.
-var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPatch, http.MethodDelete, http.MethodOptions}
+var methods = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
 
 // observe measures a request under the pattern of its route: the path itself may contain a buyer's path token.
 func (d *Door) observe(c *gin.Context) {

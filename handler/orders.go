@@ -89,8 +89,7 @@ func (o *Orders) search(c *gin.Context) {
 	})
 }
 
-// viewOfSale returns a function that shows an order with its buyer's id and the title of its sale. The title is missing if the
-// sale was erased, or can't be read now.
+// viewOfSale returns a function that shows an order with its buyer and sale. An erased or unreadable sale has no title.
 func (o *Orders) viewOfSale(c *gin.Context) func(model.Order) orderView {
 	return func(order model.Order) orderView {
 		v := viewBuyersOrder(order)
@@ -101,7 +100,6 @@ func (o *Orders) viewOfSale(c *gin.Context) func(model.Order) orderView {
 	}
 }
 
-// record answers with an order, its payments and its history.
 func (o *Orders) record(c *gin.Context) {
 	order, record, verdict, err := o.Service.Record(c.Request.Context(), c.Param("id"))
 	view := gin.H{"order": o.viewOfSale(c)(order), "payments": each(record.Payments, viewPayment), "history": each(record.Log, viewOperation)}

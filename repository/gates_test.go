@@ -187,7 +187,7 @@ func TestHole53_ContentsComeInPages(t *testing.T) {
 		var list [3]sum
 		orders := func(i int, saleID string) rowsAfter[int64] {
 			return rowsAfter[int64]{
-				"SELECT number AS place, quantity AS units, 1 AS wrong FROM orders WHERE number > ? AND sale_id = ? ORDER BY number", 0,
+				"SELECT number AS place, quantity AS units, 1 AS extra FROM orders WHERE number > ? AND sale_id = ? ORDER BY number", 0,
 				[]any{saleID},
 				&list[i],
 			}

@@ -48,7 +48,7 @@ func underTerms(transaction func() error) error {
 }
 
 func (s *Store) lockStock(tx *gorm.DB, saleID string) (stock model.Stock, ok bool, err error) {
-	res := tx.Raw("SELECT terms, quota, available, reserved, version, epoch, lined FROM stock WHERE sale_id = ?"+s.forUpdate(), saleID).Scan(&stock)
+	res := tx.Raw("SELECT terms, available, reserved, version, epoch, lined, quota FROM stock WHERE sale_id = ?"+s.forUpdate(), saleID).Scan(&stock)
 	return stock, res.RowsAffected > 0, wrap("lock the stock", res.Error)
 }
 

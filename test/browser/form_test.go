@@ -83,7 +83,7 @@ func TestFieldsByMode(t *testing.T) {
 	w.click("#form-send")
 	w.sees(texts{"h1": "By mode", "#line": "Live"})
 	w.click("#edit")
-	fieldsOf("", []string{"description", "waiting_list"}, []string{"mode", "price_cents", "entries_at", "call_seconds"})
+	fieldsOf("", []string{"description", "waiting_list", "price_cents"}, []string{"mode", "parts", "entries_at", "call_seconds"})
 
 	w.visit("/console")
 	w.click("#new-campaign")
