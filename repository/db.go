@@ -199,6 +199,8 @@ func (s *Store) Observed(observers ...observe.Observer) *Store {
 // context of a transaction has ended, database/sql rolls it back in a goroutine of its own, which nothing waits for. The last
 // connection would move the log as well, but not if two are closed at once, or if its last statement was interrupted. If Close
 // fails to move it, the next start does.
+//
+//nolint:contextcheck,nolintlint // a store is closed after the contexts of its users have ended
 func (s *Store) Close() error {
 	s.lookUps.Close(closeGrace)
 	s.lined.Close(closeGrace)

@@ -116,7 +116,7 @@ func TestConsole(t *testing.T) {
 func (w *window) seesEngine() {
 	w.t.Helper()
 	w.click(`#views [href="#engine"]`)
-	w.lacks("#owner", "#orders", "#stock-chart")
+	w.gone("#owner", "#orders", "#stock-chart") // the browser tells the page of the fragment after the click
 	engine := texts{"#tile-gate .value": "Open", "#tile-drift .value": "0", "#tile-drift .note": "the books balance", "#stages": "deduct", "#instances": "hybrid"}
 	w.sees(engine)
 	js[bool](w, `location.reload(), true`)
