@@ -204,7 +204,8 @@ func TestSaleFieldsOutOfBounds(t *testing.T) {
 		{"PATCH", fields{"add_quota": 100_000_001}, "add_quota"},
 		{"PATCH", fields{"add_quota": 100_000_000}, "add_quota"}, // with the quota that there is
 		{"POST", fields{"add_quota": 1}, "add_quota"},
-		{"PATCH", fields{"quota": 11}, "quota"},
+		{"PATCH", fields{"quota": 0}, "quota"},
+		{"PATCH", fields{"quota": 11, "add_quota": 1}, "add_quota"}, // one of the two
 		{"*", fields{"Title": "T"}, "Title"},
 		{"*", fields{"status": "closed"}, "status"},
 		{"POST", fields{"title": nil}, "title"},

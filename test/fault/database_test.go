@@ -293,9 +293,9 @@ func (d *drill) fillOrders() {
 	for _, rows := range []int{1000, 100, 10, 1} { // smaller and smaller steps
 		var err error
 		for ; err == nil; added += rows {
-			_, err = d.books.db.ExecContext(d.Context(), `INSERT INTO orders SELECT NULL, CONCAT('PAST', LPAD(seq + ?, 44, '0')), 'PAST',
-				CONCAT('u', seq + ?), 1, 100, 'CNY', 'expired', 'stream', 1, REPEAT('k', 128), 0, 0, NULL
-				FROM seq_1_to_1000 LIMIT ?`, added, added, rows)
+			_, err = d.books.db.ExecContext(d.Context(), `INSERT INTO orders (id, sale_id, user_id, quantity, amount_cents,
+				currency, status, source, epoch, idempotency_key, created_at_ms, expires_at_ms) SELECT CONCAT('PAST', LPAD(seq + ?, 44, '0')), 'PAST',
+				CONCAT('u', seq + ?), 1, 100, 'CNY', 'expired', 'stream', 1, REPEAT('k', 128), 0, 0 FROM seq_1_to_1000 LIMIT ?`, added, added, rows)
 		}
 		if !refusedWith(err, 1114) {
 			d.Fatalf("fill the orders: %v", err)

@@ -89,7 +89,7 @@ export function formOf({
     Object.keys(fields).forEach((name) => show(part(name).closest(".field"), shown.includes(name)));
   }
 
-  const differs = (name) => name in before && part(name).value !== before[name];
+  const differs = (name) => name in fields && part(name).value !== before[name];
   const changed = () => names().filter((name) => differs(name) || differs(fields[name].unit));
 
   function close() {

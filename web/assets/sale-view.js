@@ -15,7 +15,9 @@ export const quantity = (sale) => (sale.limit_per_user > 1 ? Number(at("quantity
 // drawSale draws all of the page.
 export function drawSale(view) {
   const { sale, state, stage, order } = view;
-  drawPrice(at("price"), [sale]);
+  if (!sale.campaign_id) { // campaign.js shows the prices of a campaign
+    drawPrice(at("price"), [sale]);
+  }
   sayOr(at("within"), payWithinOf(sale));
   fillBar(at("stock"), sale);
   sayOr(at("left"), leftOf(sale));
