@@ -96,6 +96,9 @@ func TestTermsUntilTheStart(t *testing.T) {
 	s.patch(saleID, fields{"quota": 5, "add_quota": 1}).refused(http.StatusBadRequest, "bad_request")
 	s.patch(saleID, fields{"currency": "ABC"}).refused(http.StatusBadRequest, "bad_request")
 	s.patch(saleID, fields{"beacon": true}).refused(http.StatusBadRequest, "bad_request")
+	s.patch(saleID, fields{"starts_at": time.Now()}).refused(http.StatusConflict, "started") // pages may still show the old price
+	s.exec("UPDATE sales SET terms_at_ms = terms_at_ms - 30000")
+	s.patch(saleID, fields{"stock_shown": ""}).refused(http.StatusBadRequest, "bad_request")
 	s.patchSale(saleID, fields{"starts_at": time.Now()})
 	order := s.buyer("ann").buy(saleID, 2)
 	check.Same(t, "the order", []any{order.AmountCents, order.Currency}, []any{int64(2500), "JPY"})
@@ -116,6 +119,9 @@ func TestTermsUntilTheStart(t *testing.T) {
 		value := map[string]any{"currency": "CNY", "pay_timeout_seconds": 60, "stock_shown": "few"}[name]
 		s.patch(size, fields{name: value}).refused(http.StatusBadRequest, "bad_request")
 	}
+	s.operator().call("PATCH", url, fields{"starts_at": time.Now()}).refused(http.StatusConflict, "started")
+	s.exec("UPDATE sales SET terms_at_ms = terms_at_ms - 30000")
+	s.operator().call("PATCH", url, fields{"stock_shown": ""}).refused(http.StatusBadRequest, "bad_request")
 	s.operator().call("PATCH", url, fields{"starts_at": time.Now()}).want(http.StatusOK)
 	s.operator().call("PATCH", url, fields{"currency": "CNY"}).refused(http.StatusConflict, "started")
 }

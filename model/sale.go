@@ -68,10 +68,11 @@ type Sale struct {
 	EntryWork          int64     // the most hashes that an entrant usually has to compute; 0: none
 	WaitingList        bool      // units that come back after the sale has sold out, or was drawn, go by call to those who wait
 	StockShown         StockShown
-	Started            bool     // an operator has changed the sale after its start, which may have been moved since
-	Campaign           Campaign // without an ID: none
-	Variant            string   // what distinguishes the sale in its campaign, for example the size
-	Place              int      // the sale's place in the list of the campaign's sales, from 0
+	Started            bool      // an operator has changed the sale after its start, or shortly before; the start may have been moved since
+	TermsAt            time.Time // when an operator last changed the terms, zero: never
+	Campaign           Campaign  // without an ID: none
+	Variant            string    // what distinguishes the sale in its campaign, for example the size
+	Place              int       // the sale's place in the list of the campaign's sales, from 0
 }
 
 // Campaign groups sales that have the same start and end, and share a limit on each user's units.

@@ -54,29 +54,36 @@ func (s *Store) changeLine(tx *gorm.DB, before model.Offer, after *model.Offer, 
 // no buyer gets an order with other terms than those that the buyer was shown. It is also far longer than clocks differ.
 const noticeTime = 30 * time.Second
 
+// newTerms reports whether a change gives a sale other terms or fewer units.
+func newTerms(before, after model.Offer) bool {
+	of := func(o model.Offer) [6]any {
+		return [...]any{o.PriceCents, o.OriginalPriceCents, o.Currency, o.PayTimeoutSeconds, o.Beacon, o.EntryWork}
+	}
+	return of(before) != of(after) || after.Stock.Quota < before.Stock.Quota
+}
+
 // mayChange judges changes that could break a promise. The verdict is one of these:
 //   - Ended, if the sale has ended and was in line, and would get a later end or more units, since those who waited have heard
 //     that they lost. Also Ended, if the sale was closed and would get more units, which nobody could buy.
 //   - EntriesClosed, if a draw outside a campaign has its root, and the sale would get more units without having a waiting list,
 //     or a lower limit before the winners are drawn.
 //   - Started, if the sale has started once, or starts within noticeTime, and would get other terms or fewer units.
+//     Also Started, if it would start earlier, and within noticeTime after such a change.
 //   - Entered, if the sale has entries and would get other terms or fewer units, since those who entered were promised these.
 //   - Accepted otherwise.
 func mayChange(before, after model.Offer, now time.Time) model.Verdict {
 	ended, inLine := before.Judge(now) == model.Ended, before.Stock.Lined == model.InLine
 	longer, more := after.EndsAt.After(before.EndsAt), after.Stock.Quota > before.Stock.Quota
 	drawn := after.Mode == model.ModeDraw && after.Campaign.ID == "" && before.Line.Root != ""
-	of := func(o model.Offer) [6]any {
-		return [...]any{o.PriceCents, o.OriginalPriceCents, o.Currency, o.PayTimeoutSeconds, o.Beacon, o.EntryWork}
-	}
-	terms := of(before) != of(after) || after.Stock.Quota < before.Stock.Quota
-	soon := now.Add(noticeTime)
+	terms := newTerms(before, after)
+	soon, seen := now.Add(noticeTime), before.TermsAt.Add(noticeTime)
 	switch {
 	case ended && (inLine && longer || more && (inLine || before.Status == model.SaleClosed)):
 		return model.Ended
 	case drawn && (more && !after.WaitingList || before.Line.Phase == model.PhaseSealed && after.LimitPerUser < before.LimitPerUser):
 		return model.EntriesClosed
-	case terms && (before.Started || before.StartsAt.Before(soon) || after.StartsAt.Before(soon)):
+	case terms && (before.Started || before.StartsAt.Before(soon) || after.StartsAt.Before(soon)),
+		after.StartsAt.Before(before.StartsAt) && after.StartsAt.Before(seen) && now.Before(seen):
 		return model.Started
 	case terms && before.Line.Entries > 0:
 		return model.Entered

@@ -16,7 +16,7 @@ import (
 
 // offerColumns are the columns of a sale with its campaign, stock and line. A query adds the clock behind the last comma.
 const offerColumns = `sales.id, code, sales.title, sales.description, sales.image_url, price_cents, original_price_cents, currency,
-	sales.limit_per_user, pay_timeout_seconds, starts_at_ms, ends_at_ms, status, revision, shards, stock_shown, started,
+	sales.limit_per_user, pay_timeout_seconds, starts_at_ms, ends_at_ms, status, revision, shards, stock_shown, started, terms_at_ms,
 	campaign_id, variant, place, campaigns.title, campaigns.description, campaigns.image_url, campaigns.limit_per_user,
 	COALESCE(mode, 'rush'), entries_at_ms, call_seconds, waiting_list, commitment, root, seed,
 	CASE WHEN root = '' OR beacon_round > 0 AND seed = '' THEN '' ELSE secret END,
@@ -35,7 +35,7 @@ const salesWithStock = `sales JOIN stock ON stock.sale_id = sales.id LEFT JOIN s
 func offerFields(o *model.Offer) []any {
 	return append([]any{
 		&o.ID, &o.Code, &o.Title, &o.Description, &o.ImageURL, &o.PriceCents, &o.OriginalPriceCents, &o.Currency,
-		&o.LimitPerUser, &o.PayTimeoutSeconds, millis(&o.StartsAt), millis(&o.EndsAt), &o.Status, &o.Revision, &o.Shards, &o.StockShown, &o.Started,
+		&o.LimitPerUser, &o.PayTimeoutSeconds, millis(&o.StartsAt), millis(&o.EndsAt), &o.Status, &o.Revision, &o.Shards, &o.StockShown, &o.Started, millis(&o.TermsAt),
 		optional(&o.Campaign.ID), &o.Variant, &o.Place, optional(&o.Campaign.Title), optional(&o.Campaign.Description),
 		optional(&o.Campaign.ImageURL), optional(&o.Campaign.LimitPerUser), &o.Mode, millis(&o.EntriesAt), optional(&o.CallSeconds),
 		optional(&o.WaitingList), optional(&o.Line.Commitment), optional(&o.Line.Root), optional(&o.Line.Seed), optional(&o.Line.Secret),
@@ -250,7 +250,7 @@ func (s *Store) changeSale(tx *gorm.DB, campaignID string, change model.SaleChan
 	if err != nil {
 		return offer, "", err
 	}
-	offer.Started = offer.Started || !now.Before(offer.StartsAt)
+	offer.Started = offer.Started || offer.StartsAt.Before(now.Add(noticeTime))
 	before, sale := offer, &offer.Sale
 	before.Stock.Quota -= change.AddQuota
 	if change.IfQuota != nil && *change.IfQuota != before.Stock.Quota {
@@ -265,12 +265,14 @@ func (s *Store) changeSale(tx *gorm.DB, campaignID string, change model.SaleChan
 	if verdict, err := s.changeLine(tx, before, &offer, now); err != nil || verdict != model.Accepted {
 		return offer, verdict, err
 	}
-	sale.Revision++
+	if sale.Revision++; newTerms(before, offer) {
+		sale.TermsAt = now
+	}
 	return offer, model.Accepted, wrap("change sale", s.run(tx, do(`UPDATE sales SET title = ?, description = ?, image_url = ?,
-		price_cents = ?, original_price_cents = ?, currency = ?, pay_timeout_seconds = ?, stock_shown = ?, started = ?,
+		price_cents = ?, original_price_cents = ?, currency = ?, pay_timeout_seconds = ?, stock_shown = ?, started = ?, terms_at_ms = ?,
 		limit_per_user = ?, starts_at_ms = ?, ends_at_ms = ?, status = ?, revision = ? WHERE id = ?`,
 		sale.Title, sale.Description, sale.ImageURL, sale.PriceCents, sale.OriginalPriceCents, sale.Currency, sale.PayTimeoutSeconds,
-		string(cmp.Or(sale.StockShown, model.StockExact)), sale.Started, sale.LimitPerUser, sale.StartsAt.UnixMilli(), sale.EndsAt.UnixMilli(),
+		string(cmp.Or(sale.StockShown, model.StockExact)), sale.Started, toMillis(sale.TermsAt), sale.LimitPerUser, sale.StartsAt.UnixMilli(), sale.EndsAt.UnixMilli(),
 		string(sale.Status), sale.Revision, sale.ID), s.logging(change.Actor, change.Action, sale.ID, changes(before, offer))))
 }
 

@@ -134,6 +134,9 @@ func TestTermsUntilTheStart(t *testing.T) {
 		check.Same(t, "units that the gate is told to give up", here.told(t, sale.ID, 0)[0].Units, -6)
 		check.Same(t, "rows in the log", here.count(t, "SELECT COUNT(*) FROM audit_log WHERE detail LIKE '%price_cents: 1990 -> 900%'"), 1)
 
+		_, verdict := there.tryChange(t, sale.ID, 0, shift(-3*time.Hour/2))
+		check.Same(t, "a start soon after new terms", verdict, model.Started)
+		here.exec(t, "UPDATE sales SET terms_at_ms = terms_at_ms - 30000") // as if they were older
 		there.change(t, sale.ID, 0, shift(-3*time.Hour/2))
 		outcomes := here.settle(t, attempt(sale.ID, "a", "1", 1))
 		wantVerdicts(t, outcomes, model.Accepted)
@@ -146,7 +149,7 @@ func TestTermsUntilTheStart(t *testing.T) {
 		soon := here.newSale(t, 10, in(noticeTime/2))
 		refuses(t, here, soon.ID, model.Started)
 		later := here.newSale(t, 10, in(time.Hour))
-		_, verdict := here.tryChange(t, later.ID, 0, edit, func(s *model.Sale) { s.StartsAt = here.now(t) })
+		_, verdict = here.tryChange(t, later.ID, 0, edit, func(s *model.Sale) { s.StartsAt = here.now(t) })
 		check.Same(t, "another price with a start at once", verdict, model.Started)
 
 		lined := here.line(t, 10, model.ModeLine)

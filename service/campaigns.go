@@ -173,6 +173,11 @@ type CampaignPatch struct {
 	StockShown        *model.StockShown `json:"stock_shown"`
 }
 
+// badStockShown returns why stock_shown is refused, or nil. In a patch, an empty value is not the usual one.
+func (p CampaignPatch) badStockShown() *Invalid {
+	return Invalid{Field: "stock_shown", Reason: BadStockShown}.If(p.StockShown != nil && !slices.Contains(model.StocksShown, *p.StockShown))
+}
+
 // common changes what the sales of a campaign have in common.
 func (p CampaignPatch) common(sale *model.Sale) {
 	set(&sale.Description, p.Description)
@@ -212,7 +217,7 @@ func (s *Campaigns) Patch(ctx context.Context, id string, p CampaignPatch, actor
 			if p.common(sale); sale.IsCampaignLine() {
 				sale.Title, sale.LimitPerUser = changed.Title, changed.LimitPerUser
 			}
-			found := cmp.Or(outOfMode(before, *sale), validate(*sale))
+			found := cmp.Or(p.badStockShown(), outOfMode(before, *sale), validate(*sale))
 			if found == nil && !sale.IsCampaignLine() { // which sells nothing
 				found = s.Sales.stillPayable(before, *sale)
 			}

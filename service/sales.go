@@ -83,7 +83,7 @@ func (s *Sales) Repeated(ctx context.Context, sale model.Sale, quota int64) (mod
 // wish returns those fields of a new sale that the operator chooses, in a form that can be compared.
 func wish(sale model.Sale) model.Sale {
 	sale = completed(sale)
-	sale.ID, sale.Code, sale.Status, sale.Revision, sale.Started = "", "", "", 0, false
+	sale.ID, sale.Code, sale.Status, sale.Revision, sale.Started, sale.TermsAt = "", "", "", 0, false, time.Time{}
 	for _, at := range []*time.Time{&sale.StartsAt, &sale.EndsAt, &sale.EntriesAt} {
 		*at = time.UnixMilli(at.UnixMilli())
 	}
@@ -175,6 +175,7 @@ func (s *Sales) Patch(ctx context.Context, id string, p SalePatch, actor string)
 			return Invalid{Field: field, Reason: OfOneSale}.If(given && whole)
 		}
 		if invalid = cmp.Or(
+			p.badStockShown(),
 			ofCampaign("title", p.Title != nil),
 			ofCampaign("description", p.Description != nil && whole),
 			ofCampaign("image_url", p.ImageURL != nil && whole),
