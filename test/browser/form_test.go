@@ -6,6 +6,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 
+	"flashsale/test/kit"
 	"flashsale/test/kit/check"
 )
 
@@ -134,6 +135,8 @@ func TestTermsAndStock(t *testing.T) {
 	}, texts{"#price": "1,250\u00a0JPY", "#tile-available .value": "8", "#log": "currency: CNY -> JPY"})
 	buyer.sees(texts{"#price": "1,250\u00a0JPY", "#left": "Plenty left", "#terms": "Pay within 5 min"})
 	e.says("[part=price]", "1,250\u00a0JPY")
+	_, err := kit.OpenSQL(t, s.Database).ExecContext(t.Context(), "UPDATE sales SET terms_at_ms = terms_at_ms - 30000") // as if they were older
+	check.NoError(t, err)
 	edit(func() { w.fillTime("#starts_at", time.Now().Add(-time.Hour)) }, texts{"#state": "On sale now"})
 	buyer.see("#button", "Buy for 1,250\u00a0JPY")
 	list := s.open(phone, "/")
